@@ -1,0 +1,173 @@
+"""What one trial has to run: a ``TrialSpec``, plain data that travels as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Task = Literal[
+    "sequence-classification",
+    "token-classification",
+    "causal-lm",
+    "masked-lm",
+    "seq2seq-lm",
+    "image-classification",
+]
+Isolation = Literal["fork", "fresh"]
+Choice = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """The model to build: an architecture config with random weights, or a checkpoint by name or path."""
+
+    task: Task
+    architecture: str | None = None
+    """A transformers ``model_type`` ("bert", "llama", "vit" ...); weights are random."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of the architecture's own configuration class."""
+    name_or_path: str | None = None
+    """A checkpoint for ``from_pretrained``; exclusive with ``architecture``."""
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SyntheticData:
+    """Random samples of the task's right shape. ``padding`` is the share of a text's positions that are padding."""
+
+    sequence_length: int = 512
+    samples: int = 512
+    padding: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetFile:
+    """The user's own local dataset, loaded through ``datasets``."""
+
+    path: str
+    format: Literal["parquet", "json", "csv", "arrow", "disk"]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name -> theirs: ``text`` (and ``text_pair``, ``target``), ``labels``, ``input_ids``, ``pixel_values`` ..."""
+    tokenizer: str | None = None
+    """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
+    max_length: int = 512
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSpec:
+    """Exactly one of ``synthetic`` and ``file``."""
+
+    synthetic: SyntheticData | None = None
+    file: DatasetFile | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasureSpec:
+    """How long and how carefully to measure.
+
+    ``steps`` counts optimizer steps after ``warmup_steps``; None means one whole epoch, the guides' way.
+    """
+
+    warmup_steps: int = 3
+    steps: int | None = 10
+    deadline_seconds: float = 300.0
+    seed: int = 42
+    inspect: bool = True
+    isolation: Isolation = "fork"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """What a trial reserves on its node: whole GPUs, CPU cores, host memory in bytes."""
+
+    gpus: int = 1
+    cpus: int = 1
+    host_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """All techniques of a trial merged: what to hand to which library. The job reads this and knows no axis."""
+
+    training_arguments: Mapping[str, Any] = field(default_factory=dict)
+    deepspeed: Mapping[str, Any] | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``, ``attn_implementation``)."""
+    hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Place ("model", "optimizer", "loop") -> ("module:function", keyword arguments)."""
+    requires: tuple[str, ...] = ()
+    """Requirements the node must meet, in the words of ``jobs.requirements``."""
+    prepares: tuple[str, ...] = ()
+    """One-time costs paid once per node before timing: DeepSpeed ops to build."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialSpec:
+    """One trial, whole. ``trial_id`` is a digest of everything that can change its result."""
+
+    choices: Mapping[str, Choice]
+    """Axis -> the variant chosen, every axis of the sweep included."""
+    model: ModelSpec
+    data: DataSpec
+    recipe: Recipe
+    measure: MeasureSpec = field(default_factory=MeasureSpec)
+    needs: Needs = field(default_factory=Needs)
+    repeat: int = 0
+    equivalence: str = "exact"
+    """Trials with equal ``equivalence`` train the same way (effective batch, optimizer family, adapter)."""
+
+    @property
+    def trial_id(self) -> str:
+        """Twelve hexadecimal digits, the same for the same work on any machine."""
+        content = {k: v for k, v in to_json(self).items() if k not in ("needs", "equivalence")}
+        content["measure"] = {k: v for k, v in content["measure"].items() if k != "deadline_seconds"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples per forward pass."""
+        return int(self.recipe.training_arguments.get("per_device_train_batch_size", 8))
+
+    @property
+    def accumulation(self) -> int:
+        """Forward passes per optimizer step."""
+        return int(self.recipe.training_arguments.get("gradient_accumulation_steps", 1))
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.micro_batch * self.accumulation
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): to_json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(v) for v in value]
+    return value
+
+
+def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
+    """The inverse of ``to_json`` for a ``TrialSpec``. Raises TypeError on unknown fields."""
+    data, recipe = raw["data"], dict(raw["recipe"])
+    recipe["hooks"] = {place: (path, kwargs) for place, (path, kwargs) in recipe["hooks"].items()}
+    for name in ("requires", "prepares"):
+        recipe[name] = tuple(recipe[name])
+    nested = {
+        "model": ModelSpec(**raw["model"]),
+        "data": DataSpec(
+            synthetic=SyntheticData(**data["synthetic"]) if data["synthetic"] else None,
+            file=DatasetFile(**data["file"]) if data["file"] else None,
+        ),
+        "recipe": Recipe(**recipe),
+        "measure": MeasureSpec(**raw["measure"]),
+        "needs": Needs(**raw["needs"]),
+    }
+    return TrialSpec(**{**raw, **nested})

@@ -1,0 +1,39 @@
+"""Activations axis: keep what the backward pass needs, recompute it (checkpointing), or park it on the host."""
+
+from typing import Any
+
+from jobs.techniques.base import Axis, Variant
+
+
+def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Variant:
+    # The pre-5.23 names; jobs.loops.arguments translates them where the installed transformers has newer ones.
+    return Variant(
+        doc=doc,
+        training_arguments={"gradient_checkpointing": True, "gradient_checkpointing_kwargs": kwargs},
+        requires=requires,
+        tags=("checkpointing",),
+    )
+
+
+ACTIVATIONS = Axis(
+    name="activations",
+    doc="what happens to the activations that the backward pass needs",
+    default="keep",
+    variants={
+        "keep": Variant(doc="all saved activations stay in memory"),
+        "checkpoint": _checkpoint("gradient checkpointing, non-reentrant", use_reentrant=False),
+        "checkpoint_reentrant": _checkpoint("gradient checkpointing, the older reentrant kind", use_reentrant=True),
+        "checkpoint_every_2": _checkpoint(
+            "gradient checkpointing of every second layer",
+            requires=("transformers>=5.23",),
+            use_reentrant=False,
+            every_n_layers=2,
+        ),
+        "checkpoint_offload": _checkpoint(
+            "gradient checkpointing with the saved activations offloaded to the host",
+            requires=("transformers>=5.23",),
+            use_reentrant=False,
+            offload=True,
+        ),
+    },
+)
