@@ -1,0 +1,29 @@
+"""Records become tables, tables a frontier, the frontier pages. Read in this order:
+
+run.py         the run folder's file names, what was run, the records
+table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
+frontier.py    rows -> points -> the Pareto front of memory and speed
+ranking.py     the fastest in each budget; what each technique did
+summary.py     all of it computed once, for the pages
+page/          the pages: printed text, Markdown, picture, HTML
+publishing.py  a run folder's tables and pages, written
+schema.py      the tables' columns as a page of the documentation
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator.results.summary import Summary
+
+
+def publish(run_folder: Path) -> Summary:
+    """Write the run's tables and pages anew from its records, and return what they say.
+
+    Works in mid-run too. Raises FileNotFoundError when the folder holds neither records nor ``trials.parquet``.
+    """
+    from orchestrator.results.publishing import publish as write_all
+
+    return write_all(run_folder)

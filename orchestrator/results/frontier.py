@@ -1,0 +1,103 @@
+"""The memory/speed frontier: the configurations that no comparable one beats on both axes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.spec import Choice
+
+Row = Mapping[str, Any]
+"""One row of the trials table as a mapping."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A configuration as measured, its repeats combined: median speed, largest memory."""
+
+    choices: Mapping[str, Choice]
+    environment_id: str
+    equivalence: str
+    memory_bytes: int
+    samples_per_second: float
+    row: Row = field(repr=False)
+    """The first repeat's whole row."""
+    trial_ids: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> int:
+        """Trials behind this point."""
+        return len(self.trial_ids)
+
+
+def memory_column(rows: Iterable[Row]) -> str:
+    """What these rows' memory is compared by: the device's own count where every ok row has it, else the allocator's.
+
+    One column serves all rows of an environment, as the two differ by the CUDA context.
+    """
+    measured = [row.get("device_used_bytes") is not None for row in rows if row["outcome"] == "ok"]
+    return "device_used_bytes" if measured and all(measured) else "peak_allocated_bytes"
+
+
+def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
+    """The ok rows as points, in order of first appearance; ``axes`` maps an axis to its column.
+
+    Rows without a memory or a speed are left out.
+    """
+    by_environment: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["outcome"] == "ok":
+            by_environment.setdefault(row["environment_id"], []).append(row)
+    found: list[Point] = []
+    for environment_id, own in by_environment.items():
+        memory = memory_column(own)
+        repeats: dict[tuple[Any, ...], list[Row]] = {}
+        for row in own:
+            if row.get(memory) is not None and row.get("samples_per_second") is not None:
+                key = (row["equivalence"], row["effective_batch"], *(row[column] for column in axes.values()))
+                repeats.setdefault(key, []).append(row)
+        found += [_combine(environment_id, memory, group, axes) for group in repeats.values()]
+    return tuple(found)
+
+
+def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Mapping[str, str]) -> Point:
+    first = repeats[0]
+    return Point(
+        choices={axis: first[column] for axis, column in axes.items()},
+        environment_id=environment_id,
+        equivalence=first["equivalence"],
+        memory_bytes=max(row[memory] for row in repeats),
+        samples_per_second=statistics.median(row["samples_per_second"] for row in repeats),
+        row=first,
+        trial_ids=tuple(row["trial_id"] for row in repeats),
+    )
+
+
+def frontier(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The Pareto front of points that may be ranked together, by rising memory and rising speed.
+
+    A point stays unless another needs no more memory, is no slower, and is better in one of them.
+    """
+    front: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.memory_bytes, -p.samples_per_second)):
+        if not front or point.samples_per_second > front[-1].samples_per_second or _equal(point, front[-1]):
+            front.append(point)
+    return tuple(front)
+
+
+def _equal(one: Point, other: Point) -> bool:
+    return (one.memory_bytes, one.samples_per_second) == (other.memory_bytes, other.samples_per_second)
+
+
+def frontiers(points: Iterable[Point], *, across_trainings: bool = False) -> dict[tuple[str, str], tuple[Point, ...]]:
+    """(environment_id, equivalence) -> the front within it; equivalence is "" when drawn across trainings.
+
+    Environments are never mixed.
+    """
+    groups: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        key = (point.environment_id, "" if across_trainings else point.equivalence)
+        groups.setdefault(key, []).append(point)
+    return {key: frontier(group) for key, group in groups.items()}

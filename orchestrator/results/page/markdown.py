@@ -1,0 +1,122 @@
+"""The report as Markdown: for a README, a pull request or a reader without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from orchestrator.results.ranking import Effect
+from orchestrator.results.summary import Cohort, Summary
+from orchestrator.results.words import change, count, duration, memory, number
+
+
+def render(summary: Summary, *, picture: str = "") -> str:
+    """The whole report; ``picture`` is the frontier's image, as a path relative to where the text will lie."""
+    counts = ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items())
+    lines = [f"# {text(summary.run.name or 'Run')}", ""]
+    lines += [f"{count(len(summary.rows), 'trial')}: {counts}; {duration(summary.busy_seconds)} of slot time.", ""]
+    if summary.run.command:
+        lines += ["```console", *summary.run.command.splitlines(), "```", ""]
+    if picture and summary.cohorts:
+        lines += [f"![Memory against speed, with the frontier]({picture})", ""]
+    for cohort in summary.cohorts:
+        lines += _cohort(summary, cohort)
+    lines += [*_failures(summary), *_warnings(summary), *_costs(summary)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cohort(summary: Summary, cohort: Cohort) -> list[str]:
+    mixed = len(cohort.fronts) > 1
+    headings = ["memory", "samples/s", "configuration", *(["trains like"] if mixed else [])]
+    front = [
+        [memory(p.memory_bytes), number(p.samples_per_second), summary.label(p), *([p.equivalence] if mixed else [])]
+        for p in cohort.front
+    ]
+    verdicts = [
+        [memory(v.budget_bytes), number(v.best.samples_per_second), memory(v.best.memory_bytes), summary.label(v.best)]
+        if v.best
+        else [memory(v.budget_bytes), "–", "–", "nothing measured fits"]
+        for v in cohort.verdicts
+    ]
+    lines = [f"## {text(cohort.hardware)}", "", f"Memory is {cohort.memory_words}.", "", "### Frontier", ""]
+    if mixed:
+        lines += [f"Across {len(cohort.fronts)} kinds of training, which do not train alike.", ""]
+    lines += [*table(headings, front, numbers=2), "", "### Best in each budget", ""]
+    lines += [*table(["budget", "samples/s", "memory", "fastest that fits"], verdicts, numbers=3), ""]
+    return [*lines, *_effects(cohort), *_stages(summary, cohort), *_environment(cohort)]
+
+
+def _effects(cohort: Cohort) -> list[str]:
+    if not cohort.effects:
+        return []
+    rows = [
+        [e.axis, str(e.value), str(e.baseline), change(e.memory_ratio), change(e.speed_ratio), str(e.pairs), alike(e)]
+        for e in cohort.effects
+    ]
+    headings = ["axis", "with", "in place of", "memory", "samples/s", "pairs", "training"]
+    note = "Medians over pairs of configurations that differ in nothing else."
+    return ["### What each technique did", "", note, "", *table(headings, rows, left=3), ""]
+
+
+def alike(effect: Effect) -> str:
+    """Whether the technique leaves the training as it was, in a word."""
+    return "same" if effect.same_training else "differs"
+
+
+def _stages(summary: Summary, cohort: Cohort) -> list[str]:
+    rows = [
+        [
+            stage.added,
+            memory(stage.point.memory_bytes),
+            change(stage.memory_ratio),
+            number(stage.point.samples_per_second),
+            change(stage.speed_ratio),
+        ]
+        for stage in cohort.stages
+    ]
+    headings = ["one on top of the other", "memory", "to baseline", "samples/s", "to baseline"]
+    return ["### Cumulative effect", "", *table(headings, rows, left=1), ""] if rows else []
+
+
+def _environment(cohort: Cohort) -> list[str]:
+    rows = [[name, str(value)] for name, value in sorted(cohort.environment.items()) if value not in ("", None)]
+    return ["### Environment", "", *table(["", cohort.environment_id], rows, left=2), ""] if rows else []
+
+
+def _failures(summary: Summary) -> list[str]:
+    if not summary.failures:
+        return []
+    rows = [
+        [str(len(f.labels)), f.outcome.value, f.phase, " — ".join(part for part in (f.rule, f.reason) if part), first]
+        for f in summary.failures
+        for first in [f.labels[0] + (" …" if len(f.labels) > 1 else "")]
+    ]
+    return ["## Not ok", "", *table(["trials", "outcome", "phase", "reason", "configuration"], rows, numbers=1), ""]
+
+
+def _warnings(summary: Summary) -> list[str]:
+    rows = [[str(times), warning] for warning, times in summary.warnings.items()]
+    return ["## Warnings", "", *table(["trials", "warning"], rows, numbers=1), ""] if rows else []
+
+
+def _costs(summary: Summary) -> list[str]:
+    rows = [
+        [name, duration(cost) if isinstance(cost, (int, float)) else str(cost)]
+        for name, cost in summary.run.one_time_costs.items()
+    ]
+    return ["## Paid once, outside every trial", "", *table(["what", "cost"], rows, left=2), ""] if rows else []
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0, left: int | None = None
+) -> list[str]:
+    """A table's lines: the first ``numbers`` columns flush right, or all but the first ``left``."""
+    right = {i for i in range(len(headings)) if (i < numbers if left is None else i >= left)}
+    rule = ["---:" if i in right else "---" for i in range(len(headings))]
+    cells = [[text(cell) for cell in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in ([text(h) for h in headings], rule, *cells)]
+
+
+def text(value: str) -> str:
+    """Foreign text as one harmless Markdown cell: no markup, no table bars, no line breaks."""
+    flat = " ".join(value.split())
+    return "".join(f"\\{c}" if c in "\\`*_[]|#" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(c, c) for c in flat)

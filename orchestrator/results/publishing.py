@@ -1,0 +1,36 @@
+"""Publish a run: from its records to every table and page in its folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.results import run, table
+from orchestrator.results.page import html, markdown, picture
+from orchestrator.results.summary import Summary, summarize, table_of_fronts
+
+
+def publish(run_folder: Path) -> Summary:
+    """Write tables and pages, each beside its place and then moved there; the summary names the files."""
+    trials = table.load(run_folder, save_tables=True)
+    summary = summarize(trials.to_pylist(), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+    table.write(table.frontier_table(trials, table_of_fronts(summary)), run_folder / run.FRONTIER)
+    _write(picture.render(summary), run_folder / run.PICTURE)
+    _write(markdown.render(summary, picture=run.PICTURE).encode(), run_folder / run.REPORT_MARKDOWN)
+    _write(html.render(summary).encode(), run_folder / run.REPORT_HTML)
+    written = (run.REPORT_HTML, run.REPORT_MARKDOWN, run.PICTURE, run.FRONTIER, run.TRIALS, run.STEPS)
+    files = tuple(run_folder / name for name in written if (run_folder / name).exists())
+    return replace(summary, folder=run_folder, files=files)
+
+
+def summarize_folder(run_folder: Path) -> Summary:
+    """The run's summary, nothing written. Raises FileNotFoundError when there are neither records nor a table."""
+    trials = table.load(run_folder)
+    return summarize(trials.to_pylist(), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+
+
+def _write(content: bytes, path: Path) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    beside.replace(path)

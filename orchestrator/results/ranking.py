@@ -1,0 +1,173 @@
+"""Which configuration to take: the fastest in each budget, and what each technique did to the baseline."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from orchestrator.results.frontier import Point
+
+GIB = 2**30
+CARDS = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
+"""Memory of the accelerators people own, bytes: the budgets of a run that names none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """The fastest configuration within a budget of memory, if any fits."""
+
+    budget_bytes: int
+    best: Point | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """What one variant did in place of the baseline's, over all pairs that differ in nothing else."""
+
+    axis: str
+    value: Choice
+    baseline: Choice
+    pairs: int
+    memory_ratio: float
+    """Median of memory with it / without it."""
+    speed_ratio: float
+    """Median of samples per second with it / without it."""
+    same_training: bool
+    """Whether every pair trains the same way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One more technique on top of the ones before: a row of the guides' cumulative table."""
+
+    added: str
+    point: Point
+    memory_ratio: float
+    """To the first stage."""
+    speed_ratio: float
+    """To the first stage."""
+
+
+def fastest(points: Iterable[Point], budget_bytes: float = float("inf")) -> Point | None:
+    """The fastest point that fits, the leaner of equals; None when nothing fits."""
+    fitting = [point for point in points if point.memory_bytes <= budget_bytes]
+    return max(fitting, key=lambda p: (p.samples_per_second, -p.memory_bytes), default=None)
+
+
+def best_in_budgets(points: Sequence[Point], budgets: Sequence[int] = ()) -> tuple[Verdict, ...]:
+    """A verdict for each budget in bytes, smallest first."""
+    chosen = sorted(set(budgets)) or customary_budgets(points)
+    return tuple(Verdict(budget_bytes=budget, best=fastest(points, budget)) for budget in chosen)
+
+
+def customary_budgets(points: Sequence[Point]) -> list[int]:
+    """The card sizes that tell these points apart; powers of two where all are smaller than any card."""
+    if not points:
+        return []
+    least, most = (pick(point.memory_bytes for point in points) for pick in (min, max))
+    sizes = CARDS if most > CARDS[0] else tuple(2**power for power in range(20, 33))
+    enough = next((size for size in sizes if size >= most), sizes[-1])
+    return [size for size in sizes if least <= size <= enough]
+
+
+def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> dict[str, Choice]:
+    """Axis -> the value techniques are compared with: as asked, else the technique's default, else the first met."""
+    axes = list(points[0].choices) if points else []
+    chosen: dict[str, Choice] = {}
+    for axis in axes:
+        values = [point.choices[axis] for point in points]
+        wishes = [asked[axis]] if axis in asked else []
+        wishes += [AXES[axis].default] if axis in AXES else []
+        chosen[axis] = next((wish for wish in wishes if wish in values), values[0])
+    return chosen
+
+
+def effects(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Effect, ...]:
+    """For each axis and value, the median ratio over the pairs of points that differ in that axis alone.
+
+    ``accumulation`` is compared at equal effective batch: the micro-batch shrinks as it grows, as in the guides.
+    """
+    found: list[Effect] = []
+    for axis in baseline:
+        pairs: dict[Choice, list[tuple[Point, Point]]] = {}
+        for group in _alike_but(axis, points).values():
+            without = next((point for point in group if point.choices[axis] == baseline[axis]), None)
+            for point in group if without else ():
+                if point.choices[axis] != baseline[axis]:
+                    pairs.setdefault(point.choices[axis], []).append((point, without))  # type: ignore[arg-type]
+        found += [_effect(axis, value, baseline[axis], pairs[value]) for value in sorted(pairs, key=_order)]
+    return tuple(found)
+
+
+def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[tuple[Point, Point]]) -> Effect:
+    return Effect(
+        axis=axis,
+        value=value,
+        baseline=baseline,
+        pairs=len(pairs),
+        memory_ratio=statistics.median(_ratios(a, b)[0] for a, b in pairs),
+        speed_ratio=statistics.median(_ratios(a, b)[1] for a, b in pairs),
+        same_training=all(a.equivalence == b.equivalence for a, b in pairs),
+    )
+
+
+def _order(value: Choice) -> tuple[bool, float, str]:
+    number = isinstance(value, (int, float))
+    return (not number, float(value) if isinstance(value, (int, float)) else 0.0, str(value))
+
+
+def _alike_but(axis: str, points: Iterable[Point]) -> dict[tuple[object, ...], list[Point]]:
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        others = {**point.choices, "effective batch": point.row["effective_batch"]}
+        for name in ("accumulation", "micro_batch") if axis == "accumulation" else (axis, "effective batch"):
+            others.pop(name, None)
+        groups.setdefault((point.environment_id, *others.items()), []).append(point)
+    return groups
+
+
+def _ratios(point: Point, to: Point) -> tuple[float, float]:
+    return point.memory_bytes / max(to.memory_bytes, 1), point.samples_per_second / max(to.samples_per_second, 1e-12)
+
+
+def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Stage, ...]:
+    """From the baseline, one technique at a time on top of the ones before, the leanest next each time.
+
+    The effective batch stays as it is. Empty when the baseline was not measured or nothing was added to it.
+    """
+    start = next((point for point in points if point.choices == baseline), None)
+    if start is None:
+        return ()
+    stages = [Stage(added="baseline", point=start, memory_ratio=1.0, speed_ratio=1.0)]
+    peers = [point for point in points if point.row["effective_batch"] == start.row["effective_batch"]]
+    changed: set[str] = set()
+    while True:
+        following = [point for point in peers if len(_added(point, baseline, changed)) == 1]
+        following = [point for point in following if _extends(point, stages[-1].point, changed)]
+        if not following:
+            return tuple(stages) if len(stages) > 1 else ()
+        point = min(following, key=lambda p: (p.memory_bytes, -p.samples_per_second))
+        (axis,) = _added(point, baseline, changed)
+        changed.add(axis)
+        memory, speed = _ratios(point, start)
+        stages.append(Stage(added=_named(axis, point), point=point, memory_ratio=memory, speed_ratio=speed))
+
+
+def _added(point: Point, baseline: Mapping[str, Choice], changed: set[str]) -> set[str]:
+    """The axes in which a point leaves the baseline beyond those already changed; the batch's split is one axis."""
+    differing = {axis for axis, value in point.choices.items() if value != baseline[axis]}
+    return differing - changed - {"micro_batch"}
+
+
+def _extends(point: Point, last: Point, changed: set[str]) -> bool:
+    held = changed | ({"micro_batch"} if "accumulation" in changed else set())
+    return all(point.choices[axis] == last.choices[axis] for axis in held if axis in point.choices)
+
+
+def _named(axis: str, point: Point) -> str:
+    if axis == "accumulation":
+        return f"batch {point.row['micro_batch']} × accumulation {point.row['accumulation']}"
+    return f"{axis} {point.choices[axis]}"

@@ -1,0 +1,185 @@
+"""A run summed up once, from the rows of its table, for every page to render."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.record import Outcome
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from orchestrator.results.frontier import Point, Row, frontier, frontiers, memory_column, points
+from orchestrator.results.ranking import (
+    Effect,
+    Stage,
+    Verdict,
+    baseline_choices,
+    best_in_budgets,
+    cumulative,
+    effects,
+    fastest,
+)
+from orchestrator.results.run import Run
+
+MEMORY_WORDS = {
+    "device_used_bytes": "peak device memory (NVML, with the CUDA context)",
+    "peak_allocated_bytes": "peak allocated tensor bytes (without context and fragmentation)",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cohort:
+    """The points of one environment: the only ones ever ranked together."""
+
+    environment_id: str
+    environment: Mapping[str, Any]
+    memory_column: str
+    points: tuple[Point, ...]
+    front: tuple[Point, ...]
+    """The frontier across all trainings."""
+    fronts: Mapping[str, tuple[Point, ...]]
+    """Equivalence -> the frontier among the trials that train alike."""
+    verdicts: tuple[Verdict, ...]
+    baseline: Mapping[str, Choice]
+    effects: tuple[Effect, ...]
+    stages: tuple[Stage, ...]
+
+    @property
+    def hardware(self) -> str:
+        """The accelerator's name, or the processor's where there is none."""
+        return str(self.environment.get("gpu_model") or self.environment.get("cpu_model") or "unknown hardware")
+
+    @property
+    def memory_words(self) -> str:
+        """What this cohort's memory figures are, in words."""
+        return MEMORY_WORDS[self.memory_column]
+
+    @property
+    def best(self) -> Point | None:
+        """The fastest point of all."""
+        return fastest(self.points)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Trials that ended alike, other than ok."""
+
+    outcome: Outcome
+    reason: str
+    rule: str
+    phase: str
+    labels: tuple[str, ...]
+    """The configurations, named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """Everything a page shows of a run."""
+
+    run: Run
+    axes: tuple[str, ...]
+    """The axes on which the trials really differ; all of them when there is a single trial."""
+    rows: tuple[Row, ...]
+    counts: Mapping[Outcome, int]
+    cohorts: tuple[Cohort, ...]
+    """Most points first."""
+    failures: tuple[Failure, ...]
+    """Most frequent first."""
+    warnings: Mapping[str, int]
+    """What trials warned of -> how many."""
+    busy_seconds: float
+    """The trials' wall time added up: what the run cost its slots."""
+    folder: Path | None = None
+    files: tuple[Path, ...] = ()
+
+    @property
+    def best(self) -> Point | None:
+        """The fastest point of the largest cohort."""
+        return self.cohorts[0].best if self.cohorts else None
+
+    def label(self, point: Point) -> str:
+        """A point's configuration in a few words."""
+        return label(point.choices, self.axes)
+
+
+def summarize(
+    rows: Sequence[Row], axes: Mapping[str, str], run: Run, environments: Mapping[str, Mapping[str, Any]]
+) -> Summary:
+    """Sum up a table's rows; ``axes`` maps each axis to its column, ``environments`` an id to its versions."""
+    varying = tuple(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1) or tuple(axes)
+    measured = points(rows, axes)
+    own = {
+        env: tuple(p for p in measured if p.environment_id == env) for env in {p.environment_id: 0 for p in measured}
+    }
+    cohorts = [_cohort(env, environments.get(env, {}), rows, group, run) for env, group in own.items()]
+    return Summary(
+        run=run,
+        axes=varying,
+        rows=tuple(rows),
+        counts={o: n for o in Outcome if (n := sum(row["outcome"] == o for row in rows))},
+        cohorts=tuple(sorted(cohorts, key=lambda cohort: -len(cohort.points))),
+        failures=_failures(rows, axes, varying),
+        warnings=dict(Counter(text for row in rows for text in row.get("warnings") or ()).most_common()),
+        busy_seconds=sum(row["wall_seconds"] or 0.0 for row in rows),
+    )
+
+
+def table_of_fronts(summary: Summary) -> list[tuple[Point, bool]]:
+    """Every point on its own training's frontier, and whether it is on the one across trainings too."""
+    return [
+        (point, any(point is other for other in cohort.front))
+        for cohort in summary.cohorts
+        for front in cohort.fronts.values()
+        for point in front
+    ]
+
+
+def _cohort(
+    environment_id: str, environment: Mapping[str, Any], rows: Iterable[Row], own: tuple[Point, ...], run: Run
+) -> Cohort:
+    baseline = baseline_choices(own, run.baseline)
+    return Cohort(
+        environment_id=environment_id,
+        environment=environment,
+        memory_column=memory_column(row for row in rows if row["environment_id"] == environment_id),
+        points=own,
+        front=frontier(own),
+        fronts={equivalence: front for (_, equivalence), front in frontiers(own).items()},
+        verdicts=best_in_budgets(own, run.budgets),
+        baseline=baseline,
+        effects=effects(own, baseline),
+        stages=cumulative(own, baseline),
+    )
+
+
+def _failures(rows: Iterable[Row], axes: Mapping[str, str], varying: Sequence[str]) -> tuple[Failure, ...]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        if row["outcome"] != Outcome.OK:
+            key = (row["outcome"], row["reason"] or "", row["rule"] or "", row["phase"] or "")
+            groups.setdefault(key, []).append(label({axis: row[axes[axis]] for axis in varying}, varying))
+    found = [
+        Failure(outcome=Outcome(outcome), reason=reason, rule=rule, phase=phase, labels=tuple(labels))
+        for (outcome, reason, rule, phase), labels in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda failure: -len(failure.labels)))
+
+
+def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
+    """A configuration in a few words: ``64×2 · bf16 · adafactor · checkpoint``; what is off is left unsaid."""
+    words = []
+    if "micro_batch" in axes or "accumulation" in axes:
+        split = [choices.get("micro_batch"), choices.get("accumulation") if "accumulation" in axes else None]
+        words.append(f"batch {'×'.join(str(size) for size in split if size is not None)}")
+    for axis in axes:
+        value = choices[axis]
+        if axis in ("micro_batch", "accumulation"):
+            continue
+        if axis not in AXES:
+            words.append(f"{axis}={value}")
+        elif axis in ("precision", "optimizer") or value != AXES[axis].default:
+            words.append(str(value) if isinstance(value, str) else f"{axis} {value}")
+    return " · ".join(words) or "default"

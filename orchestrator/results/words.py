@@ -1,0 +1,48 @@
+"""How figures are written where people read them: GiB, samples per second, percentages, hours."""
+
+from __future__ import annotations
+
+KIB = 1024
+
+
+def memory(size: float | None) -> str:
+    """Bytes in the unit that reads best: ``23.5 GiB``, ``312 MiB``; an en dash for None."""
+    if size is None:
+        return "–"
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < KIB or unit == "GiB":
+            break
+        value /= KIB
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {unit}"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits without an exponent: ``345``, ``34.5``, ``0.0345``; an en dash for None."""
+    if value is None:
+        return "–"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def change(ratio: float) -> str:
+    """A ratio as a change: ``−48 %``, ``+12 %``, ``×3.2`` from doubling on."""
+    if ratio >= 2:
+        return f"×{number(ratio)}"
+    percent = round((ratio - 1) * 100)
+    return "±0 %" if percent == 0 else f"{'+' if percent > 0 else '−'}{abs(percent)} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as ``2 h 05 min``, ``3 min 20 s`` or ``4.2 s``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def count(amount: int, noun: str) -> str:
+    """``1 trial``, ``3 trials``."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"

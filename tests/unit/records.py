@@ -1,0 +1,126 @@
+"""Fabricated trial records: clearly synthetic figures, for tests of what is made of records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.record import Column, Outcome, TrialRecord, record_to_json
+from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
+
+MIB = 2**20
+H200 = {"gpu_model": "NVIDIA H200", "cpu_model": "synthetic", "torch": "2.13.0", "transformers": "5.23.0"}
+
+COLUMNS: tuple[Column, ...] = (
+    Column(name="peak_allocated_bytes", type="int64", unit="bytes", doc="Largest sum of live tensors."),
+    Column(name="peak_reserved_bytes", type="int64", unit="bytes", doc="Largest sum the allocator held."),
+    Column(name="device_used_bytes", type="int64", unit="bytes", doc="Peak of the device's used memory."),
+    Column(name="samples_per_second", type="float64", unit="samples/s", doc="Over the counted steps."),
+    Column(name="step_seconds_median", type="float64", unit="s", doc="Median counted step."),
+    Column(name="warmup_steps", type="int64", doc="Steps that did not count."),
+    Column(name="optimizer_class", type="string", doc="The optimizer that ran."),
+    Column(name="warnings", type="list<string>", doc="What to know before trusting the row."),
+)
+
+
+def make_record(
+    *,
+    micro_batch: int = 4,
+    accumulation: int = 1,
+    memory_mib: float = 1000,
+    speed: float = 100.0,
+    outcome: Outcome = Outcome.OK,
+    reason: str = "",
+    rule: str = "",
+    repeat: int = 0,
+    equivalence: str = "exact",
+    environment: Mapping[str, Any] | None = None,
+    gpu: bool = True,
+    started_at: float = 1_700_000_000.0,
+    measurements: Mapping[str, Any] | None = None,
+    **choices: Any,
+) -> TrialRecord:
+    """A record whose figures are what the caller says; without ``outcome=OK`` it has no measurements."""
+    spec = TrialSpec(
+        choices={"micro_batch": micro_batch, "accumulation": accumulation, **choices},
+        model=ModelSpec(task="masked-lm", architecture="bert"),
+        data=DataSpec(synthetic=SyntheticData()),
+        recipe=Recipe(
+            training_arguments={
+                "per_device_train_batch_size": micro_batch,
+                "gradient_accumulation_steps": accumulation,
+            }
+        ),
+        repeat=repeat,
+        equivalence=equivalence,
+    )
+    size = round(memory_mib * MIB)
+    figures = {
+        "peak_allocated_bytes": size,
+        "peak_reserved_bytes": size + 64 * MIB,
+        "device_used_bytes": size + 600 * MIB if gpu else None,
+        "samples_per_second": speed,
+        "step_seconds_median": spec.effective_batch / speed,
+        "warmup_steps": 1,
+        "optimizer_class": "SyntheticAdam",
+        "warnings": [],
+    }
+    ok = outcome is Outcome.OK
+    return TrialRecord(
+        spec=spec,
+        outcome=outcome,
+        reason=reason,
+        rule=rule,
+        phase="" if ok else "first_step",
+        measurements={**figures, **(measurements or {})} if ok else (measurements or {}),
+        steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.0, 2.0, 1.0]} if ok else {},
+        environment=environment if environment is not None else H200,
+        started_at=0.0 if outcome is Outcome.SKIPPED else started_at,
+        wall_seconds=3.0,
+        isolation="fork",
+    )
+
+
+def make_grid(repeats: int = 1) -> list[TrialRecord]:
+    """A synthetic sweep of 9 batches × 4 precisions × 2 activations × 4 optimizers (288 configurations)."""
+    speeds = {"fp32": 44.0, "tf32": 132.0, "fp16": 312.0, "bf16": 345.0}
+    states = {"adamw_torch_fused": (2600, 1.0), "adafactor": (60, 0.55), "adamw_bnb_8bit": (900, 0.7), "sgd": (50, 1.0)}
+    records = []
+    batches = [2**power for power in range(9)]
+    grid = itertools.product(batches, speeds, ("keep", "checkpoint"), states, range(repeats))
+    for place, (batch, precision, activations, optimizer, repeat) in enumerate(grid):
+        state, factor = states[optimizer]
+        sample = (720 if precision in ("fp32", "tf32") else 516) / (6 if activations == "checkpoint" else 1)
+        memory = 3800 + state + sample * batch
+        slow = 0.75 if activations == "checkpoint" else 1.0
+        speed = speeds[precision] * slow * batch / (batch + 4 + 6 * (1 - factor)) * (1 + 0.001 * repeat)
+        fits = memory < 140_000
+        records.append(
+            make_record(
+                micro_batch=batch,
+                memory_mib=memory,
+                speed=speed,
+                outcome=Outcome.OK if fits else Outcome.OUT_OF_MEMORY,
+                reason="" if fits else f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB.",
+                repeat=repeat,
+                equivalence=f"batch {batch}, {optimizer.split('_')[0]}",
+                started_at=1_700_000_000.0 + 3 * place,
+                precision=precision,
+                activations=activations,
+                optimizer=optimizer,
+            )
+        )
+    return records
+
+
+def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
+    """A run folder as the running wing leaves it."""
+    (folder / "records").mkdir(parents=True, exist_ok=True)
+    for place, record in enumerate(records):
+        text = json.dumps(record_to_json(record))
+        (folder / "records" / f"{record.trial_id}-{place}.json").write_text(text)
+    (folder / "run.json").write_text(json.dumps({"name": "synthetic", "config": {}, "command": "synthetic", **run}))
+    return folder
