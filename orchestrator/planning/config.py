@@ -1,0 +1,74 @@
+"""A sweep's configuration: a YAML file, checked whole, as one frozen ``SweepConfig``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec
+
+Assignment = Mapping[str, Choice]
+"""Axis -> value."""
+Grid = Mapping[str, tuple[Choice, ...]]
+"""Axis -> its values, in the order of the file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CpuSpec:
+    """What ``measure`` becomes on a machine without a GPU, and the time (seconds) the whole sweep gets there."""
+
+    warmup_steps: int = 1
+    steps: int | None = 2
+    time_budget_seconds: float = 600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What a trial may take of its node; 0 is "auto": its GPU's share, which only the node can tell."""
+
+    cpus_per_trial: int = 0
+    host_bytes: int = 0
+    nvme_path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSpec:
+    """Which search walks the plan, and its own options."""
+
+    kind: str = "grid"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepConfig:
+    """One sweep, checked. Axis values are those of the file; sizes are bytes, times seconds."""
+
+    name: str
+    path: Path
+    model: ModelSpec
+    data: DataSpec
+    training_arguments: Mapping[str, Any] = field(default_factory=dict)
+    deepspeed: Mapping[str, Any] | None = None
+    """The user's own DeepSpeed file, under whatever the offload axis adds."""
+    axes: Grid = field(default_factory=dict)
+    subsets: Mapping[str, Grid] = field(default_factory=dict)
+    """Named grids laid over ``axes``; when there are any, the plan is their union."""
+    exclude: tuple[Grid, ...] = ()
+    trials: tuple[Assignment, ...] = ()
+    baseline: Assignment = field(default_factory=dict)
+    """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
+    measure: MeasureSpec = field(default_factory=MeasureSpec)
+    repeats: int = 1
+    cpu: CpuSpec = field(default_factory=CpuSpec)
+    resources: Resources = field(default_factory=Resources)
+    budgets: tuple[int, ...] = ()
+    """Device memory in bytes: the report names the best configuration within each."""
+    search: SearchSpec = field(default_factory=SearchSpec)
+    output: Path = Path("runs")
+
+
+def load_config(path: str | Path) -> SweepConfig:
+    """The configuration in a YAML file. Raises ConfigError with every problem found."""
+    raise NotImplementedError
