@@ -31,7 +31,7 @@ ACTIVATIONS = Axis(
         ),
         "checkpoint_offload": _checkpoint(
             "gradient checkpointing with the saved activations offloaded to the host",
-            requires=("transformers>=5.23",),
+            requires=("transformers>=5.23", "cuda"),
             use_reentrant=False,
             offload=True,
         ),

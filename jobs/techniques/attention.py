@@ -5,8 +5,9 @@ from jobs.techniques.base import Axis, Variant
 ATTENTION = Axis(
     name="attention",
     doc="which implementation computes attention",
-    default="sdpa",
+    default="auto",
     variants={
+        "auto": Variant(doc="the architecture's own preference: sdpa where it has it"),
         "sdpa": Variant(
             doc="PyTorch's scaled_dot_product_attention, which picks a kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},

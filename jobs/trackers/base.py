@@ -1,13 +1,16 @@
-"""What a tracker is: a context manager around the training with declared columns, told of each moment that passes."""
+"""What a tracker is: a context manager around the trial with declared columns, told of each moment that passes."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from jobs.record import Column
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Moment(enum.StrEnum):
@@ -16,8 +19,8 @@ class Moment(enum.StrEnum):
     ::
 
         START─►CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up)─►COUNTED_BEGIN─►(steps)─►COUNTED_END─►TRAIN_END
-              CUDA     weights on                     synchronised            synchronised
-              context  the device
+               CUDA     weights on                     device idle             device idle
+               context  the device
     """
 
     START = "start"
@@ -30,7 +33,10 @@ class Moment(enum.StrEnum):
 
 
 class Tracker:
-    """One instrument. Subclasses declare ``columns`` and override what they listen to; every hook is optional."""
+    """One instrument. Subclasses declare ``columns`` and override what they listen to; every hook is optional.
+
+    A hook must not allocate on the device: what is measured is the trial, not its observers.
+    """
 
     columns: ClassVar[tuple[Column, ...]] = ()
 
@@ -42,18 +48,25 @@ class Tracker:
     ) -> None:
         return None
 
-    def at(self, moment: Moment) -> None:
-        """A moment of the trial has come; the device is idle at every one of them."""
-
-    def micro_batch(self, samples: int, tokens: int, real_tokens: int | None) -> None:
-        """A micro-batch is about to be trained on. Tokens are 0 for inputs that have none."""
+    def at(self, moment: Moment, seconds: float) -> None:
+        """A moment has come, at ``seconds`` of a monotonic clock; the device is idle."""
 
     def data_wait(self, seconds: float) -> None:
-        """The loop waited this long for its next micro-batches."""
+        """The loop waited this long for the micro-batches of its next step."""
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """A micro-batch of tensors on the device is about to be trained on."""
+
+    def loss(self, value: torch.Tensor) -> None:
+        """The loss of the micro-batch just trained on: a scalar on the device, perhaps not yet computed."""
 
     def step_end(self) -> None:
-        """An optimizer step was issued (not necessarily finished on the device)."""
+        """An optimizer step was issued, not necessarily finished on the device."""
 
     def measurements(self) -> Mapping[str, Any]:
-        """The values of this tracker's columns so far; a column that was not measured may be left out."""
+        """The values of this tracker's columns so far; what was not measured is left out."""
+        return {}
+
+    def series(self) -> Mapping[str, list[float]]:
+        """Values per optimizer step, warm-up included, for the steps table."""
         return {}

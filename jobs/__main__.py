@@ -1,0 +1,39 @@
+"""One trial without Ray, in this process: ``python -m jobs SPEC.json`` prints its record as one JSON line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Run the trial that a spec file describes; exit status 0 whatever its outcome."""
+    parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
+    parser.add_argument("spec", type=Path, help="a TrialSpec as JSON")
+    parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
+    parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+
+    from jobs import parent, preload
+    from jobs.spec import spec_from_json
+
+    spec = spec_from_json(json.loads(options.spec.read_text()))
+    for name, value in preload.environment(spec.needs.cpus or os.cpu_count() or 1).items():
+        os.environ.setdefault(name, value)
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is not the record
+    result = options.result or Path(f"{options.spec}.result")
+    parent.run_here(spec, result, parent.open_phase(options.phase) if options.phase else None, "fresh")
+    if options.result is None:
+        replies.write(json.dumps(json.loads(result.read_text())) + "\n")
+        result.unlink()
+    replies.flush()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Which machine and which versions this is: what makes two measurements comparable, and where one was made."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import socket
+from typing import Any
+
+from jobs import nvml
+
+PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "deepspeed", "bitsandbytes", "torchao", "triton")
+
+
+@functools.cache
+def describe() -> dict[str, Any]:
+    """GPU model and memory, driver, CUDA and package versions; without a GPU the CPU's model and cores.
+
+    Rows whose descriptions differ are never ranked together. The driver is asked through NVML: no CUDA context.
+    """
+    description: dict[str, Any] = {"python": platform.python_version(), **_versions()}
+    uuids = nvml.visible_uuids()
+    if not uuids:
+        return {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count(), **description}
+    with nvml.session() as pynvml:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuids[0])
+        return {
+            "gpu_model": str(pynvml.nvmlDeviceGetName(handle)),
+            "gpu_memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "driver": str(pynvml.nvmlSystemGetDriverVersion()),
+            **description,
+        }
+
+
+def node() -> str:
+    """This machine's name in its network."""
+    return socket.gethostname()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

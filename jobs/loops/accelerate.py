@@ -1,0 +1,112 @@
+"""A plain PyTorch loop through ``accelerate.Accelerator``: the guide's last section, with its data loader timed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import transformers
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from jobs.loops.base import Setup, Trained
+from jobs.techniques.optimizer import decay_groups
+
+
+def train(setup: Setup) -> Trained:
+    """Train for as many steps as the meter wants. Like the guide's loop: no clipping, no scheduler, no logging."""
+    arguments, meter, model = setup.arguments, setup.meter, setup.model
+    transformers.set_seed(arguments.seed)
+    _enable_checkpointing(model, arguments)
+    accelerator = Accelerator(mixed_precision="bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no")
+    optimizer = setup.optimizer or _named_optimizer(model, arguments)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, _dataloader(setup))
+    model.train()
+
+    accumulation = arguments.gradient_accumulation_steps
+
+    def micro_step(batch: Any) -> torch.Tensor:
+        loss = model(**batch).loss / accumulation
+        accelerator.backward(loss)
+        return loss.detach()
+
+    def update() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    begin = time.perf_counter()
+    samples = 0
+    meter.train_begin()
+    batches = _timed(_endless(loader), meter.data_wait)
+    for step in itertools.count(1):
+        for _ in range(accumulation):
+            batch = next(batches)
+            samples += len(batch["labels"])
+            meter.micro_batch(batch)
+            meter.loss(micro_step(batch))
+        update()
+        if meter.step_end():
+            break
+    seconds = time.perf_counter() - begin
+
+    def one_more() -> None:
+        micro_step(next(iter(loader)))
+        update()
+
+    return Trained(
+        model=model,
+        optimizer=optimizer,
+        accelerator=accelerator,
+        dataloader=loader,
+        train_seconds=seconds,
+        samples_per_second=samples / seconds,
+        step=one_more,
+    )
+
+
+def _enable_checkpointing(model: Any, arguments: Any) -> None:
+    newer = getattr(arguments, "activation_checkpointing", None)
+    if newer:
+        kwargs = dict(arguments.activation_checkpointing_kwargs or {})
+        every, offload = kwargs.pop("every_n_layers", 1), kwargs.pop("offload", False)
+        model.activation_checkpointing_enable(kwargs or None, every_n_layers=every, offload=offload)
+    elif newer is None and arguments.gradient_checkpointing:
+        model.gradient_checkpointing_enable(arguments.gradient_checkpointing_kwargs)
+
+
+def _named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
+    """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
+    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    if groups := kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None):
+        return factory(groups, **kwargs)  # type: ignore[no-any-return]
+    return factory(decay_groups(model, arguments.weight_decay), **kwargs)  # type: ignore[no-any-return]
+
+
+def _dataloader(setup: Setup) -> DataLoader[Any]:
+    arguments = setup.arguments
+    return DataLoader(
+        setup.dataset,
+        batch_size=arguments.per_device_train_batch_size,
+        shuffle=True,
+        collate_fn=setup.collator or transformers.default_data_collator,
+        num_workers=arguments.dataloader_num_workers,
+        pin_memory=arguments.dataloader_pin_memory,
+        persistent_workers=arguments.dataloader_persistent_workers,
+        prefetch_factor=arguments.dataloader_prefetch_factor,
+    )
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def _timed(batches: Iterator[Any], report: Any) -> Iterator[Any]:
+    while True:
+        begin = time.perf_counter()
+        batch = next(batches)
+        report(time.perf_counter() - begin)
+        yield batch

@@ -1,0 +1,58 @@
+"""The GPU in hand, as NVIDIA's management library sees it: addressed by UUID, without creating a CUDA context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """The initialised ``pynvml`` module, or None where there is no NVIDIA driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def visible_uuids() -> list[str]:
+    """UUIDs of the GPUs that CUDA would show this process, in its order; empty where there are none."""
+    with session() as nvml:
+        if nvml is None:
+            return []
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return uuids
+    chosen = []
+    for word in (part.strip() for part in wanted.split(",")):
+        if word.isdigit() and int(word) < len(uuids):
+            chosen.append(uuids[int(word)])
+        elif word.startswith(("GPU-", "MIG-")):
+            chosen += [uuid for uuid in uuids if uuid.startswith(word)] or [word]
+        else:
+            break  # CUDA stops at the first entry it cannot use
+    return chosen
+
+
+def compute_capability(uuid: str) -> tuple[int, int]:
+    """(major, minor) of a GPU. Raises NVMLError for an unknown UUID."""
+    with session() as nvml:
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(nvml.nvmlDeviceGetHandleByUUID(uuid))
+        return int(major), int(minor)
+
+
+def used_bytes(uuid: str) -> int:
+    """Memory in use on the whole GPU, in bytes, whoever uses it."""
+    with session() as nvml:
+        return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid)).used)

@@ -1,0 +1,201 @@
+"""A slot's long-lived process: preloaded once, it makes one child per trial and enforces each child's deadline.
+
+It reads one JSON request a line and answers each with one JSON line. Closing its input ends it and its child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from jobs import environment, failures
+from jobs.preload import preload, unclean
+from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.spec import TrialSpec, spec_from_json, to_json
+
+_PHASE_BYTES = 64
+_LOG_TAIL = 4000
+
+
+def serve(requests: int, replies: TextIO, folder: Path) -> None:
+    """Preload, say so, then run the trials asked for on ``requests`` (a file descriptor) until it closes."""
+    seconds = preload()
+    reason = unclean()
+    # From here on nothing this process holds can become garbage: children share its pages unwritten.
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    _reply(replies, {"preload_seconds": seconds, "unclean": reason, "environment": environment.describe()})
+    for line in os.fdopen(requests, "r", closefd=False):
+        request = json.loads(line)
+        spec = spec_from_json(request["spec"])
+        isolation = "fresh" if reason else spec.measure.isolation
+        record = run_child(spec, request["deadline_seconds"], isolation, folder, requests)
+        if reason:
+            record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
+        _reply(replies, record_to_json(record))
+
+
+def run_child(spec: TrialSpec, deadline_seconds: float, isolation: str, folder: Path, requests: int) -> TrialRecord:
+    """One trial in a child of its own session; whatever it does, its process group is gone afterwards."""
+    result, log = folder / "result.json", folder / "log.txt"
+    result.unlink(missing_ok=True)
+    with _phase_file(folder / "phase") as phase:
+        started, begin, kills = time.time(), time.monotonic(), _host_oom_kills()
+        pid = _fork(spec, folder, phase) if isolation == "fork" else _spawn(spec, folder)
+        in_time = _wait(pid, deadline_seconds, requests)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        wall = time.monotonic() - begin
+        where = bytes(phase).split(b"\0", 1)[0].decode()
+    tail = log.read_text(errors="replace")[-_LOG_TAIL:]
+    if in_time and result.exists():
+        record = record_from_json(json.loads(result.read_text()))
+        ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log="" if ended_well else tail)
+    if in_time:
+        outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
+    else:
+        outcome, reason = Outcome.TIMED_OUT, f"no result after {deadline_seconds:g} s, in phase {where or 'start'}"
+    return TrialRecord(
+        spec=spec,
+        outcome=outcome,
+        reason=reason,
+        phase=where,
+        environment=environment.describe(),
+        measurements={"node": environment.node(), "cpus": spec.needs.cpus},
+        started_at=started,
+        wall_seconds=wall,
+        isolation=isolation,
+        log=tail,
+    )
+
+
+def run_here(spec: TrialSpec, result: Path, phase: mmap.mmap | None, isolation: str) -> None:
+    """Run a trial in this very process and leave its record in ``result``."""
+    from jobs import trial
+
+    def announce(name: str) -> None:
+        if phase is not None:
+            phase[:] = name.encode()[:_PHASE_BYTES].ljust(_PHASE_BYTES, b"\0")
+
+    record = trial.run(spec, announce, isolation=isolation)
+    partial = result.with_suffix(".partial")
+    partial.write_text(json.dumps(record_to_json(record)))
+    partial.replace(result)
+
+
+def open_phase(path: Path) -> mmap.mmap:
+    """The shared page in which a child says where it is; it outlives the child."""
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), _PHASE_BYTES)
+
+
+@contextlib.contextmanager
+def _phase_file(path: Path) -> Any:
+    path.write_bytes(bytes(_PHASE_BYTES))
+    with open_phase(path) as phase:
+        yield phase
+
+
+def _fork(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> int:
+    pid = os.fork()
+    if pid == 0:
+        _child(spec, folder, phase)
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # whoever is first; the other finds it done
+        os.setpgid(pid, pid)
+    return pid
+
+
+def _child(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> NoReturn:
+    status = 1
+    try:
+        with contextlib.suppress(PermissionError):
+            os.setpgid(0, 0)
+        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        run_here(spec, folder / "result.json", phase, "fork")
+        status = 0
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exception(error)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
+        os._exit(status)
+
+
+def _spawn(spec: TrialSpec, folder: Path) -> int:
+    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
+    command = [sys.executable, "-m", "jobs", str(folder / "spec.json"), "--result", str(folder / "result.json")]
+    with open(folder / "log.txt", "w") as log:
+        process = subprocess.Popen(
+            [*command, "--phase", str(folder / "phase")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+        )
+    return process.pid
+
+
+def _wait(pid: int, deadline_seconds: float, requests: int) -> bool:
+    """Whether the child ended before its deadline. Ends this process when whoever asked has gone."""
+    end = time.monotonic() + deadline_seconds
+    child = os.pidfd_open(pid)
+    try:
+        while (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([child, requests], [], [], left)
+            if child in ready:
+                return True
+            if requests in ready:  # a request is never sent while one runs: this is the end of the line
+                os.killpg(pid, signal.SIGKILL)
+                sys.exit(0)
+        return False
+    finally:
+        os.close(child)
+
+
+def _host_oom_kills() -> int:
+    """How often this kernel's out-of-memory killer has struck since boot."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def _reply(replies: TextIO, message: Any) -> None:
+    replies.write(json.dumps(message) + "\n")
+    replies.flush()
+
+
+def main() -> None:
+    """Entry point of ``python -m jobs.parent``: requests on stdin, replies on what was stdout."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
+    with tempfile.TemporaryDirectory(prefix="slot-") as folder:
+        serve(os.dup(0), replies, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

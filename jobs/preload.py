@@ -1,0 +1,97 @@
+"""Import everything a trial may need and initialise nothing: no CUDA context, no threads, no child processes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobs import nvml
+
+MODULES = (
+    "torch",
+    "torch.profiler",
+    "numpy",
+    "datasets",
+    "transformers",
+    "transformers.trainer",
+    "accelerate",
+    "peft",
+    "bitsandbytes",
+    "deepspeed",
+    "jobs.trial",
+    "jobs.trackers",
+    "jobs.inspection",
+    "jobs.models",
+    "jobs.data",
+    "jobs.loops.trainer",
+    "jobs.loops.accelerate",
+    "jobs.loops.deepspeed",
+)
+
+
+def environment(cpus: int) -> dict[str, str]:
+    """Variables a preloading process must be *started* with; libraries read them when they are loaded.
+
+    The malloc thresholds make freed memory go back to the system, so that one trial's peak is not the next one's
+    floor; PYTORCH_NVML_BASED_CUDA_CHECK lets ``torch.cuda.is_available`` answer without creating a context;
+    Arrow's allocator must not start its background thread in a process that will be forked.
+    """
+    variables = {
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+        "OMP_NUM_THREADS": str(cpus),
+        "OPENBLAS_NUM_THREADS": "1",
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    if not (uuids := nvml.visible_uuids()):
+        return {**variables, "DS_ACCELERATOR": "cpu"}
+    return {**variables, "CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+
+
+def preload() -> float:
+    """Import ``MODULES``, those that are installed; returns the seconds it took."""
+    begin = time.perf_counter()
+    with _capability_from_nvml():
+        for name in MODULES:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    return time.perf_counter() - begin
+
+
+def unclean() -> str:
+    """Why this process must not be forked for trials; empty when it may."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        return "the preload initialised CUDA"
+    if threading.active_count() > 1:
+        return f"the preload left threads: {', '.join(thread.name for thread in threading.enumerate()[1:])}"
+    if (native := len(list(Path("/proc/self/task").iterdir())) if os.path.isdir("/proc/self/task") else 1) > 1:
+        return f"the preload left {native} native threads"
+    return ""
+
+
+@contextlib.contextmanager
+def _capability_from_nvml() -> Iterator[None]:
+    """bitsandbytes asks torch for the compute capability when imported, which would initialise CUDA here."""
+    import torch
+
+    uuids = nvml.visible_uuids()
+    if not uuids:
+        yield
+        return
+    original = torch.cuda.get_device_capability
+    torch.cuda.get_device_capability = lambda device=None: nvml.compute_capability(uuids[0])  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.cuda.get_device_capability = original

@@ -1,0 +1,99 @@
+"""A slot: the handle on one GPU's preloaded parent, which runs trials one after another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from jobs import preload
+from jobs.record import TrialRecord, record_from_json
+from jobs.spec import TrialSpec, to_json
+
+
+class SlotDiedError(RuntimeError):
+    """The parent went away without an answer: an infrastructure fault, not a property of the trial."""
+
+
+class Slot:
+    """Starts its parent lazily, and a new one when it died. The parent sees the GPUs this process sees."""
+
+    def __init__(self, cpus: int) -> None:
+        self._cpus = cpus
+        self._parent: subprocess.Popen[str] | None = None
+        self.hello: dict[str, Any] = {}
+        """What the parent said of itself: ``preload_seconds``, ``unclean``, ``environment``."""
+        self.parents_started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def parent_pid(self) -> int | None:
+        """The parent's process id while it lives."""
+        return self._parent.pid if self._parent is not None and self._parent.poll() is None else None
+
+    def start(self) -> None:
+        """Start and preload the parent if it is not there. Raises SlotDiedError if it cannot be had."""
+        if self.parent_pid is not None:
+            return
+        self.close()
+        self._parent = subprocess.Popen(
+            [sys.executable, "-m", "jobs.parent"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **preload.environment(self._cpus)},
+            text=True,
+        )
+        self.parents_started += 1
+        self.hello = self._answer()
+
+    def run(self, spec: TrialSpec, deadline_seconds: float) -> TrialRecord:
+        """Run one trial and wait for its record. Raises SlotDiedError when the parent died meanwhile."""
+        self.start()
+        assert self._parent is not None and self._parent.stdin is not None
+        begin = time.monotonic()
+        try:
+            request = {"spec": to_json(spec), "deadline_seconds": deadline_seconds}
+            self._parent.stdin.write(json.dumps(request) + "\n")
+            self._parent.stdin.flush()
+        except BrokenPipeError as error:
+            raise SlotDiedError("the slot's parent died between trials") from error
+        answer = self._answer()
+        record = record_from_json(answer)
+        overhead = time.monotonic() - begin - record.measurements.get("counted_seconds", 0.0)
+        extra = {"overhead_seconds": overhead, "slot_parent_pid": self._parent.pid}
+        return dataclasses.replace(record, measurements={**record.measurements, **extra})
+
+    def close(self) -> None:
+        """End the parent and whatever it runs."""
+        if self._parent is None:
+            return
+        assert self._parent.stdin is not None and self._parent.stdout is not None
+        self._parent.stdin.close()
+        try:
+            self._parent.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._parent.kill()
+            self._parent.wait()
+        self._parent.stdout.close()
+        self._parent = None
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._parent is not None and self._parent.stdout is not None
+        line = self._parent.stdout.readline()
+        if not line:
+            status = self._parent.wait()
+            raise SlotDiedError(f"the slot's parent ended with status {status} and no answer")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
