@@ -39,9 +39,12 @@ def environment(cpus: int) -> dict[str, str]:
 
     The malloc thresholds make freed memory go back to the system, so that one trial's peak is not the next one's
     floor; PYTORCH_NVML_BASED_CUDA_CHECK lets ``torch.cuda.is_available`` answer without creating a context;
-    Arrow's allocator must not start its background thread in a process that will be forked.
+    Arrow's allocator must not start its background thread in a process that will be forked. PYTHONPATH makes this
+    very copy of the code be found, whatever directory the process is started in.
     """
+    code = str(Path(__file__).parents[1])
     variables = {
+        "PYTHONPATH": os.pathsep.join([code, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MALLOC_MMAP_THRESHOLD_": "131072",

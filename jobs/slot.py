@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from jobs import preload
 from jobs.record import TrialRecord, record_from_json
@@ -26,6 +27,7 @@ class Slot:
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
         self._parent: subprocess.Popen[str] | None = None
+        self._errors: IO[str]
         self.hello: dict[str, Any] = {}
         """What the parent said of itself: ``preload_seconds``, ``unclean``, ``environment``."""
         self.parents_started = 0
@@ -48,10 +50,12 @@ class Slot:
         if self.parent_pid is not None:
             return
         self.close()
+        self._errors = tempfile.TemporaryFile("w+")
         self._parent = subprocess.Popen(
             [sys.executable, "-m", "jobs.parent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._errors,
             env={**os.environ, **preload.environment(self._cpus)},
             text=True,
         )
@@ -87,6 +91,7 @@ class Slot:
             self._parent.kill()
             self._parent.wait()
         self._parent.stdout.close()
+        self._errors.close()
         self._parent = None
 
     def _answer(self) -> dict[str, Any]:
@@ -94,6 +99,8 @@ class Slot:
         line = self._parent.stdout.readline()
         if not line:
             status = self._parent.wait()
-            raise SlotDiedError(f"the slot's parent ended with status {status} and no answer")
+            self._errors.seek(0)
+            last = ([line.strip() for line in self._errors if line.strip()] or [""])[-1]
+            raise SlotDiedError(f"the slot's parent ended with status {status} and no answer: {last}")
         answer: dict[str, Any] = json.loads(line)
         return answer

@@ -24,12 +24,16 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         "MASTER_PORT": str(_free_port()),
         "OMP_NUM_THREADS": str(cpus),
     }
-    if torch.cuda.is_available():
-        # A list such as "10.0a" breaks the builder; the GPU in hand is all that must be built for.
-        major, minor = torch.cuda.get_device_capability()
-        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
+    use_own_architecture()
     filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
     return filled
+
+
+def use_own_architecture() -> None:
+    """Build DeepSpeed's ops for the GPU in hand only; a foreign list such as "10.0a" would break the builder."""
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
 
 
 def _free_port() -> int:

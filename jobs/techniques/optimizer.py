@@ -22,7 +22,10 @@ def _bitsandbytes(name: str, doc: str) -> Variant:
 
 def _low_rank(name: str, doc: str, package: str) -> Variant:
     arguments = {"optim": name, "optim_target_modules": "all-linear"}
-    return Variant(doc=doc, training_arguments=arguments, requires=(f"package:{package}",), effect="training")
+    tags = ("low_rank", "layerwise") if name.endswith("layerwise") else ("low_rank",)
+    return Variant(
+        doc=doc, training_arguments=arguments, requires=(f"package:{package}",), effect="training", tags=tags
+    )
 
 
 def _not_available(name: str, doc: str, reason: str) -> Variant:
@@ -101,17 +104,23 @@ OPTIMIZER = Axis(
         ),
         "apollo_adamw": _low_rank("apollo_adamw", "APOLLO AdamW: random low-rank projection", "apollo_torch"),
         "apollo_adamw_layerwise": _low_rank("apollo_adamw_layerwise", "APOLLO AdamW, layer by layer", "apollo_torch"),
-        "lomo": _named("lomo", "LOMO: the update fused into the backward pass", requires=("package:lomo_optim",)),
-        "adalomo": _named("adalomo", "AdaLOMO: LOMO with second moments", requires=("package:lomo_optim",)),
+        "lomo": _named(
+            "lomo", "LOMO: the update fused into the backward pass", requires=("package:lomo_optim",), tags=("lomo",)
+        ),
+        "adalomo": _named(
+            "adalomo", "AdaLOMO: LOMO with second moments", requires=("package:lomo_optim",), tags=("lomo",)
+        ),
         "grokadamw": _named("grokadamw", "GrokAdamW", requires=("package:grokadamw",)),
         "stable_adamw": _named("stable_adamw", "StableAdamW", requires=("package:optimi",)),
         "schedule_free_adamw": _named(
-            "schedule_free_adamw", "schedule-free AdamW", requires=("package:schedulefree",)
+            "schedule_free_adamw", "schedule-free AdamW", requires=("package:schedulefree",), tags=("schedule_free",)
         ),
         "schedule_free_radam": _named(
-            "schedule_free_radam", "schedule-free RAdam", requires=("package:schedulefree",)
+            "schedule_free_radam", "schedule-free RAdam", requires=("package:schedulefree",), tags=("schedule_free",)
         ),
-        "schedule_free_sgd": _named("schedule_free_sgd", "schedule-free SGD", requires=("package:schedulefree",)),
+        "schedule_free_sgd": _named(
+            "schedule_free_sgd", "schedule-free SGD", requires=("package:schedulefree",), tags=("schedule_free",)
+        ),
         "adamw_torch_xla": _named("adamw_torch_xla", "AdamW of PyTorch/XLA", requires=("package:torch_xla",)),
         "adamw_torch_npu_fused": _named(
             "adamw_torch_npu_fused", "fused AdamW of Ascend NPUs", requires=("package:torch_npu",)

@@ -1,0 +1,279 @@
+"""Ray: what the cluster has, and one slot per GPU under Tune. The only file that imports ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+# Tune reads these when it is imported: its own per-trial files and signal handling are not wanted.
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
+os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from jobs import environment, preload
+from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.slot import Slot, SlotDiedError
+from jobs.spec import Needs, TrialSpec, spec_from_json, to_json
+from orchestrator.running.session import Session
+
+_INFRASTRUCTURE_RETRIES = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One machine of the cluster: its GPUs, the cores each of its trials gets, and its environment."""
+
+    node_id: str
+    address: str
+    gpus: int
+    cpus: int
+    environment: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """What a sweep can use. ``cpus_per_trial`` is the smallest share of cores a GPU has on any node."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+    @property
+    def slots(self) -> int:
+        """Trials that can run at once: one per GPU; without any, one per node."""
+        return self.gpus or len(self.nodes)
+
+    @property
+    def needs(self) -> Needs:
+        """What every trial reserves: one GPU and its share of the node's cores; without GPUs, all the cores."""
+        if not self.gpus:
+            return Needs(gpus=0, cpus=min(node.cpus for node in self.nodes))
+        return Needs(gpus=1, cpus=max(1, min(node.cpus // node.gpus for node in self.nodes if node.gpus)))
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Cluster]:
+    """A Ray cluster for the time of a sweep: the one at ``address``, the one in reach, or one started here."""
+    started_here = not ray.is_initialized()
+    if started_here:
+        ray.init(
+            address=address,
+            include_dashboard=False if address is None else None,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            configure_logging=True,
+        )
+    try:
+        yield Cluster(nodes=_survey())
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
+    """Pay one-time costs on every node that will run trials: node -> op -> seconds, or why it cannot be built."""
+    if not ops:
+        return {}
+    nodes = [node for node in cluster.nodes if node.gpus or not cluster.gpus]
+    pending = [_on(node)(_prepare).remote(list(ops)) for node in nodes]
+    return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
+
+
+def run(session: Session, cluster: Cluster) -> None:
+    """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted."""
+    needs = cluster.needs
+    with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
+        tuner = tune.Tuner(
+            tune.with_resources(_SlotTrainable, tune.PlacementGroupFactory([_bundle(needs)])),
+            tune_config=tune.TuneConfig(
+                search_alg=_SessionSearcher(session, needs),
+                num_samples=-1,
+                # One more than there are slots is pending at any time, so that no slot waits for the driver.
+                max_concurrent_trials=cluster.slots + 1,
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="sweep",
+                storage_path=storage,
+                verbose=0,
+                callbacks=[_Bookkeeper(session)],
+                failure_config=tune.FailureConfig(max_failures=_INFRASTRUCTURE_RETRIES),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
+            ),
+        )
+        tuner.fit()
+
+
+class _SlotTrainable(tune.Trainable):
+    """An actor that keeps one slot for as long as it lives; each Tune trial is one step."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._slot: Slot | None = None
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        return True
+
+    def step(self) -> dict[str, Any]:
+        spec = spec_from_json(json.loads(self.config["spec"]))
+        if self._slot is None:
+            self._slot = Slot(spec.needs.cpus)
+        for attempt in range(_INFRASTRUCTURE_RETRIES):
+            left = self.config["ends_at"] - time.time() if self.config["ends_at"] else float("inf")
+            try:
+                record = self._slot.run(spec, max(1.0, min(spec.measure.deadline_seconds, left)))
+                break
+            except SlotDiedError as error:
+                if attempt + 1 == _INFRASTRUCTURE_RETRIES:
+                    record = _crashed(spec, f"{error}, {_INFRASTRUCTURE_RETRIES} times")
+        return {"record": json.dumps(record_to_json(record)), "done": True}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        return None  # a measurement has no state worth keeping
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        return None
+
+    def cleanup(self) -> None:
+        if self._slot is not None:
+            self._slot.close()
+
+
+class _SessionSearcher(Searcher):
+    """Any of our searches as a Tune searcher."""
+
+    def __init__(self, session: Session, needs: Needs) -> None:
+        super().__init__()
+        self._session = session
+        self._needs = needs
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        spec = self._session.next_trial()
+        if spec is None:
+            return Searcher.FINISHED if self._session.finished else None
+        own = spec.needs
+        needs = dataclasses.replace(self._needs, cpus=own.cpus or self._needs.cpus, host_bytes=own.host_bytes)
+        spec = dataclasses.replace(spec, needs=needs)
+        return {"spec": json.dumps(to_json(spec)), "ends_at": self._session.ends_at}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        return None  # the bookkeeper has told the session already
+
+
+class _Bookkeeper(tune.Callback):
+    """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        if "record" in result:
+            self._session.ended(record_from_json(json.loads(result["record"])))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        spec = spec_from_json(json.loads(trial.config["spec"]))
+        self._session.ended(_crashed(spec, _actor_error(trial)))
+
+
+def _actor_error(trial: Any) -> str:
+    """The last line of what Tune keeps of an actor's end."""
+    path = getattr(trial, "error_file", None)
+    if path and os.path.exists(path):
+        with open(path) as file:
+            lines = [line.strip() for line in file if line.strip()]
+        if lines:
+            return lines[-1][:500]
+    return "the actor died"
+
+
+def _crashed(spec: TrialSpec, reason: str) -> TrialRecord:
+    killed_by_ray = "OutOfMemoryError" in reason or "memory pressure" in reason or "low on memory" in reason
+    outcome = Outcome.HOST_OUT_OF_MEMORY if killed_by_ray else Outcome.CRASHED
+    described = environment.describe()
+    return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=described)
+
+
+def _bundle(needs: Needs) -> dict[str, float]:
+    bundle: dict[str, float] = {"CPU": needs.cpus}
+    if needs.gpus:
+        bundle["GPU"] = needs.gpus
+    return bundle
+
+
+def _survey() -> tuple[Node, ...]:
+    """Every live node, described from inside."""
+    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    nodes = [
+        Node(
+            node_id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            gpus=int(node["Resources"].get("GPU", 0)),
+            cpus=int(node["Resources"]["CPU"]),
+            environment={},
+        )
+        for node in alive
+    ]
+    described = ray.get([_on(node)(_describe).remote() for node in nodes])
+    return tuple(
+        dataclasses.replace(node, environment=found) for node, found in zip(nodes, described, strict=True)
+    )
+
+
+def _on(node: Node) -> Any:
+    """A decorator for functions to run on one node, with a GPU in sight where it has any."""
+    strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    return ray.remote(num_cpus=0, num_gpus=1 if node.gpus else 0, scheduling_strategy=strategy)
+
+
+def _describe() -> dict[str, Any]:
+    return environment.describe()
+
+
+def _prepare(ops: list[str]) -> Any:
+    command = [sys.executable, "-m", "jobs.prepare", *ops]
+    variables = {**os.environ, **preload.environment(os.cpu_count() or 1)}
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
+    return json.loads(finished.stdout) if finished.returncode == 0 else {"failed": finished.returncode}
+
+
+@contextmanager
+def _interruptible(session: Session) -> Iterator[None]:
+    """The first Ctrl-C lets running trials finish; the second gives up on them."""
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        session.interrupt()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    try:
+        previous = signal.signal(signal.SIGINT, interrupted)
+    except ValueError:  # not the main thread: a notebook or a test
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

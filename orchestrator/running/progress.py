@@ -1,0 +1,111 @@
+"""What is printed while a sweep runs: one line a trial, which reads as well in a log as in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TextIO
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+
+_GIB = 2**30
+_WORDS = {
+    Outcome.OK: "ok",
+    Outcome.OUT_OF_MEMORY: "OOM",
+    Outcome.HOST_OUT_OF_MEMORY: "host OOM",
+    Outcome.TIMED_OUT: "timed out",
+    Outcome.CRASHED: "crashed",
+    Outcome.FAILED: "FAILED",
+    Outcome.UNSUPPORTED: "n/a",
+    Outcome.SKIPPED: "skipped",
+}
+
+
+class Progress:
+    """Counts, current best, time left and slot time spent, after every trial."""
+
+    def __init__(
+        self,
+        planned: int,
+        slots: int,
+        axes: tuple[str, ...],
+        *,
+        stream: TextIO = sys.stdout,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._planned = planned
+        self._slots = max(slots, 1)
+        self._axes = axes
+        self._stream = stream
+        self._clock = clock
+        self._begin = clock()
+        self._counts: Counter[Outcome] = Counter()
+        self._measured = 0
+        self._busy_seconds = 0.0
+        self._best: TrialRecord | None = None
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        print(text, file=self._stream, flush=True)
+
+    def reused(self, record: TrialRecord) -> None:
+        """A row of an earlier run is kept."""
+        self._count(record)
+
+    def skipped(self, record: TrialRecord) -> None:
+        """A trial that will not run."""
+        self._count(record)
+
+    def ended(self, record: TrialRecord) -> None:
+        """A trial has come to an end: print its line."""
+        self._count(record)
+        self._measured += 1
+        self._busy_seconds += record.wall_seconds
+        done, width = sum(self._counts.values()), len(str(self._planned))
+        parts = [f"[{done:>{width}}/{self._planned}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
+        parts.append(_result(record))
+        self.say("  ".join(parts))
+        if done % 10 == 0 or done == self._planned:
+            self.say(self.status())
+
+    def status(self) -> str:
+        """Where the sweep stands, in one line."""
+        done = sum(self._counts.values())
+        counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self._counts.most_common())
+        parts = [f"{done} of {self._planned} done ({counts})"]
+        if self._best is not None:
+            parts.append(f"fastest {self._best.measurements['samples_per_second']:.1f}/s: {self._label(self._best.spec)}")
+        parts.append(f"slot time {_clock_text(self._busy_seconds)}")
+        if self._measured and done < self._planned:
+            pace = (self._clock() - self._begin) / self._measured
+            parts.append(f"about {_clock_text(pace * (self._planned - done))} left")
+        return "-- " + " | ".join(parts)
+
+    def _count(self, record: TrialRecord) -> None:
+        self._counts[record.outcome] += 1
+        speed = record.measurements.get("samples_per_second")
+        best = self._best.measurements["samples_per_second"] if self._best else 0.0
+        if record.outcome is Outcome.OK and speed and speed > best:
+            self._best = record
+
+    def _label(self, spec: TrialSpec) -> str:
+        words = [f"{axis}={spec.choices[axis]}" for axis in self._axes if axis in spec.choices]
+        return " ".join(words + ([f"repeat={spec.repeat}"] if spec.repeat else [])) or spec.trial_id
+
+
+def _result(record: TrialRecord) -> str:
+    if record.outcome is not Outcome.OK:
+        return record.reason[:160]
+    measured = record.measurements
+    device = measured.get("device_used_bytes")
+    memory = device if device is not None else measured.get("peak_allocated_bytes", 0)
+    return f"{measured['samples_per_second']:.1f} samples/s  {memory / _GIB:.2f} GiB  ({record.wall_seconds:.1f} s)"
+
+
+def _clock_text(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"

@@ -1,0 +1,122 @@
+"""One sweep: its search, time budget, records and progress brought together; knows no Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.running.progress import Progress
+from orchestrator.running.store import RunFolder
+from orchestrator.search.base import Search
+
+_REPEATED = frozenset({Outcome.SKIPPED, Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY})
+"""Outcomes that a second run tries again; a resumed run repeats only what was skipped."""
+
+
+class Session:
+    """Answers for the one-row-a-trial promise: whatever was planned ends in exactly one record."""
+
+    def __init__(
+        self,
+        search: Search,
+        folder: RunFolder,
+        progress: Progress,
+        *,
+        time_budget_seconds: float | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.search = search
+        self.ends_at = None if time_budget_seconds is None else clock() + time_budget_seconds
+        self._folder = folder
+        self._progress = progress
+        self._clock = clock
+        self._out: dict[str, TrialSpec] = {}
+        self._closing = ""
+
+    def reuse(
+        self, earlier: Mapping[str, TrialRecord], environments: Iterable[Mapping[str, Any]], *, resume: bool
+    ) -> int:
+        """Tell the search of records that need not be repeated; returns how many.
+
+        Only rows measured in one of ``environments`` count. A resumed run keeps every final outcome; a second run
+        keeps what was decided by the trial itself (ok, out of memory, unsupported).
+        """
+        alike = list(environments)
+        reused = 0
+        for planned in list(self.search.unasked()):
+            record = earlier.get(planned.trial_id)
+            if record is None or record.environment not in alike:
+                continue
+            if not record.outcome.is_final or (not resume and record.outcome in _REPEATED):
+                continue
+            self.search.tell(record)
+            self._progress.reused(record)
+            reused += 1
+        return reused
+
+    def next_trial(self) -> TrialSpec | None:
+        """The next trial to start; None when there is none now (see ``finished``)."""
+        if self._closing:
+            return None
+        if self.seconds_left() <= 0:
+            self.close("time_budget")
+            return None
+        spec = self.search.ask()
+        if spec is not None:
+            self._out[spec.trial_id] = spec
+        return spec
+
+    @property
+    def finished(self) -> bool:
+        """No further trial will be started."""
+        return bool(self._closing) or self.search.exhausted
+
+    @property
+    def interrupted(self) -> bool:
+        """Somebody pressed Ctrl-C."""
+        return self._closing == "interrupted"
+
+    def seconds_left(self) -> float:
+        """Seconds until the time budget ends; infinite without one."""
+        return float("inf") if self.ends_at is None else self.ends_at - self._clock()
+
+    def close(self, rule: str) -> None:
+        """Start nothing more; what is running may finish."""
+        self._closing = self._closing or rule
+
+    def interrupt(self) -> None:
+        """Somebody pressed Ctrl-C."""
+        self.close("interrupted")
+        self._progress.say(f"-- interrupted: finishing {len(self._out)} running trials; press again to give them up")
+
+    def ended(self, record: TrialRecord) -> None:
+        """A trial that was started has come to an end."""
+        self._out.pop(record.trial_id, None)
+        if self._cut_by_budget(record):
+            reason = f"the sweep's time budget ended while the trial was in phase {record.phase or 'start'}"
+            record = dataclasses.replace(record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason)
+        self._folder.write(record)
+        self.search.tell(record)
+        self._progress.ended(record)
+
+    def account(self) -> None:
+        """Give every planned trial that has no record yet its row: skipped, with the rule and the reason."""
+        for record in self.search.skipped():
+            self._folder.write(record)
+        reason = {
+            "time_budget": "the sweep's time budget ended before the trial's turn came",
+            "interrupted": "the sweep was interrupted before the trial's turn came",
+        }.get(self._closing, "the sweep ended before the trial's turn came")
+        for spec in (*self._out.values(), *self.search.unasked()):
+            record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
+            self._folder.write(record)
+            self._progress.skipped(record)
+
+    def _cut_by_budget(self, record: TrialRecord) -> bool:
+        """Timed out before its own deadline: it was the sweep's budget that ended."""
+        timed_out = record.outcome is Outcome.TIMED_OUT
+        return timed_out and record.wall_seconds < 0.95 * record.spec.measure.deadline_seconds

@@ -1,0 +1,34 @@
+"""What a search is: asked for trials, told of records, and in the end accountable for what it left out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+
+
+class Search(ABC):
+    """Several trials may be out at once; a search that wants to see a record first answers None until it is told."""
+
+    @abstractmethod
+    def ask(self) -> TrialSpec | None:
+        """The next trial to run; None when there is none, or none yet."""
+
+    @abstractmethod
+    def tell(self, record: TrialRecord) -> None:
+        """A trial that was asked for, or was planned and measured in an earlier run, has ended."""
+
+    @property
+    @abstractmethod
+    def exhausted(self) -> bool:
+        """Nothing will be asked for any more."""
+
+    @abstractmethod
+    def skipped(self) -> Iterable[TrialRecord]:
+        """Planned trials that the search decided not to run, with rule and evidence."""
+
+    @abstractmethod
+    def unasked(self) -> Iterable[TrialSpec]:
+        """Planned trials that were never asked for nor decided about: what is left when a sweep is cut short."""
