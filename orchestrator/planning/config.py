@@ -1,74 +1,173 @@
-"""A sweep's configuration: a YAML file, checked whole, as one frozen ``SweepConfig``."""
+"""``load_config``: a YAML file, checked whole, as one frozen ``SweepConfig``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec
+from jobs.spec import DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticData
+from jobs.techniques import AXES
+from orchestrator.planning.arguments import architecture_names
+from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, AxisReader, Grid, lay
+from orchestrator.planning.base import DEFAULT, argument_problems, base_choices, deepspeed_problems
+from orchestrator.planning.document import Document, Part, part_of, read_document
+from orchestrator.planning.problems import ConfigError, Problem, closest
+from orchestrator.planning.settings import CpuSpec, Resources, SearchSpec, SweepConfig
+from orchestrator.planning.shape import SweepSection, shape_of
 
-Assignment = Mapping[str, Choice]
-"""Axis -> value."""
-Grid = Mapping[str, tuple[Choice, ...]]
-"""Axis -> its values, in the order of the file."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuSpec:
-    """What ``measure`` becomes on a machine without a GPU, and the time (seconds) the whole sweep gets there."""
-
-    warmup_steps: int = 1
-    steps: int | None = 2
-    time_budget_seconds: float = 600.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resources:
-    """What a trial may take of its node; 0 is "auto": its GPU's share, which only the node can tell."""
-
-    cpus_per_trial: int = 0
-    host_bytes: int = 0
-    nvme_path: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchSpec:
-    """Which search walks the plan, and its own options."""
-
-    kind: str = "grid"
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SweepConfig:
-    """One sweep, checked. Axis values are those of the file; sizes are bytes, times seconds."""
-
-    name: str
-    path: Path
-    model: ModelSpec
-    data: DataSpec
-    training_arguments: Mapping[str, Any] = field(default_factory=dict)
-    deepspeed: Mapping[str, Any] | None = None
-    """The user's own DeepSpeed file, under whatever the offload axis adds."""
-    axes: Grid = field(default_factory=dict)
-    subsets: Mapping[str, Grid] = field(default_factory=dict)
-    """Named grids laid over ``axes``; when there are any, the plan is their union."""
-    exclude: tuple[Grid, ...] = ()
-    trials: tuple[Assignment, ...] = ()
-    baseline: Assignment = field(default_factory=dict)
-    """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
-    measure: MeasureSpec = field(default_factory=MeasureSpec)
-    repeats: int = 1
-    cpu: CpuSpec = field(default_factory=CpuSpec)
-    resources: Resources = field(default_factory=Resources)
-    budgets: tuple[int, ...] = ()
-    """Device memory in bytes: the report names the best configuration within each."""
-    search: SearchSpec = field(default_factory=SearchSpec)
-    output: Path = Path("runs")
+__all__ = ["ConfigError", "SweepConfig", "load_config"]
 
 
 def load_config(path: str | Path) -> SweepConfig:
-    """The configuration in a YAML file. Raises ConfigError with every problem found."""
-    raise NotImplementedError
+    """The configuration in a YAML file. Raises ConfigError with every problem found, not only the first."""
+    document = read_document(Path(path))
+    shape = shape_of(document.value)
+    reader = AxisReader(document)
+    points = _points(document, reader)
+    base = _Base(document, reader.used)
+    problems = [*reader.problems, *base.problems]
+    if not isinstance(shape, SweepSection):
+        raise ConfigError([*(document.problem(*found) for found in shape), *problems])
+    problems += _model_problems(document, shape)
+    if problems:
+        raise ConfigError(problems)
+    return _build(Path(path), shape, points, base)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Points:
+    axes: Grid
+    subsets: dict[str, Grid]
+    exclude: tuple[Grid, ...]
+    trials: tuple[Assignment, ...]
+    baseline: Assignment
+
+
+def _points(document: Document, reader: AxisReader) -> _Points:
+    subsets, exclude, trials = (document.value.get(key) for key in ("subsets", "exclude", "trials"))
+    return _Points(
+        axes=reader.grid("axes"),
+        subsets={name: reader.grid("subsets", name, "axes") for name in subsets} if isinstance(subsets, dict) else {},
+        exclude=tuple(reader.grid("exclude", index) for index in range(_length(exclude))),
+        trials=tuple(reader.assignment("trials", index) for index in range(_length(trials))),
+        baseline=reader.assignment("baseline"),
+    )
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+class _Base:
+    """The user's own arguments and DeepSpeed file, read, with what is wrong in them."""
+
+    def __init__(self, document: Document, used: Collection[str]) -> None:
+        self.problems: list[Problem] = []
+        arguments = self._part(document, "training_arguments", argument_problems, used)
+        self.training_arguments = arguments or {}
+        self.deepspeed = self._part(document, "deepspeed", deepspeed_problems, used)
+
+    def _part(
+        self,
+        document: Document,
+        key: str,
+        check: Callable[[Part, Collection[str]], Iterable[Problem]],
+        used: Collection[str],
+    ) -> dict[str, Any] | None:
+        try:
+            part = part_of(document, key)
+        except ConfigError as error:
+            self.problems += error.problems
+            return None
+        if part is None:
+            return None
+        self.problems += check(part, used)
+        return part.value
+
+
+def _model_problems(document: Document, shape: SweepSection) -> Iterator[Problem]:
+    known = architecture_names()
+    name = shape.model.architecture
+    if name is not None and known is not None and name not in known:
+        meant = closest(name, known)
+        guess = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
+        yield document.problem(("model", "architecture"), f'transformers has no architecture "{name}"; {guess}')
+    file = shape.data.file
+    if file is not None and file.format is None and _format(file.path) is None:
+        formats = ", ".join(dict.fromkeys(_FORMATS.values()))
+        yield document.problem(("data", "file"), f"needs a format for {file.path}; valid choices: {formats}, disk")
+
+
+Format = Literal["parquet", "json", "csv", "arrow"]
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".arrow": "arrow",
+}
+
+
+def _format(path: str) -> Format | None:
+    return _FORMATS.get(Path(path).suffix.lower())
+
+
+def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> SweepConfig:
+    name = shape.name or path.stem
+    measure, resources = shape.measure, shape.resources
+    search = shape.search.model_dump()
+    return SweepConfig(
+        name=name,
+        path=path,
+        model=ModelSpec(**shape.model.model_dump()),
+        data=_data(shape, path.absolute().parent),
+        training_arguments=base.training_arguments,
+        deepspeed=base.deepspeed,
+        axes=points.axes,
+        subsets=points.subsets,
+        exclude=points.exclude,
+        trials=points.trials,
+        baseline=_baseline(points, base),
+        measure=MeasureSpec(
+            warmup_steps=measure.warmup_steps,
+            steps=measure.steps,
+            deadline_seconds=measure.deadline,
+            seed=measure.seed,
+            inspect=measure.inspect,
+            isolation=measure.isolation,
+        ),
+        repeats=measure.repeats,
+        cpu=CpuSpec(
+            warmup_steps=shape.cpu.warmup_steps,
+            steps=shape.cpu.steps,
+            time_budget_seconds=shape.cpu.time_budget,
+        ),
+        resources=Resources(
+            cpus_per_trial=resources.cpus_per_trial,
+            host_bytes=resources.host_memory,
+            nvme_path=resources.nvme_path,
+        ),
+        budgets=tuple(shape.budgets),
+        search=SearchSpec(kind=search.pop("kind"), options=search),
+        output=Path(shape.output or f"runs/{name}"),
+    )
+
+
+def _data(shape: SweepSection, folder: Path) -> DataSpec:
+    if shape.data.synthetic is not None:
+        return DataSpec(synthetic=SyntheticData(**shape.data.synthetic.model_dump()))
+    assert shape.data.file is not None
+    given = shape.data.file.model_dump()
+    # Trials run in other processes, on other nodes: their working folder is not this one.
+    absolute = str(folder / given["path"])
+    return DataSpec(file=DatasetFile(**{**given, "path": absolute, "format": given["format"] or _format(absolute)}))
+
+
+def _baseline(points: _Points, base: _Base) -> Assignment:
+    """As the file says; else each axis's first value; else the user's own arguments; else the axis's default."""
+    named: set[str] = set().union(*points.subsets.values(), *points.trials, *points.exclude)
+    own = {name: base.training_arguments.get(name, DEFAULT) for name in sorted(named - {*AXES, EFFECTIVE_BATCH})}
+    first = {axis: values[0] for axis, values in points.axes.items()}
+    return lay({**own, **base_choices(base.training_arguments, base.deepspeed)}, lay(first, points.baseline))

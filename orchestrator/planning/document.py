@@ -1,0 +1,154 @@
+"""Safe YAML and JSON that remember the line of every key, and how every scalar was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, dotted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A file's top-level mapping; ``lines`` (from 1) and ``written`` (scalars as typed) by key path."""
+
+    file: str
+    value: dict[str, Any]
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    written: Mapping[KeyPath, str] = field(default_factory=dict)
+
+    def problem(self, at: KeyPath, message: str) -> Problem:
+        """A problem of the value at ``at``, or of the nearest enclosing one that the file has."""
+        known = next((at[:end] for end in range(len(at), 0, -1) if at[:end] in self.lines), ())
+        return Problem(file=self.file, line=self.lines.get(known, 1), key=dotted(at), message=message)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A mapping inside a document, or all of another file that the document names."""
+
+    document: Document
+    at: KeyPath
+    value: dict[str, Any]
+
+    def problem(self, at: KeyPath, message: str) -> Problem:
+        """A problem of the value at ``at`` within this part."""
+        return self.document.problem((*self.at, *at), message)
+
+
+def part_of(document: Document, key: str) -> Part | None:
+    """The mapping under a top-level key, or in the file that the key names (relative to the document).
+
+    None where the key is absent or neither of the two. Raises ConfigError on a file that cannot be read.
+    """
+    match document.value.get(key):
+        case dict() as value:
+            return Part(document=document, at=(key,), value=value)
+        case str() as name:
+            path = Path(document.file).parent / name
+            if not path.is_file():
+                raise ConfigError([document.problem((key,), f"there is no file {path}")])
+            other = read_document(path)
+            return Part(document=other, at=(), value=other.value)
+        case _:
+            return None
+
+
+def read_document(path: Path) -> Document:
+    """The mapping in a YAML or JSON file. Raises ConfigError: unreadable, malformed, empty, not a mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError([Problem(file=str(path), line=1, message=f"cannot read it: {reason}")]) from None
+    if path.suffix == ".json":
+        text = text.replace("\t", " ")  # JSON is YAML but for tabs between its tokens
+    return _Reader(str(path)).read(text)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML 1.1, but 5e-5 is a number as in YAML 1.2 and in Python, not a text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._problems: list[Problem] = []
+        self._lines: dict[KeyPath, int] = {}
+        self._written: dict[KeyPath, str] = {}
+        self._open: set[int] = set()
+        self._flat: set[int] = set()
+
+    def read(self, text: str) -> Document:
+        loader: Any = None
+        value: Any = None
+        try:
+            loader = _Loader(text)
+            node = loader.get_single_node()
+            value = None if node is None else self._value(loader, node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            self._complain(mark.line + 1 if mark else 1, f"not valid YAML: {error.problem or error.context}")
+        except yaml.YAMLError as error:
+            self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
+        else:
+            if value is None:
+                self._complain(1, "the file is empty; it needs at least a model")
+            elif not isinstance(value, dict):
+                self._complain(1, "the top level must be a mapping of keys to values")
+        if self._problems:
+            raise ConfigError(self._problems)
+        return Document(file=self._file, value=value, lines=self._lines, written=self._written)
+
+    def _complain(self, line: int, message: str, key: str = "") -> None:
+        self._problems.append(Problem(file=self._file, line=line, key=key, message=message))
+
+    def _value(self, loader: Any, node: yaml.Node, at: KeyPath) -> Any:
+        self._lines.setdefault(at, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            self._written[at] = node.value
+            return loader.construct_object(node)
+        if id(node) in self._open:
+            self._complain(node.start_mark.line + 1, "an alias (*) inside its own anchor (&)", dotted(at))
+            return None
+        self._open.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            value: Any = self._mapping(loader, node, at)
+        else:
+            value = [self._value(loader, item, (*at, index)) for index, item in enumerate(node.value)]
+        self._open.discard(id(node))
+        return value
+
+    def _mapping(self, loader: Any, node: yaml.MappingNode, at: KeyPath) -> dict[str, Any]:
+        if id(node) not in self._flat:  # an anchored mapping is met once more at each of its aliases
+            self._flat.add(id(node))
+            self._refuse_duplicates(node, at)
+            loader.flatten_mapping(node)
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._complain(key_node.start_mark.line + 1, "a key must be a plain word", dotted(at))
+                continue
+            # A key is always its text: YAML would read `on:` as the boolean true, and `8:` as a number.
+            key = key_node.value
+            self._lines[(*at, key)] = key_node.start_mark.line + 1
+            mapping[key] = self._value(loader, value_node, (*at, key))
+        return mapping
+
+    def _refuse_duplicates(self, node: yaml.MappingNode, at: KeyPath) -> None:
+        first: dict[str, int] = {}
+        for key_node, _ in node.value:
+            line, written = key_node.start_mark.line + 1, str(key_node.value)
+            if written in first:
+                self._complain(line, f"given twice; the first is on line {first[written]}", dotted((*at, written)))
+            first.setdefault(written, line)

@@ -1,0 +1,266 @@
+"""The file's keys and their types, in pydantic: checked here, and the source of the JSON schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from jobs.spec import Isolation, Task
+from orchestrator.planning.problems import KeyPath, advice, described
+from orchestrator.planning.quantities import duration_seconds, size_bytes
+
+
+def _steps(value: object) -> int | None:
+    if value == "epoch":
+        return None
+    return _at_least_one(value, 'an integer from 1, or "epoch"')
+
+
+def _cpus(value: object) -> int:
+    return 0 if value == "auto" else _at_least_one(value, 'an integer from 1, or "auto"')
+
+
+def _host_memory(value: object) -> int:
+    return 0 if value == "auto" else size_bytes(value)
+
+
+def _at_least_one(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"must be {what}")
+    return value
+
+
+def _mapping_or_path(value: object) -> object:
+    if not isinstance(value, (dict, str)):
+        raise ValueError("must be a mapping, or the path of a JSON or YAML file")
+    return value
+
+
+def _search(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _parsed(parse: Callable[[object], Any], *schemas: dict[str, Any]) -> tuple[BeforeValidator, WithJsonSchema]:
+    return BeforeValidator(parse), WithJsonSchema({"anyOf": list(schemas)})
+
+
+_INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
+_TEXT = {"type": "string"}
+_AUTO = {"const": "auto"}
+Size = Annotated[int, *_parsed(size_bytes, _INTEGER, {"type": "string", "examples": ["16GiB", "24GB"]})]
+Duration = Annotated[float, *_parsed(duration_seconds, {"type": "number"}, {"type": "string", "examples": ["5m"]})]
+Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, {"const": "epoch"})]
+MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, {"type": "object"}, _TEXT)]
+
+
+class _Section(BaseModel):
+    # Strict: the text "8" is not the number 8; a quoted number in YAML is a mistake to point at, not to guess about.
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class ModelSection(_Section):
+    """The model to train."""
+
+    task: Task
+    """What the model's head does; it decides the Auto class and the shape of synthetic data."""
+    architecture: str | None = None
+    """A transformers model type (bert, llama, vit ...), built with random weights: nothing is downloaded."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Overrides of the architecture's own configuration."""
+    name_or_path: str | None = None
+    """A checkpoint's name or folder, instead of an architecture."""
+    trust_remote_code: bool = False
+    """Let the checkpoint bring its own code."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.architecture is None) == (self.name_or_path is None):
+            raise ValueError('needs exactly one of "architecture" (random weights) and "name_or_path" (a checkpoint)')
+        return self
+
+
+class SyntheticSection(_Section):
+    """Random samples of the task's shape."""
+
+    sequence_length: int = Field(default=512, ge=1)
+    """Tokens per text; images have their own size, in model.config."""
+    samples: int = Field(default=512, ge=1)
+    """Samples in an epoch."""
+    padding: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a text's positions that are padding."""
+
+
+class FileSection(_Section):
+    """Your own local dataset."""
+
+    path: str
+    """A file or folder, relative to this file."""
+    format: Literal["parquet", "json", "csv", "arrow", "disk"] | None = None
+    """Default: the path's suffix; disk is a folder of datasets.save_to_disk."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our name (text, text_pair, target, labels, input_ids, pixel_values ...) -> your column's."""
+    tokenizer: str | None = None
+    """A tokenizer's name or folder; not needed where the file holds input_ids."""
+    max_length: int = Field(default=512, ge=1)
+    """Longer texts are cut to this many tokens."""
+
+
+class DataSection(_Section):
+    """What to train on."""
+
+    synthetic: SyntheticSection | None = None
+    file: FileSection | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.synthetic is None) == (self.file is None):
+            raise ValueError('needs exactly one of "synthetic" and "file"')
+        return self
+
+
+def _synthetic() -> DataSection:
+    return DataSection(synthetic=SyntheticSection())
+
+
+class MeasureSection(_Section):
+    """How long and how carefully to measure each trial."""
+
+    warmup_steps: int = Field(default=3, ge=0)
+    """Optimizer steps before counting starts."""
+    steps: Steps = 10
+    """Optimizer steps that count; epoch: one pass over the data, the guides' way."""
+    repeats: int = Field(default=1, ge=1)
+    """Trials of each configuration."""
+    deadline: Duration = 300.0
+    """A trial is stopped after this long."""
+    seed: int = Field(default=42, ge=0)
+    inspect: bool = True
+    """Read the effective configuration back from the live objects."""
+    isolation: Isolation = "fork"
+    """fork: a clean child of a preloaded parent; fresh: a new process with its own imports."""
+
+
+class CpuSection(_Section):
+    """What to measure on a machine without a GPU."""
+
+    warmup_steps: int = Field(default=1, ge=0)
+    steps: Steps = 2
+    time_budget: Duration = 600.0
+    """The whole sweep ends after this long; smallest points first, the rest is recorded as skipped."""
+
+
+class ResourcesSection(_Section):
+    """What a trial may take of its node."""
+
+    cpus_per_trial: Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)] = 0
+    """CPU cores; auto: its GPU's share."""
+    host_memory: Annotated[int, *_parsed(_host_memory, _INTEGER, _TEXT)] = 0
+    """Host memory, such as 64GiB; auto: its GPU's share where it offloads."""
+    nvme_path: str | None = None
+    """Folder on an NVMe disk for the offload axis's nvme variants."""
+
+
+class SubsetSection(_Section):
+    """A named grid laid over the top-level axes."""
+
+    axes: dict[str, Any]
+
+
+class SearchSection(_Section):
+    """How the plan is walked."""
+
+    kind: Literal["grid"] = "grid"
+    """grid: every point."""
+
+
+class SweepSection(_Section):
+    """One sweep: a model, a base of TrainingArguments, and the axes to vary."""
+
+    name: str | None = None
+    """Default: the file's name."""
+    model: ModelSection
+    data: DataSection = Field(default_factory=_synthetic)
+    training_arguments: MappingOrPath = Field(default_factory=dict)
+    """Anything TrainingArguments takes and no axis or runner decides; or the path of a JSON or YAML file."""
+    deepspeed: MappingOrPath | None = None
+    """Your own DeepSpeed configuration, or the path of its JSON file."""
+    axes: dict[str, Any] = Field(default_factory=dict)
+    """The grid: axis -> values. A technique axis, effective_batch, or any plain training argument."""
+    subsets: dict[str, SubsetSection] = Field(default_factory=dict)
+    """Named smaller grids laid over axes; the plan is their union."""
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    """Points to leave out: axis -> value or values, all of which must match."""
+    trials: list[dict[str, Any]] = Field(default_factory=list)
+    """Explicit points after the grid; what one does not name is as in the baseline."""
+    baseline: dict[str, Any] = Field(default_factory=dict)
+    """What the report compares with. Default: each axis's first value, or its default."""
+    measure: MeasureSection = MeasureSection()
+    cpu: CpuSection = CpuSection()
+    resources: ResourcesSection = ResourcesSection()
+    budgets: list[Size] = Field(default_factory=list)
+    """Memory sizes to recommend a configuration for: 16GiB, 24GB or bytes."""
+    search: Annotated[SearchSection, BeforeValidator(_search)] = SearchSection()
+    """The kind of search, or a mapping of its kind and options."""
+    output: str | None = None
+    """The run folder. Default: runs/<name>."""
+
+
+def shape_of(value: dict[str, Any]) -> SweepSection | list[tuple[KeyPath, str]]:
+    """The file's content, typed; or where it has another shape, and what is wrong there."""
+    try:
+        return SweepSection.model_validate(value)
+    except ValidationError as error:
+        return [(tuple(found["loc"]), _message(dict(found))) for found in error.errors(include_url=False)]
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {"greater_than_equal": ("at least", "ge"), "greater_than": ("more than", "gt"), "less_than": ("below", "lt")}
+
+
+def _message(found: dict[str, Any]) -> str:
+    kind, given, context = found["type"], found["input"], found.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key; {advice(found['loc'][-1], list(_fields(SweepSection, found['loc'][:-1])))}"
+    if kind == "missing":
+        return "is required"
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", context["expected"])
+        return f"{described(given)} is not known; {advice(given, choices)}"
+    if kind in _EXPECTED:
+        quoted = isinstance(given, str) and kind in ("int_type", "float_type", "bool_type")
+        hint = "; write it without quotes" if quoted and re.fullmatch(r"[-+\d.]+|true|false", given) else ""
+        return f"must be {_EXPECTED[kind]}, not {described(given)}{hint}"
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"must be {words} {context[bound]}, not {described(given)}"
+    if kind == "value_error":
+        reason = str(context["error"])
+        return f"{reason}, not {described(given)}" if reason.startswith("must be") else reason
+    return str(found["msg"])
+
+
+def _fields(section: type[BaseModel], at: tuple[str | int, ...]) -> Iterator[str]:
+    """The keys of the section that stands at ``at``."""
+    for part in at:
+        if part in section.model_fields:
+            section = next(_sections(section.model_fields[str(part)].annotation), section)
+    yield from section.model_fields
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
