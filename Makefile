@@ -1,0 +1,39 @@
+# make sweep   measure the quickstart frontier on this machine
+# make test    everything a change must pass
+# make schema  regenerate the config's JSON schema and the table's schema page
+# make clean   remove what these targets made
+
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := orchestrator jobs tests
+
+.PHONY: sweep test schema clean
+.DEFAULT_GOAL := sweep
+
+sweep: .venv/.installed
+	$(BIN)/python -m orchestrator.sweep configs/quickstart.yaml
+
+test: .venv/.installed-test
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+schema: .venv/.installed
+	$(BIN)/python -m orchestrator.planning.schema
+	$(BIN)/python -m orchestrator.results.schema
+
+clean:
+	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# torch is pinned in the same installation as everything else, or pip would take a newer one of several gigabytes.
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@ .venv/.installed

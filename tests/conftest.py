@@ -1,0 +1,76 @@
+"""What every test may lean on: a quiet offline environment, a tiny trial, and one Ray for the whole run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
+from jobs.techniques import AXES, merge
+
+# Before anything heavy is imported, and inherited by every process that a test starts.
+for _name, _value in {
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "GOMP_SPINCOUNT": "0",
+    "MPLBACKEND": "Agg",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+TINY_BERT: Mapping[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 128,
+    "max_position_embeddings": 16,
+}
+
+SpecFactory = Callable[..., TrialSpec]
+
+
+def build_tiny_spec(
+    choices: Mapping[str, Choice] | None = None,
+    *,
+    training_arguments: Mapping[str, Any] | None = None,
+    repeat: int = 0,
+    **measure: Any,
+) -> TrialSpec:
+    """A trial of a two-layer BERT that a CPU runs in a second: one warm-up step and two counted, fp32, micro-batch 2.
+
+    ``choices`` replace the axes' defaults; ``measure`` are fields of ``MeasureSpec``.
+    """
+    chosen = {name: axis.default for name, axis in AXES.items()} | {"micro_batch": 2} | dict(choices or {})
+    variants = [AXES[name].variant(value) for name, value in chosen.items()]
+    return TrialSpec(
+        choices=chosen,
+        model=ModelSpec(task="sequence-classification", architecture="bert", config=TINY_BERT),
+        data=DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16)),
+        recipe=merge(variants, training_arguments or {}, None),
+        measure=MeasureSpec(**{"warmup_steps": 1, "steps": 2, "deadline_seconds": 120.0} | measure),
+        needs=Needs(gpus=0, cpus=1),
+        repeat=repeat,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_spec() -> SpecFactory:
+    """``build_tiny_spec``: call it with the choices a test is about, as in ``tiny_spec({"optimizer": "sgd"})``."""
+    return build_tiny_spec
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """A local Ray of two CPUs, started once for all tests that ask for it."""
+    import ray
+
+    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield
+    ray.shutdown()

@@ -1,0 +1,208 @@
+"""The independent witness: each case as the guide would have you write it by hand, with nothing of this project.
+
+python tests/gpu/bare.py CASE [--samples N] [--tiny] [--steps-log FILE]
+
+A case is BERT-large with random weights, trained for one epoch on 512 sequences of 512 random tokens, in this process
+alone. The last line printed is a JSON object; ``--tiny`` shrinks the model and the sequences so that a CPU can run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+
+WARMUP_STEPS = 8
+
+BERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+BERT_TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+
+ZERO2_OFFLOAD = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "zero_allow_untested_optimizer": True,
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "optimizer": {
+        "type": "AdamW",
+        "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
+    },
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": True}},
+}
+
+
+def checkpointing() -> dict[str, Any]:
+    """The arguments that turn gradient checkpointing on, under the name that the installed transformers has for it."""
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
+    return {name: True, f"{name}_kwargs": {"use_reentrant": False}}
+
+
+def lora(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with LoRA adapters of rank 8 on query and value."""
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(model, LoraConfig(r=8, target_modules=["query", "value"], task_type="SEQ_CLS"))
+
+
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    "fp32_bs4": lambda: {"per_device_train_batch_size": 4},
+    "bf16_bs16": lambda: {"per_device_train_batch_size": 16, "bf16": True},
+    "bf16_bs64_checkpoint": lambda: {"per_device_train_batch_size": 64, "bf16": True, **checkpointing()},
+    "adamw_bnb_8bit": lambda: {"per_device_train_batch_size": 16, "bf16": True, "optim": "adamw_bnb_8bit"},
+    "adafactor": lambda: {"per_device_train_batch_size": 16, "bf16": True, "optim": "adafactor"},
+    "lora": lambda: {"per_device_train_batch_size": 16, "bf16": True},
+    "zero2_offload": lambda: {"per_device_train_batch_size": 16, "bf16": True, "deepspeed": ZERO2_OFFLOAD},
+}
+
+
+class StepClock(TrainerCallback):
+    """Notes when each optimizer step ends, and waits for the device only where the counted steps begin and end."""
+
+    def __init__(self) -> None:
+        self.marks: list[Any] = []
+        self.first_counted = 0
+        self.counted_seconds = 0.0
+        self._began = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # A large batch leaves an epoch few steps: then its second half counts.
+        self.first_counted = min(WARMUP_STEPS, state.max_steps // 2)
+        self._mark()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._mark()
+        if state.global_step == self.first_counted:
+            synchronize()
+            self._began = time.perf_counter()
+        if state.global_step == state.max_steps:
+            synchronize()
+            self.counted_seconds = time.perf_counter() - self._began
+
+    def _mark(self) -> None:
+        if torch.cuda.is_available():
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self.marks.append(event)
+        else:
+            self.marks.append(time.perf_counter())
+
+    def step_seconds(self) -> list[float]:
+        """Every step's seconds, from one step's end to the next: by the device's clock where there is one."""
+        if torch.cuda.is_available():
+            return [begin.elapsed_time(end) / 1000 for begin, end in pairwise(self.marks)]
+        return [end - begin for begin, end in pairwise(self.marks)]
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def random_dataset(samples: int, length: int) -> Dataset:
+    """Random token ids clear of BERT's special tokens, with one of two labels each."""
+    rng = np.random.default_rng(42)
+    dataset = Dataset.from_dict(
+        {
+            "input_ids": rng.integers(100, 30_000, (samples, length)),
+            "labels": rng.integers(0, 2, samples),
+        }
+    )
+    dataset.set_format("pt")
+    return dataset
+
+
+def prepare_deepspeed() -> None:
+    """What DeepSpeed's launcher would have set."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launched = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in launched.items():
+        os.environ.setdefault(name, value)
+    if torch.cuda.is_available():
+        # A list that holds "10.0a" breaks the build of DeepSpeed's ops: only this GPU's capability matters.
+        major, minor = torch.cuda.get_device_capability()
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
+    else:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+
+def nvml_used_mb() -> int | None:
+    """The device's occupied memory in MiB, the guide's figure, of the GPU that this process trains on."""
+    if not torch.cuda.is_available():
+        return None
+    import pynvml
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used // 1024**2)
+
+
+def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[float]]:
+    """Train one case for one epoch; its figures, and every step's seconds."""
+    if case == "zero2_offload":
+        prepare_deepspeed()
+    clock = StepClock()
+    with TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            num_train_epochs=1,
+            log_level="error",
+            report_to="none",
+            save_strategy="no",
+            use_cpu=not torch.cuda.is_available(),
+            **CASES[case](),
+        )
+        model: torch.nn.Module = BertForSequenceClassification(BertConfig(**(BERT_TINY if tiny else BERT_LARGE)))
+        if case == "lora":
+            model = lora(model)
+        dataset = random_dataset(samples, 32 if tiny else 512)
+        trainer = Trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[clock])
+        metrics = trainer.train().metrics
+    cuda = torch.cuda.is_available()
+    seconds = clock.step_seconds()
+    counted = seconds[clock.first_counted :]
+    figures = {
+        "case": case,
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated() if cuda else None,
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved() if cuda else None,
+        "nvml_used_mb": nvml_used_mb(),
+        "train_runtime": metrics["train_runtime"],
+        "train_samples_per_second": metrics["train_samples_per_second"],
+        "steps": len(seconds),
+        "counted_step_seconds": counted,
+        "samples_per_second": len(counted) * arguments.train_batch_size / clock.counted_seconds,
+    }
+    return figures, seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--samples", type=int, default=512, help="sequences to train on (one epoch)")
+    parser.add_argument("--tiny", action="store_true", help="a two-layer model and short sequences")
+    parser.add_argument("--steps-log", type=Path, help="write every step's seconds to this file, as JSON")
+    options = parser.parse_args()
+    figures, seconds = run(options.case, samples=options.samples, tiny=options.tiny)
+    if options.steps_log:
+        options.steps_log.write_text(json.dumps(seconds))
+    print(json.dumps(figures), flush=True)
+
+
+if __name__ == "__main__":
+    main()
