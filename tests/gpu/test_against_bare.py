@@ -29,7 +29,7 @@ trials:
   - {choices}
 measure:
   warmup_steps: 8
-  steps: null
+  steps: epoch
   inspect: false
 """
 
