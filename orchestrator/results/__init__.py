@@ -1,9 +1,11 @@
 """Records become tables, tables a frontier, the frontier pages. Read in this order:
 
 run.py         the run folder's file names, what was run, the records
+columns.py     what columns the tables have
 table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
 frontier.py    rows -> points -> the Pareto front of memory and speed
 ranking.py     the fastest in each budget; what each technique did
+words.py       how figures are written where people read them
 summary.py     all of it computed once, for the pages
 page/          the pages: printed text, Markdown, picture, HTML
 publishing.py  a run folder's tables and pages, written

@@ -32,13 +32,15 @@ class Point:
         return len(self.trial_ids)
 
 
-def memory_column(rows: Iterable[Row]) -> str:
-    """What these rows' memory is compared by: the device's own count where every ok row has it, else the allocator's.
+MEMORY_COLUMNS = ("device_used_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
+"""What memory can be compared by, best first: the device's count, the tensors', the process's."""
 
-    One column serves all rows of an environment, as the two differ by the CUDA context.
-    """
-    measured = [row.get("device_used_bytes") is not None for row in rows if row["outcome"] == "ok"]
-    return "device_used_bytes" if measured and all(measured) else "peak_allocated_bytes"
+
+def memory_column(rows: Iterable[Row]) -> str:
+    """The first of ``MEMORY_COLUMNS`` that every ok row measured; rows of an environment all go by one."""
+    ok = [row for row in rows if row["outcome"] == "ok"]
+    complete = (name for name in MEMORY_COLUMNS if all(row.get(name) is not None for row in ok))
+    return next(complete, "peak_allocated_bytes")
 
 
 def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:

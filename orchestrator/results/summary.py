@@ -26,7 +26,8 @@ from orchestrator.results.run import Run
 
 MEMORY_WORDS = {
     "device_used_bytes": "peak device memory (NVML, with the CUDA context)",
-    "peak_allocated_bytes": "peak allocated tensor bytes (without context and fragmentation)",
+    "peak_allocated_bytes": "peak bytes held by tensors (without context and fragmentation)",
+    "host_peak_resident_bytes": "peak resident memory of the process",
 }
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.record import ArrowType, Column, TrialRecord
-from jobs.spec import Choice
-from jobs.techniques import AXES
+from orchestrator.results.columns import FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
 from orchestrator.results.frontier import Point
 from orchestrator.results.run import STEPS, TRIALS, Run, read_records, read_run
 
@@ -30,88 +28,6 @@ ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "list<double>": pa.list_(pa.float64()),
     "list<string>": pa.list_(pa.string()),
 }
-
-BASE: tuple[Column, ...] = (
-    Column(name="trial_id", type="string", doc="Digest of everything that can change the trial's result."),
-    Column(name="outcome", type="string", doc="How the trial ended; only ok carries measurements to rank."),
-    Column(name="reason", type="string", doc="Why it did not end ok, in one sentence; empty when ok."),
-    Column(name="rule", type="string", doc="The rule that ruled the trial out or skipped it."),
-    Column(name="phase", type="string", doc="Where the trial was when it ended."),
-    Column(name="repeat", type="int64", doc="Number of this repeat of the configuration, from 0."),
-    Column(name="equivalence", type="string", doc="Trials with equal values train the same way."),
-    Column(name="micro_batch", type="int64", unit="samples", doc="Samples per forward pass."),
-    Column(name="accumulation", type="int64", unit="passes", doc="Forward passes per optimizer step."),
-    Column(name="effective_batch", type="int64", unit="samples", doc="Samples per optimizer step."),
-    Column(name="gpu_model", type="string", doc="The accelerator's name; empty on a CPU."),
-    Column(name="environment_id", type="string", doc="Digest of hardware and versions; see the file's metadata."),
-    Column(name="started_at", type="timestamp", unit="UTC", doc="When the trial started; null if it never did."),
-    Column(name="wall_seconds", type="float64", unit="s", doc="From fork to exit: what the trial cost its slot."),
-    Column(name="isolation", type="string", doc="fork: child of a preloaded parent; fresh: a new interpreter."),
-    Column(name="log", type="string", doc="The trial's last lines of output when it did not end well."),
-)
-
-FRONTIER_COLUMNS: tuple[Column, ...] = (
-    Column(name="frontier_memory_bytes", type="int64", unit="bytes", doc="The largest memory of its repeats."),
-    Column(
-        name="frontier_samples_per_second", type="float64", unit="samples/s", doc="The median speed of its repeats."
-    ),
-    Column(name="repeats", type="int64", doc="Trials combined into this row."),
-    Column(name="across_trainings", type="bool", doc="On the frontier among all trainings too, not only its own."),
-)
-
-STEP_COLUMNS: tuple[Column, ...] = (
-    Column(name="trial_id", type="string", doc="The trial, as in trials.parquet."),
-    Column(name="step", type="int64", doc="Optimizer step, from 0, warm-up included."),
-    Column(name="counted", type="bool", doc="Whether the step counts; false during warm-up."),
-    Column(name="step_seconds", type="float64", unit="s", doc="Wall time from the end of one step to the next."),
-    Column(name="device_seconds", type="float64", unit="s", doc="The device's own time for the step."),
-    Column(name="data_seconds", type="float64", unit="s", doc="Time spent waiting for the step's micro-batches."),
-    Column(name="loss", type="float64", doc="Training loss of the step."),
-)
-
-
-def declared_columns() -> tuple[Column, ...]:
-    """The columns that the trackers and the inspection declare, in the order of measuring."""
-    trackers = importlib.import_module("jobs.trackers").TRACKERS
-    inspected: tuple[Column, ...] = importlib.import_module("jobs.inspection").COLUMNS
-    return (*(column for tracker in trackers for column in tracker.columns), *inspected)
-
-
-def axis_columns(records: Sequence[TrialRecord], taken: Iterable[str] = ()) -> dict[str, Column]:
-    """Axis -> its column, for every axis chosen on. An axis whose name is ``taken`` becomes ``argument_<name>``."""
-    values: dict[str, list[Choice]] = {}
-    for record in records:
-        for axis, value in record.spec.choices.items():
-            values.setdefault(axis, []).append(value)
-    base, reserved = {column.name: column for column in BASE}, {*taken, *(column.name for column in BASE)}
-    columns: dict[str, Column] = {}
-    for axis, chosen in values.items():
-        if axis in ("micro_batch", "accumulation"):
-            columns[axis] = base[axis]
-        else:
-            name = f"argument_{axis}" if axis in reserved else axis
-            doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
-            columns[axis] = Column(name=name, type=_type_of(axis, chosen), doc=doc)
-    return columns
-
-
-def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
-    if axis in AXES:
-        return "int64" if AXES[axis].integer_argument else "string"
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {bool}:
-        return "bool"
-    if kinds == {int}:
-        return "int64"
-    return "float64" if kinds and kinds <= {int, float} else "string"
-
-
-def columns(declared: Sequence[Column] | None = None, records: Sequence[TrialRecord] = ()) -> tuple[Column, ...]:
-    """The trials table's columns: identity, the axes that ``records`` chose on, then what was measured."""
-    measured = declared_columns() if declared is None else tuple(declared)
-    axes = axis_columns(records, (column.name for column in measured)).values()
-    known = {column.name for column in BASE}
-    return (*BASE, *(column for column in axes if column.name not in known), *measured)
 
 
 def trials_table(
@@ -225,7 +141,7 @@ def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool]]) -> pa
     Each point comes with whether it also stands on the frontier across trainings.
     """
     place = {trial_id: index for index, trial_id in enumerate(trials["trial_id"].to_pylist())}
-    table = trials.take([place[point.trial_ids[0]] for point, _ in fronts])
+    table = trials.take(pa.array([place[point.trial_ids[0]] for point, _ in fronts], pa.int64()))
     combined: dict[str, list[Any]] = {
         "frontier_memory_bytes": [point.memory_bytes for point, _ in fronts],
         "frontier_samples_per_second": [point.samples_per_second for point, _ in fronts],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterable, Sequence
 
 from orchestrator.results.ranking import Effect
@@ -118,5 +120,5 @@ def table(
 
 def text(value: str) -> str:
     """Foreign text as one harmless Markdown cell: no markup, no table bars, no line breaks."""
-    flat = " ".join(value.split())
-    return "".join(f"\\{c}" if c in "\\`*_[]|#" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(c, c) for c in flat)
+    flat = html.escape(" ".join(value.split()), quote=False)
+    return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)

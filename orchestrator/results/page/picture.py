@@ -10,7 +10,7 @@ from jobs.spec import Choice
 from orchestrator.results.frontier import Point
 from orchestrator.results.ranking import GIB
 from orchestrator.results.summary import Cohort, Summary
-from orchestrator.results.words import memory
+from orchestrator.results.words import memory, number
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#6c757d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -42,9 +42,9 @@ def render(
         fit = [axis for axis in legible_axes(summary, cohort) if axis not in (colour, marker)]
         colour = colour or (fit.pop(0) if fit else None)
         marker = marker or (fit.pop(0) if fit else None)
-        _scatter(axes, cohort, colour, marker)
+        _legends(figure, _scatter(axes, cohort, colour, marker))
         _front(axes, summary, cohort)
-        _dress(figure, axes, summary, cohort, log_memory)
+        _dress(axes, summary, cohort, log_memory)
     else:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "No trial ended ok", ha="center", va="center", fontsize=16)
@@ -62,12 +62,14 @@ def _values(cohort: Cohort, axis: str | None) -> list[Choice]:
     return sorted(values, key=lambda value: (isinstance(value, str), value if isinstance(value, (int, float)) else 0))
 
 
-def _scatter(axes: Any, cohort: Cohort, colour: str | None, marker: str | None) -> None:
-    colours, markers = _values(cohort, colour), _values(cohort, marker)
+def _scatter(
+    axes: Any, cohort: Cohort, colour: str | None, marker_axis: str | None
+) -> list[tuple[str | None, list[Choice], list[Any]]]:
+    colours, markers = _values(cohort, colour), _values(cohort, marker_axis)
     _, unit = _unit(cohort)
     for hue, value in zip(PALETTE, colours, strict=False):
         for shape, other in zip(MARKERS, markers, strict=False):
-            own = [p for p in cohort.points if _is(p, colour, value) and _is(p, marker, other)]
+            own = [p for p in cohort.points if _is(p, colour, value) and _is(p, marker_axis, other)]
             axes.scatter(
                 [p.memory_bytes / unit for p in own],
                 [p.samples_per_second for p in own],
@@ -79,26 +81,27 @@ def _scatter(axes: Any, cohort: Cohort, colour: str | None, marker: str | None) 
                 edgecolors="white",
                 zorder=3,
             )
-    _legend(axes, colour, colours, [dict(c=hue, marker="o") for hue in PALETTE], "upper left", 1.0)
-    _legend(axes, marker, markers, [dict(c="#555555", marker=shape) for shape in MARKERS], "lower left", 0.0)
+    dots = [axes.scatter([], [], s=38, c=hue) for hue in PALETTE[: len(colours)]]
+    shapes = [axes.scatter([], [], s=38, c="#555555", marker=marker) for marker in MARKERS[: len(markers)]]
+    return [(colour, colours, dots), (marker_axis, markers, shapes)]
 
 
 def _is(point: Point, axis: str | None, value: Choice) -> bool:
     return axis is None or point.choices[axis] == value
 
 
-def _legend(
-    axes: Any, axis: str | None, values: Sequence[Choice], styles: Sequence[dict[str, str]], corner: str, height: float
-) -> None:
-    if axis is None:
-        return
-    handles = [axes.scatter([], [], s=38, **style) for style in styles[: len(values)]]
-    names = [str(value) for value in values]
-    legend = axes.legend(
-        handles, names, title=axis, loc=corner, bbox_to_anchor=(1.01, height), frameon=False, alignment="left"
-    )
-    legend.get_title().set_fontweight("bold")
-    axes.add_artist(legend)
+def _legends(figure: Any, keys: Sequence[tuple[str | None, Sequence[Choice], Sequence[Any]]]) -> None:
+    for corner, (axis, values, handles) in zip(("upper", "lower"), keys, strict=True):
+        if axis is not None:
+            names = [_literal(value) for value in values]
+            legend = figure.legend(
+                handles, names, title=axis, loc=f"outside right {corner}", frameon=False, alignment="left"
+            )
+            legend.get_title().set_fontweight("bold")
+
+
+def _literal(value: object) -> str:
+    return str(value).replace("$", r"\$")
 
 
 def _front(axes: Any, summary: Summary, cohort: Cohort) -> None:
@@ -106,23 +109,39 @@ def _front(axes: Any, summary: Summary, cohort: Cohort) -> None:
     front = cohort.front
     memories = [point.memory_bytes / unit for point in front]
     speeds = [point.samples_per_second for point in front]
-    axes.step(memories, speeds, where="post", color="#222222", linewidth=1.4, zorder=2)
+    mixed = len(cohort.fronts) > 1
+    for own in cohort.fronts.values() if mixed else ():
+        xs, ys = [point.memory_bytes / unit for point in own], [point.samples_per_second for point in own]
+        axes.step(xs, ys, where="post", color="#222222", linewidth=0.8, alpha=0.25, zorder=1)
+    axes.step(memories, speeds, where="post", color="#222222", linewidth=1.4, linestyle=":" if mixed else "-", zorder=2)
     axes.scatter(memories, speeds, s=110, facecolors="none", edgecolors="#222222", linewidths=1.2, zorder=4)
-    named = {0: (8, -12), len(front) - 1: (-8, 10)} if len(front) > 1 else {0: (8, -12)}
-    for place, offset in named.items():
+    leanest, fastest = (
+        f"{summary.label(p)}\n{memory(p.memory_bytes)}, {number(p.samples_per_second)} samples/s"
+        for p in (front[0], front[-1])
+    )
+    lead = {"arrowstyle": "-", "color": "#888888", "linewidth": 0.8, "shrinkB": 6}
+    note = {"fontsize": 8.5, "zorder": 5, "parse_math": False, "va": "top", "textcoords": "axes fraction"}
+    # Nothing can lie above and left of a frontier: that corner is free for words.
+    axes.annotate(
+        leanest,
+        (memories[0], speeds[0]),
+        xytext=(0.015, 0.99),
+        ha="left",
+        arrowprops={**lead, "relpos": (0, 0)},
+        **note,
+    )
+    if len(front) > 1:
         axes.annotate(
-            f"{summary.label(front[place])}\n{memory(front[place].memory_bytes)}, {speeds[place]:.3g} samples/s",
-            (memories[place], speeds[place]),
-            xytext=offset,
-            textcoords="offset points",
-            ha="left" if offset[0] > 0 else "right",
-            va="top" if offset[1] < 0 else "bottom",
-            fontsize=8.5,
-            zorder=5,
+            fastest,
+            (memories[-1], speeds[-1]),
+            xytext=(0.985, 0.99),
+            ha="right",
+            arrowprops={**lead, "relpos": (1, 0)},
+            **note,
         )
 
 
-def _dress(figure: Any, axes: Any, summary: Summary, cohort: Cohort, log_memory: bool | None) -> None:
+def _dress(axes: Any, summary: Summary, cohort: Cohort, log_memory: bool | None) -> None:
     unit, _ = _unit(cohort)
     sizes = [point.memory_bytes for point in cohort.points]
     if log_memory if log_memory is not None else max(sizes) > 8 * max(min(sizes), 1):
@@ -131,7 +150,7 @@ def _dress(figure: Any, axes: Any, summary: Summary, cohort: Cohort, log_memory:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.margins(x=0.08, y=0.1)
+    axes.margins(x=0.08, y=0.16)
     axes.set_ylim(bottom=0)
     axes.grid(True, color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -139,5 +158,7 @@ def _dress(figure: Any, axes: Any, summary: Summary, cohort: Cohort, log_memory:
         axes.spines[side].set_visible(False)
     axes.set_xlabel(f"{cohort.memory_words}, {unit}")
     axes.set_ylabel("samples per second")
-    title = f"{summary.run.name}: {len(cohort.points)} configurations on {cohort.hardware}, {len(cohort.front)} on the frontier"
+    title = f"{summary.run.name}: {len(cohort.points)} configurations on {cohort.hardware}"
+    if len(cohort.fronts) > 1:
+        axes.set_title("dotted: across trainings; thin: each training", loc="right", fontsize=9, color="#555555")
     axes.set_title(title, loc="left", fontweight="bold", fontsize=11.5, pad=12, parse_math=False)

@@ -1,0 +1,89 @@
+"""The columns of the published tables: identity and axes here, measurements as their instruments declare them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobs import inspection, trial
+from jobs.record import ArrowType, Column, TrialRecord
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from jobs.trackers import TRACKERS
+
+BASE: tuple[Column, ...] = (
+    Column(name="trial_id", type="string", doc="Digest of everything that can change the trial's result."),
+    Column(name="outcome", type="string", doc="How the trial ended; only ok carries measurements to rank."),
+    Column(name="reason", type="string", doc="Why it did not end ok, in one sentence; empty when ok."),
+    Column(name="rule", type="string", doc="The rule that ruled the trial out or skipped it."),
+    Column(name="phase", type="string", doc="Where the trial was when it ended."),
+    Column(name="repeat", type="int64", doc="Number of this repeat of the configuration, from 0."),
+    Column(name="equivalence", type="string", doc="Trials with equal values train the same way."),
+    Column(name="micro_batch", type="int64", unit="samples", doc="Samples per forward pass."),
+    Column(name="accumulation", type="int64", unit="passes", doc="Forward passes per optimizer step."),
+    Column(name="effective_batch", type="int64", unit="samples", doc="Samples per optimizer step."),
+    Column(name="gpu_model", type="string", doc="The accelerator's name; empty on a CPU."),
+    Column(name="environment_id", type="string", doc="Digest of hardware and versions; see the file's metadata."),
+    Column(name="started_at", type="timestamp", unit="UTC", doc="When the trial started; null if it never did."),
+    Column(name="wall_seconds", type="float64", unit="s", doc="From fork to exit: what the trial cost its slot."),
+    Column(name="isolation", type="string", doc="fork: child of a preloaded parent; fresh: a new interpreter."),
+    Column(name="log", type="string", doc="The trial's last lines of output when it did not end well."),
+)
+
+FRONTIER_COLUMNS: tuple[Column, ...] = (
+    Column(name="frontier_memory_bytes", type="int64", unit="B", doc="The largest memory of its repeats."),
+    Column(name="frontier_samples_per_second", type="float64", unit="1/s", doc="The median speed of its repeats."),
+    Column(name="repeats", type="int64", doc="Trials combined into this row."),
+    Column(name="across_trainings", type="bool", doc="On the frontier among all trainings too, not only its own."),
+)
+
+STEP_COLUMNS: tuple[Column, ...] = (
+    Column(name="trial_id", type="string", doc="The trial, as in trials.parquet."),
+    Column(name="step", type="int64", doc="Optimizer step, from 0, warm-up included."),
+    Column(name="counted", type="bool", doc="Whether the step counts; false during warm-up."),
+    Column(name="step_seconds", type="float64", unit="s", doc="Wall time from the end of one step to the next."),
+    Column(name="device_seconds", type="float64", unit="s", doc="The device's own time for the step."),
+    Column(name="data_seconds", type="float64", unit="s", doc="Time spent waiting for the step's micro-batches."),
+    Column(name="loss", type="float64", doc="Training loss of the step."),
+)
+
+
+def declared_columns() -> tuple[Column, ...]:
+    """What the trackers, the inspection and the trial itself declare to measure."""
+    return (*(column for tracker in TRACKERS for column in tracker.columns), *inspection.COLUMNS, *trial.COLUMNS)
+
+
+def axis_columns(records: Sequence[TrialRecord], taken: Iterable[str] = ()) -> dict[str, Column]:
+    """Axis -> its column, for every axis chosen on. An axis whose name is ``taken`` becomes ``argument_<name>``."""
+    values: dict[str, list[Choice]] = {}
+    for record in records:
+        for axis, value in record.spec.choices.items():
+            values.setdefault(axis, []).append(value)
+    base, reserved = {column.name: column for column in BASE}, {*taken, *(column.name for column in BASE)}
+    columns: dict[str, Column] = {}
+    for axis, chosen in values.items():
+        if axis in ("micro_batch", "accumulation"):
+            columns[axis] = base[axis]
+        else:
+            name = f"argument_{axis}" if axis in reserved else axis
+            doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
+            columns[axis] = Column(name=name, type=_type_of(axis, chosen), doc=doc)
+    return columns
+
+
+def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
+    if axis in AXES:
+        return "int64" if AXES[axis].integer_argument else "string"
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        return "int64"
+    return "float64" if kinds and kinds <= {int, float} else "string"
+
+
+def columns(declared: Sequence[Column] | None = None, records: Sequence[TrialRecord] = ()) -> tuple[Column, ...]:
+    """The trials table's columns: identity, the axes that ``records`` chose on, then what was measured."""
+    measured = declared_columns() if declared is None else tuple(declared)
+    axes = axis_columns(records, (column.name for column in measured)).values()
+    known = {column.name for column in BASE}
+    return (*BASE, *(column for column in axes if column.name not in known), *measured)

@@ -1,0 +1,78 @@
+"""The frontier: no point on it is beaten, every point off it is, and unlike environments never meet."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.results.frontier import Point, frontier, frontiers, memory_column, points
+from orchestrator.results.table import axes_of, trials_table
+from tests.unit.records import COLUMNS, H200, MIB, make_record
+
+
+def point(memory: int, speed: float, environment: str = "e", equivalence: str = "q") -> Point:
+    return Point(
+        choices={},
+        environment_id=environment,
+        equivalence=equivalence,
+        memory_bytes=memory,
+        samples_per_second=speed,
+        row={},
+    )
+
+
+POINTS = st.lists(
+    st.builds(
+        point,
+        st.integers(1, 12),
+        st.integers(1, 12).map(float),
+        st.sampled_from("ef"),
+        st.sampled_from("qr"),
+    )
+)
+
+
+def beats(one: Point, other: Point) -> bool:
+    no_worse = one.memory_bytes <= other.memory_bytes and one.samples_per_second >= other.samples_per_second
+    better = one.memory_bytes < other.memory_bytes or one.samples_per_second > other.samples_per_second
+    return no_worse and better
+
+
+@given(POINTS)
+def test_the_frontier_is_exactly_what_nothing_beats(given: list[Point]) -> None:
+    front = frontier(given)
+    unbeaten = [p for p in given if not any(beats(other, p) for other in given)]
+    assert sorted(map(id, front)) == sorted(map(id, unbeaten))
+    assert [p.memory_bytes for p in front] == sorted(p.memory_bytes for p in front)
+    assert [p.samples_per_second for p in front] == sorted(p.samples_per_second for p in front)
+
+
+@given(POINTS)
+def test_groups_never_mix_and_the_mixed_front_is_among_theirs(given: list[Point]) -> None:
+    own, across = frontiers(given), frontiers(given, across_trainings=True)
+    for (environment, equivalence), front in own.items():
+        assert {(p.environment_id, p.equivalence) for p in front} == {(environment, equivalence)}
+    for (environment, _), front in across.items():
+        assert {p.environment_id for p in front} == {environment}
+        assert {id(p) for p in front} <= {id(p) for group in own.values() for p in group}
+
+
+def test_repeats_combine_to_median_speed_and_largest_memory() -> None:
+    records = [make_record(repeat=n, speed=s, memory_mib=m) for n, (s, m) in enumerate([(90, 1), (100, 3), (500, 2)])]
+    table = trials_table(records, COLUMNS)
+    (combined,) = points(table.to_pylist(), axes_of(table))
+    assert (combined.samples_per_second, combined.memory_bytes, combined.repeats) == (100, 603 * MIB, 3)
+
+
+def test_memory_is_the_devices_only_where_every_row_of_the_environment_has_it() -> None:
+    records = [make_record(micro_batch=1), make_record(micro_batch=2, gpu=False)]
+    rows = trials_table(records, COLUMNS).to_pylist()
+    assert memory_column(rows[:1]) == "device_used_bytes"
+    assert memory_column(rows) == "peak_allocated_bytes"
+    assert memory_column([]) == "device_used_bytes"
+
+
+def test_unlike_versions_are_unlike_environments() -> None:
+    records = [make_record(), make_record(environment={**H200, "torch": "2.12.0"})]
+    table = trials_table(records, COLUMNS)
+    assert len({p.environment_id for p in points(table.to_pylist(), axes_of(table))}) == 2

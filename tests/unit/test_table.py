@@ -1,0 +1,113 @@
+"""The tables: types, units and readers; every outcome is a row; nothing measured is null."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+from jobs.record import Column, Outcome
+from orchestrator.results import schema, table
+from orchestrator.results.columns import axis_columns, columns, declared_columns
+from orchestrator.results.run import Run
+from tests.unit.records import COLUMNS, make_grid, make_record
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_outcome_is_a_row_and_what_was_not_measured_is_null() -> None:
+    records = [make_record(outcome=outcome, reason="because", micro_batch=2) for outcome in Outcome]
+    rows = table.trials_table(records, COLUMNS).to_pylist()
+    assert [row["outcome"] for row in rows] == [outcome.value for outcome in Outcome]
+    for row in rows[1:]:
+        assert row["reason"] == "because"
+        assert {row[column.name] for column in COLUMNS if not column.type.startswith("list")} == {None}
+    assert rows[-1]["outcome"] == "skipped"
+    assert rows[-1]["started_at"] is None
+
+
+def test_fields_carry_units_and_the_schema_carries_the_run() -> None:
+    run = Run(name="r", command="sweep", config={"model": "bert"}, budgets=(2**30,), baseline={"precision": "fp32"})
+    trials = table.trials_table([make_record(precision="bf16")], COLUMNS, run)
+    field = trials.schema.field("peak_allocated_bytes")
+    assert field.type == pa.int64()
+    assert field.metadata[b"unit"] == b"bytes"
+    assert field.metadata[b"doc"]
+    assert table.run_of(trials) == run
+    assert json.loads(trials.schema.metadata[b"config"]) == {"model": "bert"}
+    environments = table.environments_of(trials)
+    assert environments[trials["environment_id"][0].as_py()]["torch"] == "2.13.0"
+    assert trials.schema.metadata[b"tool_version"]
+
+
+def test_axes_are_typed_by_their_technique_or_their_values() -> None:
+    records = [
+        make_record(precision="bf16", learning_rate=rate, tf32=True, name=name) for rate, name in ((1, 3), (0.5, "x"))
+    ]
+    types = {axis: column.type for axis, column in axis_columns(records).items()}
+    assert types == {
+        "micro_batch": "int64",
+        "accumulation": "int64",
+        "precision": "string",
+        "learning_rate": "float64",
+        "tf32": "bool",
+        "name": "string",
+    }
+    trials = table.trials_table(records, COLUMNS)
+    assert trials["name"].to_pylist() == ["3", "x"]
+    assert table.axes_of(trials) == {axis: axis for axis in types}
+
+
+def test_an_axis_named_as_a_measurement_gets_a_column_of_its_own() -> None:
+    trials = table.trials_table([make_record(warmup_steps=7)], COLUMNS)
+    assert trials["argument_warmup_steps"].to_pylist() == [7]
+    assert trials["warmup_steps"].to_pylist() == [1]
+    assert table.axes_of(trials)["warmup_steps"] == "argument_warmup_steps"
+
+
+def test_column_names_are_unique_and_typed() -> None:
+    names = [column.name for column in columns(declared_columns(), make_grid())]
+    assert len(names) == len(set(names))
+    assert {column.type for column in columns(declared_columns())} <= set(table.ARROW_TYPES)
+    with pytest.raises(pa.ArrowInvalid):
+        table.trials_table([make_record(measurements={"x": "far"})], [Column(name="x", type="int64", doc="")])
+
+
+def test_steps_tell_warm_up_from_counted_ones() -> None:
+    record = make_record()
+    rows = table.steps_table([record, make_record(outcome=Outcome.FAILED)]).to_pylist()
+    assert [row["counted"] for row in rows] == [False, True, True]
+    assert [row["loss"] for row in rows] == [3.0, 2.0, 1.0]
+    assert {row["trial_id"] for row in rows} == {record.trial_id}
+    assert rows[0]["device_seconds"] is None
+
+
+def test_duckdb_polars_and_pandas_read_the_same(tmp_path: Path) -> None:
+    path = table.write(table.trials_table(make_grid(), COLUMNS), tmp_path / "trials.parquet")
+    answer = duckdb.sql(
+        f"SELECT trial_id FROM '{path}' WHERE outcome = 'ok' ORDER BY samples_per_second DESC, trial_id LIMIT 3"
+    ).fetchall()
+    by_polars = (
+        polars.read_parquet(path)
+        .filter(polars.col("outcome") == "ok")
+        .sort(["samples_per_second", "trial_id"], descending=[True, False])["trial_id"]
+        .head(3)
+        .to_list()
+    )
+    frame = pandas.read_parquet(path)
+    ok = frame[frame["outcome"] == "ok"]
+    by_pandas = ok.sort_values(["samples_per_second", "trial_id"], ascending=[False, True])["trial_id"].head(3).tolist()
+    assert [row[0] for row in answer] == by_polars == by_pandas
+    assert [entry.name for entry in tmp_path.iterdir()] == ["trials.parquet"]
+    assert table.read(path).schema.metadata[b"tool_version"]
+
+
+def test_the_schema_page_is_current() -> None:
+    assert (DOCS / "schema.md").read_text() == schema.render(), (
+        "run: python -m orchestrator.results.schema > docs/schema.md"
+    )
