@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from jobs.spec import TrialSpec, to_json
@@ -45,11 +46,13 @@ CASES = {
 GPU_BOUND = ("fp32_bs4", "bf16_bs64_checkpoint")
 
 
-@functools.cache
 def has_cuda() -> bool:
-    """Asked of another process, so that this one never holds a CUDA context while others are measured."""
-    probe = "import sys, torch; sys.exit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+    """Asked of the driver, so that this process never holds a CUDA context while others are measured."""
+    try:
+        pynvml.nvmlInit()
+        return bool(pynvml.nvmlDeviceGetCount() > 0)
+    except pynvml.NVMLError:
+        return False
 
 
 pytestmark = [
