@@ -5,8 +5,10 @@ document.py     safe YAML that remembers the line of every key
 quantities.py   "16GiB" and "5m" as bytes and seconds
 shape.py        the file's keys and types, in pydantic: the one source of the JSON schema
 arguments.py    names that the installed transformers knows, and who owns which
-axes.py         axis names and values checked against jobs.techniques
-config.py       load_config: all of the above, as one frozen SweepConfig
+axes.py         axis names and values, checked against jobs.techniques
+base.py         the user's own TrainingArguments and DeepSpeed file, checked against the axes
+settings.py     SweepConfig: the checked configuration, as frozen data
+config.py       load_config: all of the above together
 validity.py     combinations that cannot be, as a table of rules with reasons
 plan.py         SweepConfig -> trial specs, and records for the points ruled out
 describe.py     the text of --dry-run

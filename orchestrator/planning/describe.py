@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from jobs.spec import MeasureSpec, TrialSpec
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
 
@@ -44,6 +45,8 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     yield "plan", f"{runs}, {len(plan.ruled_out)} ruled out" if plan.ruled_out else runs
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
+    if EFFECTIVE_BATCH in config.baseline:
+        yield EFFECTIVE_BATCH, _some([str(size) for size in sorted({t.effective_batch for t in plan.trials})])
     for axis, values in _values(plan).items():
         if len(values) > 1:
             yield axis, _some(list(values))
@@ -61,7 +64,8 @@ def _values(plan: Plan) -> dict[str, dict[str, None]]:
     values: dict[str, dict[str, None]] = {}
     for spec in (*plan.trials, *(record.spec for record in plan.ruled_out)):
         for axis, choice in spec.choices.items():
-            values.setdefault(axis, {})[str(choice)] = None
+            if axis != ACCUMULATION or isinstance(choice, int):  # else a fraction that no effective batch allows
+                values.setdefault(axis, {})[str(choice)] = None
     return values
 
 
@@ -94,7 +98,7 @@ def _sample(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
 def _label(trial: TrialSpec, config: SweepConfig) -> str:
     """A grid's trials by every axis in play; lone trials by what sets them apart from the baseline."""
     base = {} if config.axes or config.subsets else config.baseline
-    varying = {*config.axes_in_play} | ({"accumulation"} if "effective_batch" in config.baseline else set())
+    varying = {*config.axes_in_play} | ({ACCUMULATION} if EFFECTIVE_BATCH in config.baseline else set())
     parts = [f"{axis}={value}" for axis, value in trial.choices.items() if axis in varying and base.get(axis) != value]
     parts += [f"repeat={trial.repeat}"] if config.repeats > 1 else []
     return " ".join(parts) or "as the baseline"

@@ -80,6 +80,9 @@ _Loader.add_implicit_resolver(
 )
 
 
+_PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
 class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
@@ -97,8 +100,9 @@ class _Reader:
             node = loader.get_single_node()
             value = None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            self._complain(mark.line + 1 if mark else 1, f"not valid YAML: {error.problem or error.context}")
+            mark, start = error.problem_mark or error.context_mark, error.context_mark
+            context = f", {error.context} that starts on line {start.line + 1}" if error.context and start else ""
+            self._complain(mark.line + 1 if mark else 1, f"not valid YAML: {error.problem}{context}")
         except yaml.YAMLError as error:
             self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
         else:
@@ -121,6 +125,8 @@ class _Reader:
         if id(node) in self._open:
             self._complain(node.start_mark.line + 1, "an alias (*) inside its own anchor (&)", dotted(at))
             return None
+        if node.tag not in _PLAIN:
+            self._complain(node.start_mark.line + 1, f"the tag {node.tag} makes objects; use plain YAML", dotted(at))
         self._open.add(id(node))
         if isinstance(node, yaml.MappingNode):
             value: Any = self._mapping(loader, node, at)

@@ -58,7 +58,7 @@ MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, {"typ
 
 class _Section(BaseModel):
     # Strict: the text "8" is not the number 8; a quoted number in YAML is a mistake to point at, not to guess about.
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True)
 
 
 class ModelSection(_Section):
@@ -237,7 +237,8 @@ def _message(found: dict[str, Any]) -> str:
         return "is required"
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        return f"{described(given)} is not known; {advice(given, choices)}"
+        word = f'"{given}"' if isinstance(given, str) else described(given)
+        return f"{word} is not known; {advice(given, choices)}"
     if kind in _EXPECTED:
         quoted = isinstance(given, str) and kind in ("int_type", "float_type", "bool_type")
         hint = "; write it without quotes" if quoted and re.fullmatch(r"[-+\d.]+|true|false", given) else ""
