@@ -16,7 +16,8 @@ RENAMED = {
 }
 """Old name -> new name, since transformers 5.23; each is good with either version."""
 
-_RUNNER = {
+# Training arguments that are not the user's to set, and why, or what to use instead.
+RUNNER = {
     "output_dir": 'the runner writes to "output"',
     "max_steps": 'set "measure.steps"',
     "num_train_epochs": 'set "measure.steps", an integer or "epoch"',
@@ -37,7 +38,7 @@ _RUNNER = {
     "parallelism_config": "a trial has one process and one GPU",
     "per_device_eval_batch_size": "nothing is evaluated during a measurement",
 }
-_RUNNER_PREFIXES = {
+RUNNER_PREFIXES = {
     "eval_": "nothing is evaluated during a measurement",
     "save_": "nothing is saved during a measurement",
     "push_to_hub": "nothing is saved during a measurement",
@@ -49,9 +50,9 @@ _RUNNER_PREFIXES = {
 
 def runner_reason(name: str) -> str | None:
     """Why a training argument is not the user's to set, and what to use instead; None where it is."""
-    if name in _RUNNER:
-        return _RUNNER[name]
-    return next((why for prefix, why in _RUNNER_PREFIXES.items() if name.startswith(prefix)), None)
+    if name in RUNNER:
+        return RUNNER[name]
+    return next((why for prefix, why in RUNNER_PREFIXES.items() if name.startswith(prefix)), None)
 
 
 @functools.cache

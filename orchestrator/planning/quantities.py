@@ -9,13 +9,13 @@ _SIZES = {"B": 1} | {
     for power, letter in enumerate("KMGT", 1)
     for suffix, base in (("iB", 1024), ("B", 1000))
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)")
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)? ?(?:(\d+(?:\.\d+)?)m)? ?(?:(\d+(?:\.\d+)?)s)?")
+SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)"
+DURATION = r"(?:(\d+(?:\.\d+)?)h)? ?(?:(\d+(?:\.\d+)?)m)? ?(?:(\d+(?:\.\d+)?)s)?"
 
 
 def size_bytes(value: object) -> int:
     """Bytes of ``16GiB``, ``24GB`` or a whole number. Raises ValueError."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = re.fullmatch(SIZE, value.strip()) if isinstance(value, str) else None
     if found:
         value = int(float(found[1]) * _SIZES[found[2]])
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
@@ -25,7 +25,7 @@ def size_bytes(value: object) -> int:
 
 def duration_seconds(value: object) -> float:
     """Seconds of ``300s``, ``5m``, ``1h30m`` or a number. Raises ValueError."""
-    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = re.fullmatch(DURATION, value.strip()) if isinstance(value, str) else None
     if found:
         value = sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True))
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):

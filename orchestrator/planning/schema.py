@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from jobs.techniques import AXES, Axis
+from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.shape import SweepSection
 
@@ -28,6 +29,7 @@ def json_schema() -> dict[str, Any]:
     for section, key in ((schema, "axes"), (schema["$defs"]["SubsetSection"], "axes")):
         section["properties"][key] = _described(section["properties"][key], {"$ref": "#/$defs/grid"})
     schema["properties"]["baseline"] = _described(schema["properties"]["baseline"], {"$ref": "#/$defs/assignment"})
+    schema["properties"]["training_arguments"]["anyOf"][0]["propertyNames"] = _not_of([*RUNNER])
     kinds = schema["$defs"]["SearchSection"]["properties"]["kind"]
     search = {"anyOf": [{"$ref": "#/$defs/SearchSection"}, {k: kinds[k] for k in ("const", "enum") if k in kinds}]}
     schema["properties"]["search"] = _described(schema["properties"]["search"], search)
@@ -51,8 +53,13 @@ def _points(*, many: bool) -> dict[str, Any]:
         "type": "object",
         "properties": {name: _one_or_more(one) if many else one for name, one in references.items()},
         "additionalProperties": _one_or_more(argument) if many else argument,
+        "propertyNames": _not_of([*owned_arguments(), *RUNNER]),
         "not": {"required": [ACCUMULATION, EFFECTIVE_BATCH]},
     }
+
+
+def _not_of(names: list[str]) -> dict[str, Any]:
+    return {"not": {"anyOf": [{"enum": sorted(names)}, {"pattern": f"^({'|'.join(RUNNER_PREFIXES)})"}]}}
 
 
 def _one_or_more(one: dict[str, Any]) -> dict[str, Any]:

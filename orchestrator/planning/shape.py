@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from jobs.spec import Isolation, Task
 from orchestrator.planning.problems import KeyPath, advice, described
-from orchestrator.planning.quantities import duration_seconds, size_bytes
+from orchestrator.planning.quantities import DURATION, SIZE, duration_seconds, size_bytes
 
 
 def _steps(value: object) -> int | None:
@@ -50,10 +50,16 @@ def _parsed(parse: Callable[[object], Any], *schemas: dict[str, Any]) -> tuple[B
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
 _TEXT = {"type": "string"}
 _AUTO = {"const": "auto"}
-Size = Annotated[int, *_parsed(size_bytes, _INTEGER, {"type": "string", "examples": ["16GiB", "24GB"]})]
-Duration = Annotated[float, *_parsed(duration_seconds, {"type": "number"}, {"type": "string", "examples": ["5m"]})]
+_SIZE_TEXT = {"type": "string", "pattern": f"^{SIZE}$", "examples": ["16GiB", "24GB"]}
+_DURATION_TEXT = {"type": "string", "pattern": f"^{DURATION}$", "examples": ["300s", "5m"]}
+Size = Annotated[int, *_parsed(size_bytes, _INTEGER, _SIZE_TEXT)]
+Duration = Annotated[float, *_parsed(duration_seconds, {"type": "number"}, _DURATION_TEXT)]
 Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, {"const": "epoch"})]
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, {"type": "object"}, _TEXT)]
+
+
+def _exactly_one(*keys: str) -> dict[str, Any]:
+    return {"oneOf": [{"required": [key]} for key in keys]}
 
 
 class _Section(BaseModel):
@@ -61,7 +67,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True)
 
 
-class ModelSection(_Section):
+class ModelSection(_Section, json_schema_extra=_exactly_one("architecture", "name_or_path")):
     """The model to train."""
 
     task: Task
@@ -108,7 +114,7 @@ class FileSection(_Section):
     """Longer texts are cut to this many tokens."""
 
 
-class DataSection(_Section):
+class DataSection(_Section, json_schema_extra=_exactly_one("synthetic", "file")):
     """What to train on."""
 
     synthetic: SyntheticSection | None = None
@@ -157,7 +163,7 @@ class ResourcesSection(_Section):
 
     cpus_per_trial: Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)] = 0
     """CPU cores; auto: its GPU's share."""
-    host_memory: Annotated[int, *_parsed(_host_memory, _INTEGER, _TEXT)] = 0
+    host_memory: Annotated[int, *_parsed(_host_memory, _INTEGER, _SIZE_TEXT, _AUTO)] = 0
     """Host memory, such as 64GiB; auto: its GPU's share where it offloads."""
     nvme_path: str | None = None
     """Folder on an NVMe disk for the offload axis's nvme variants."""
