@@ -136,7 +136,7 @@ def _ratios(point: Point, to: Point) -> tuple[float, float]:
 def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Stage, ...]:
     """From the baseline, one technique at a time on top of the ones before, the leanest next each time.
 
-    The effective batch stays as it is. Empty when the baseline was not measured or nothing was added to it.
+    What changes the training comes after what does not; the effective batch stays as it is. Empty when the baseline was not measured or nothing was added to it.
     """
     start = next((point for point in points if point.choices == baseline), None)
     if start is None:
@@ -149,7 +149,9 @@ def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple
         following = [point for point in following if _extends(point, stages[-1].point, changed)]
         if not following:
             return tuple(stages) if len(stages) > 1 else ()
-        point = min(following, key=lambda p: (p.memory_bytes, -p.samples_per_second))
+        point = min(
+            following, key=lambda p: (p.equivalence != start.equivalence, p.memory_bytes, -p.samples_per_second)
+        )
         (axis,) = _added(point, baseline, changed)
         changed.add(axis)
         memory, speed = _ratios(point, start)

@@ -65,4 +65,4 @@ def read_records(run_folder: Path) -> list[TrialRecord]:
     """
     paths = sorted((run_folder / RECORDS).glob("*.json"))
     records = [record_from_json(json.loads(path.read_text())) for path in paths]
-    return sorted(records, key=lambda record: (record.started_at == 0, record.started_at, record.trial_id))
+    return sorted(records, key=lambda record: (record.started_at == 0, record.started_at))

@@ -57,10 +57,11 @@ def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
     """One row for every optimizer step of every trial, warm-up included; seconds as measured, missing ones null."""
     rows: list[dict[str, Any]] = []
     for record in records:
+        trial_id = record.trial_id  # a digest, computed at every asking
         warm_up = record.measurements.get("warmup_steps", record.spec.measure.warmup_steps)
         for step in range(max(map(len, record.steps.values()), default=0)):
             row = {name: values[step] for name, values in record.steps.items() if step < len(values)}
-            rows.append({**row, "trial_id": record.trial_id, "step": step, "counted": step >= warm_up})
+            rows.append({**row, "trial_id": trial_id, "step": step, "counted": step >= warm_up})
     return _build(STEP_COLUMNS, rows, {"tool_version": tool_version()}, {})
 
 

@@ -51,12 +51,12 @@ def _effects(cohort: Cohort) -> list[str]:
     if not cohort.effects:
         return []
     rows = [
-        [e.axis, str(e.value), str(e.baseline), change(e.memory_ratio), change(e.speed_ratio), str(e.pairs), alike(e)]
+        [e.axis, str(e.value), str(e.baseline), alike(e), change(e.memory_ratio), change(e.speed_ratio), str(e.pairs)]
         for e in cohort.effects
     ]
-    headings = ["axis", "with", "in place of", "memory", "samples/s", "pairs", "training"]
+    headings = ["axis", "with", "in place of", "training", "memory", "samples/s", "pairs"]
     note = "Medians over pairs of configurations that differ in nothing else."
-    return ["### What each technique did", "", note, "", *table(headings, rows, left=3), ""]
+    return ["### What each technique did", "", note, "", *table(headings, rows, left=4), ""]
 
 
 def alike(effect: Effect) -> str:
