@@ -136,7 +136,8 @@ def _ratios(point: Point, to: Point) -> tuple[float, float]:
 def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Stage, ...]:
     """From the baseline, one technique at a time on top of the ones before, the leanest next each time.
 
-    What changes the training comes after what does not; the effective batch stays as it is. Empty when the baseline was not measured or nothing was added to it.
+    What changes the training comes after what does not; the effective batch stays as it is. Empty when the baseline
+    was not measured or nothing was added to it.
     """
     start = next((point for point in points if point.choices == baseline), None)
     if start is None:
