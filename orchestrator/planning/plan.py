@@ -26,20 +26,21 @@ class Plan:
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     """The sweep's trials in the order of the file, and the points that a rule forbids. Pure and deterministic."""
-    trials: dict[str, TrialSpec] = {}
-    ruled_out: dict[str, TrialRecord] = {}
+    trials: list[TrialSpec] = []
+    ruled_out: list[TrialRecord] = []
     for choices in _points(config):
         variants = _variants(choices, config)
         rule = broken_rule(choices, variants)
         spec = _spec(choices, variants, config, has_gpu=has_gpu)
-        for repeat in range(config.repeats):
-            trial = replace(spec, repeat=repeat) if repeat else spec
-            if rule is None:
-                trials.setdefault(trial.trial_id, trial)
-            else:
-                record = TrialRecord(spec=trial, outcome=Outcome.UNSUPPORTED, rule=rule.name, reason=rule.reason)
-                ruled_out.setdefault(trial.trial_id, record)
-    return Plan(trials=tuple(trials.values()), ruled_out=tuple(ruled_out.values()))
+        repeats = [replace(spec, repeat=repeat) for repeat in range(config.repeats)]
+        if rule is None:
+            trials += repeats
+        else:
+            ruled_out += [
+                TrialRecord(spec=trial, outcome=Outcome.UNSUPPORTED, rule=rule.name, reason=rule.reason)
+                for trial in repeats
+            ]
+    return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
 
 
 def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
