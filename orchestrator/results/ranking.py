@@ -74,14 +74,20 @@ def customary_budgets(points: Sequence[Point]) -> list[int]:
 
 
 def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    """Axis -> the value techniques are compared with: as asked, else the technique's default, else the first met."""
-    axes = list(points[0].choices) if points else []
+    """Axis -> the value techniques are compared with: as asked, else the technique's default, else the first met.
+
+    An asked ``effective_batch`` is turned into the accumulation that it means.
+    """
+    wanted = {axis: AXES[axis].default for axis in AXES} | dict(asked)
+    effective, micro = wanted.pop("effective_batch", None), wanted["micro_batch"]
+    if isinstance(effective, int) and isinstance(micro, int):
+        wanted["accumulation"] = effective // micro
     chosen: dict[str, Choice] = {}
-    for axis in axes:
+    for axis in points[0].choices if points else ():
         values = [point.choices[axis] for point in points]
-        wishes = [asked[axis]] if axis in asked else []
-        wishes += [AXES[axis].default] if axis in AXES else []
-        chosen[axis] = next((wish for wish in wishes if wish in values), values[0])
+        own = [value for value in values if axis in wanted and str(value) == str(wanted[axis])]
+        default = [value for value in values if axis in AXES and value == AXES[axis].default]
+        chosen[axis] = (own or default or values)[0]
     return chosen
 
 

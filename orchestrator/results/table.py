@@ -80,6 +80,9 @@ def _build(
 
 def _base_row(record: TrialRecord) -> dict[str, Any]:
     spec = record.spec
+    split = spec.choices.get("accumulation")
+    # An effective batch that the micro-batch does not divide is planned as a fraction, and never run.
+    fraction = split if isinstance(split, float) else None
     return {
         "trial_id": record.trial_id,
         "outcome": record.outcome.value,
@@ -89,8 +92,8 @@ def _base_row(record: TrialRecord) -> dict[str, Any]:
         "repeat": spec.repeat,
         "equivalence": spec.equivalence,
         "micro_batch": spec.micro_batch,
-        "accumulation": spec.accumulation,
-        "effective_batch": spec.effective_batch,
+        "accumulation": spec.accumulation if fraction is None else None,
+        "effective_batch": spec.effective_batch if fraction is None else round(spec.micro_batch * fraction),
         "gpu_model": str(record.environment.get("gpu_model") or ""),
         "environment_id": _environment_id(record),
         "started_at": round(record.started_at * 1e6) if record.started_at else None,

@@ -78,6 +78,13 @@ def test_effects_of_a_grid_count_every_pair_and_mark_other_trainings() -> None:
     assert not found["optimizer", "sgd"].same_training
 
 
+def test_an_effective_batch_in_the_baseline_means_its_accumulation() -> None:
+    own = measured(guide())
+    assert baseline_choices(own, {**BASELINE, "micro_batch": 1, "effective_batch": 4})["accumulation"] == 4
+    assert baseline_choices(own, BASELINE) == BASELINE
+    assert baseline_choices((), BASELINE) == {}
+
+
 def test_the_cumulative_path_is_the_guides() -> None:
     stages = cumulative(measured(guide()), BASELINE)
     assert [stage.added for stage in stages] == [

@@ -70,6 +70,12 @@ def test_an_axis_named_as_a_measurement_gets_a_column_of_its_own() -> None:
     assert table.axes_of(trials)["warmup_steps"] == "argument_warmup_steps"
 
 
+def test_a_batch_that_cannot_be_split_has_no_accumulation() -> None:
+    record = make_record(micro_batch=3, accumulation=2.6667, outcome=Outcome.UNSUPPORTED)  # type: ignore[arg-type]
+    (row,) = table.trials_table([record], COLUMNS).to_pylist()
+    assert (row["accumulation"], row["effective_batch"]) == (None, 8)
+
+
 def test_column_names_are_unique_and_typed() -> None:
     names = [column.name for column in columns(declared_columns(), make_grid())]
     assert len(names) == len(set(names))
