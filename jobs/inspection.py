@@ -34,7 +34,7 @@ COLUMNS = (
     Column(name="offload_optimizer_device", type="string", doc="where the engine keeps optimizer states"),
     Column(name="offload_parameter_device", type="string", doc="where the engine keeps parameters"),
     Column(name="dataloader_workers", type="int64", doc="worker processes of the live data loader"),
-    Column(name="inspection_seconds", type="float64", unit="s", doc="what this inspection cost, outside the timed steps"),
+    Column(name="inspection_seconds", type="float64", unit="s", doc="what this inspection cost, apart from the steps"),
 )
 
 
@@ -118,11 +118,19 @@ def _switches(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
         for module in model.modules()
     )
     return {
-        "tf32": torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32,
+        "tf32": torch.cuda.is_available() and _allows_tf32(),
         "autocast": "off" if precision == "no" else precision,
         "checkpointed_layers": checkpointed,
         "dataloader_workers": int(getattr(trained.dataloader, "num_workers", 0)),
     }
+
+
+def _allows_tf32() -> bool:
+    """Whether matrix products may use TF32; asking the older switch after the newer was set raises."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    return bool(matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32)
 
 
 def _compilation() -> dict[str, Any]:
@@ -131,11 +139,12 @@ def _compilation() -> dict[str, Any]:
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
-    entry = compilation_time_metrics.get("_compile.compile_inner") or compilation_time_metrics.get("entire_frame_compile")
+    names = ("_compile.compile_inner", "entire_frame_compile")
+    entry = next((spent for name in names if (spent := compilation_time_metrics.get(name))), ())
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(entry or ())),
+        "compile_seconds": float(sum(entry)),
     }
 
 
@@ -158,7 +167,7 @@ def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) ->
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=on_cpu) as profile:
         trained.step()
-    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = profile.profiler.kineto_results.events()
     attention: Counter[str] = Counter()
     products: Counter[str] = Counter()
     for event in events:
@@ -167,7 +176,7 @@ def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) ->
             products[event.dtypes()[-1 if name == "aten::mm" else 1]] += 1
         elif name in _ATTENTION:
             attention[_ATTENTION[name]] += 1
-    values = {"attention_kernel": _ranked(attention), "matmul_dtype": _ranked(products).split(", ")[0]}
+    values: dict[str, Any] = {"attention_kernel": _ranked(attention), "matmul_dtype": _ranked(products).split(", ")[0]}
     if on_cpu:
         flow = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
         values["peak_allocated_bytes"] = _held(model, _innermost(trained.optimizer)) + _highest(n for _, n in flow)

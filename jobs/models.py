@@ -30,12 +30,12 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
             spec.name_or_path, trust_remote_code=spec.trust_remote_code, **spec.config
         )
     else:
-        config = transformers.AutoConfig.for_model(spec.architecture, **spec.config)
+        config = transformers.AutoConfig.for_model(spec.architecture or "", **spec.config)
     if spec.task != "image-classification" and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = 0
     if spec.task == "seq2seq-lm" and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id
-    return config
+    return config  # type: ignore[no-any-return]
 
 
 def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> torch.nn.Module:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 from jobs import nvml
 
@@ -63,7 +64,7 @@ def environment(cpus: int) -> dict[str, str]:
 def preload() -> float:
     """Import ``MODULES``, those that are installed; returns the seconds it took."""
     begin = time.perf_counter()
-    with _capability_from_nvml():
+    with _answered_from_nvml():
         for name in MODULES:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
@@ -84,17 +85,31 @@ def unclean() -> str:
 
 
 @contextlib.contextmanager
-def _capability_from_nvml() -> Iterator[None]:
-    """bitsandbytes asks torch for the compute capability when imported, which would initialise CUDA here."""
+def _answered_from_nvml() -> Iterator[None]:
+    """Answer what libraries ask of the GPU while being imported from NVML; torch's own answer creates a context.
+
+    bitsandbytes asks for the compute capability, torchao (through ``torch.utils._triton.has_triton``) for the
+    device's properties. What torch cached of these answers is forgotten afterwards.
+    """
     import torch
+    from torch._dynamo import device_interface
 
     uuids = nvml.visible_uuids()
     if not uuids:
         yield
         return
-    original = torch.cuda.get_device_capability
-    torch.cuda.get_device_capability = lambda device=None: nvml.compute_capability(uuids[0])  # type: ignore[assignment]
+    major, minor = capability = nvml.compute_capability(uuids[0])
+    answers = {
+        "get_device_capability": lambda device=None: capability,
+        "get_device_properties": lambda device=None: SimpleNamespace(major=major, minor=minor, gcnArchName=""),
+        "current_device": lambda: 0,
+    }
+    originals = {name: getattr(torch.cuda, name) for name in answers}
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
     try:
         yield
     finally:
-        torch.cuda.get_device_capability = original
+        for name, original in originals.items():
+            setattr(torch.cuda, name, original)
+        device_interface.caching_worker_device_properties.clear()

@@ -50,7 +50,7 @@ class Slot:
         if self.parent_pid is not None:
             return
         self.close()
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
         self._parent = subprocess.Popen(
             [sys.executable, "-m", "jobs.parent"],
             stdin=subprocess.PIPE,
@@ -65,7 +65,8 @@ class Slot:
     def run(self, spec: TrialSpec, deadline_seconds: float) -> TrialRecord:
         """Run one trial and wait for its record. Raises SlotDiedError when the parent died meanwhile."""
         self.start()
-        assert self._parent is not None and self._parent.stdin is not None
+        assert self._parent is not None
+        assert self._parent.stdin is not None
         begin = time.monotonic()
         try:
             request = {"spec": to_json(spec), "deadline_seconds": deadline_seconds}
@@ -83,7 +84,8 @@ class Slot:
         """End the parent and whatever it runs."""
         if self._parent is None:
             return
-        assert self._parent.stdin is not None and self._parent.stdout is not None
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
         self._parent.stdin.close()
         try:
             self._parent.wait(timeout=5)
@@ -95,7 +97,8 @@ class Slot:
         self._parent = None
 
     def _answer(self) -> dict[str, Any]:
-        assert self._parent is not None and self._parent.stdout is not None
+        assert self._parent is not None
+        assert self._parent.stdout is not None
         line = self._parent.stdout.readline()
         if not line:
             status = self._parent.wait()

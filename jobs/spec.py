@@ -82,11 +82,15 @@ class MeasureSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """What a trial reserves on its node: whole GPUs, CPU cores, host memory in bytes."""
+    """What a trial reserves on its node, and may use there; not part of its identity."""
 
     gpus: int = 1
-    cpus: int = 1
+    cpus: int = 0
+    """Cores, also its OMP threads; 0 is "auto": its GPU's share of the node."""
     host_bytes: int = 0
+    """Host memory to reserve; 0 reserves none."""
+    nvme_path: str = ""
+    """Folder for NVMe offload; empty: the trial's scratch folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,14 +21,18 @@ Announce = Callable[[str], None]
 COLUMNS = (
     Column(name="oom_requested_bytes", type="int64", unit="B", doc="the allocation that ran out of memory"),
     Column(name="setup_seconds", type="float64", unit="s", doc="from the child's start to its training loop"),
-    Column(name="docs_time_seconds", type="float64", unit="s", doc="the guide's 'Time': train_runtime, warm-up included"),
+    Column(
+        name="docs_time_seconds", type="float64", unit="s", doc="the guide's 'Time': train_runtime, warm-up included"
+    ),
     Column(
         name="docs_samples_per_second",
         type="float64",
         unit="1/s",
         doc="the guide's 'Samples/second': all samples over the whole training time",
     ),
-    Column(name="overhead_seconds", type="float64", unit="s", doc="what the slot spent on the trial beyond counted steps"),
+    Column(
+        name="overhead_seconds", type="float64", unit="s", doc="what the slot spent on the trial beyond counted steps"
+    ),
     Column(name="slot_parent_pid", type="int64", doc="process that made the trial's own process"),
     Column(name="isolation_fallback", type="string", doc="why the process could not be forked, where it was to be"),
     Column(name="node", type="string", doc="the machine that ran the trial"),
@@ -96,7 +100,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
     _tell(trackers, Moment.START)
     requirements.check(spec.recipe.requires, spec)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_num_threads(spec.needs.cpus)
+    torch.set_num_threads(spec.needs.cpus or os.cpu_count() or 1)
 
     enter("context")
     if device.type == "cuda":
@@ -118,7 +122,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
         transformers.set_seed(spec.measure.seed)
         model = models.build(spec.model, spec.recipe.model_kwargs, device)
         if hook := spec.recipe.hooks.get("model"):
-            model = _load(hook[0])(model, spec.model.task, **hook[1])
+            model = _load(hook[0])(model, spec.model.task, arguments, **hook[1])
         _tell(trackers, Moment.MODEL, device)
 
         enter("trainer")
@@ -156,8 +160,8 @@ def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
         return None
     from jobs.loops import deepspeed
 
-    nvme = os.environ.get("ORCHESTRATOR_NVME_PATH", scratch)
-    return deepspeed.prepare(spec.recipe.deepspeed, nvme_path=nvme, cpus=spec.needs.cpus)
+    nvme = spec.needs.nvme_path or scratch
+    return deepspeed.prepare(spec.recipe.deepspeed, nvme_path=nvme, cpus=spec.needs.cpus or os.cpu_count() or 1)
 
 
 def _load(path: str) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs import nvml
-from jobs.spec import to_json
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.describe import describe
 from orchestrator.planning.plan import Plan, order_by_size, plan
@@ -121,9 +120,7 @@ def _forget(folder: RunFolder, earlier: Mapping[str, Any], planned: Plan) -> Non
         folder.remove(trial_id)
 
 
-def _opening(
-    config: SweepConfig, planned: Plan, cluster: Cluster, budget: float | None, folder: RunFolder
-) -> str:
+def _opening(config: SweepConfig, planned: Plan, cluster: Cluster, budget: float | None, folder: RunFolder) -> str:
     count = len(planned.trials)
     where = ", ".join(
         sorted({str(n.environment.get("gpu_model") or n.environment.get("cpu_model")) for n in cluster.nodes})
@@ -144,7 +141,7 @@ def _run_json(config: SweepConfig, costs: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": config.name,
         "command": shlex.join(["python", "-m", "orchestrator.sweep", *sys.argv[1:]]),
-        "config": to_json(config.source),
+        "config": config.to_json(),
         "budgets": list(config.budgets),
         "baseline": dict(config.baseline),
         "one_time_costs": dict(costs),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +30,7 @@ def train(setup: Setup) -> Trained:
     def micro_step(batch: Any) -> torch.Tensor:
         loss = model(**batch).loss / accumulation
         accelerator.backward(loss)
-        return loss.detach()
+        return loss.detach()  # type: ignore[no-any-return]
 
     def update() -> None:
         optimizer.step()
@@ -41,7 +40,7 @@ def train(setup: Setup) -> Trained:
     samples = 0
     meter.train_begin()
     batches = _timed(_endless(loader), meter.data_wait)
-    for step in itertools.count(1):
+    while True:
         for _ in range(accumulation):
             batch = next(batches)
             samples += len(batch["labels"])
@@ -79,7 +78,7 @@ def _enable_checkpointing(model: Any, arguments: Any) -> None:
 
 def _named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
     """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
-    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)  # type: ignore[arg-type]
     if groups := kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None):
         return factory(groups, **kwargs)  # type: ignore[no-any-return]
     return factory(decay_groups(model, arguments.weight_decay), **kwargs)  # type: ignore[no-any-return]

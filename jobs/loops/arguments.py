@@ -9,12 +9,7 @@ import torch
 from transformers import TrainingArguments
 
 from jobs.spec import TrialSpec
-
-# transformers 5.23 renamed these; recipes use the old names, which 5.17 has.
-_RENAMED = {
-    "gradient_checkpointing": "activation_checkpointing",
-    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
-}
+from jobs.techniques.activations import RENAMED
 
 
 def training_arguments(
@@ -45,8 +40,8 @@ def training_arguments(
 
 
 def _installed_name(name: str, known: set[str]) -> str:
-    newer = _RENAMED.get(name, name)
+    newer: str = RENAMED.get(name, name)
     if newer in known:
         return newer
-    older = {new: old for old, new in _RENAMED.items()}.get(name, name)
+    older = {new: old for old, new in RENAMED.items()}.get(name, name)
     return older if older in known else name

@@ -57,8 +57,11 @@ def train(setup: Setup) -> Trained:
     trainer.meter = setup.meter
     metrics = trainer.train().metrics
 
+    loader: Any = trainer.callback_handler.train_dataloader
+
     def step() -> None:
-        inputs = next(iter(trainer.callback_handler.train_dataloader))
+        assert trainer.optimizer is not None
+        inputs = next(iter(loader))
         transformers.Trainer.training_step(trainer, trainer.model_wrapped, inputs)
         trainer.optimizer.step()
         trainer.model_wrapped.zero_grad()
@@ -67,7 +70,7 @@ def train(setup: Setup) -> Trained:
         model=trainer.model_wrapped,
         optimizer=trainer.optimizer,
         accelerator=trainer.accelerator,
-        dataloader=trainer.callback_handler.train_dataloader,
+        dataloader=loader,
         train_seconds=metrics["train_runtime"],
         samples_per_second=metrics["train_samples_per_second"],
         step=step,

@@ -4,9 +4,14 @@ from typing import Any
 
 from jobs.techniques.base import Axis, Variant
 
+RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+"""Training arguments that transformers 5.23 renamed, old -> new. Rows use the old names, which 5.17 has."""
+
 
 def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Variant:
-    # The pre-5.23 names; jobs.loops.arguments translates them where the installed transformers has newer ones.
     return Variant(
         doc=doc,
         training_arguments={"gradient_checkpointing": True, "gradient_checkpointing_kwargs": kwargs},

@@ -44,9 +44,15 @@ ADAPTER = Axis(
 
 
 def lora(
-    model: torch.nn.Module, task: Task, *, rank: int, target_modules: str | None = None, alpha: int = 16
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    rank: int,
+    target_modules: str | None = None,
+    alpha: int = 16,
 ) -> torch.nn.Module:
-    """``model`` with LoRA adapters; only they and the task's head are trainable."""
+    """``model`` with LoRA adapters; only they and the task's head are trainable. ``arguments``: TrainingArguments."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
@@ -56,9 +62,13 @@ def lora(
         target_modules=target_modules or _default_modules(model),
         task_type=_TASK_TYPES.get(task),
     )
-    adapted: torch.nn.Module = get_peft_model(model, config)  # type: ignore[arg-type]
-    # Reentrant checkpointing needs an input that requires gradients, which frozen embeddings do not give.
-    adapted.enable_input_require_grads()  # type: ignore[operator]
+    adapted: torch.nn.Module = get_peft_model(model, config)
+    checkpointing = (
+        getattr(arguments, "activation_checkpointing_kwargs", None) or arguments.gradient_checkpointing_kwargs
+    )
+    if (checkpointing or {}).get("use_reentrant"):
+        # It needs an input that requires gradients, which frozen embeddings do not give.
+        model.enable_input_require_grads()  # type: ignore[operator]
     return adapted
 
 

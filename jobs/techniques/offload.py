@@ -74,6 +74,8 @@ OFFLOAD = Axis(
         "zero3_cpu_parameters": _zero(3, "ZeRO-3, parameters in host memory", parameters=_CPU),
         "zero3_cpu_both": _zero(3, "ZeRO-3, optimizer and parameters on the host", optimizer=_CPU, parameters=_CPU),
         "zero3_nvme_optimizer": _zero(3, "ZeRO-3, optimizer states on NVMe", optimizer=_NVME),
-        "zero3_nvme_both": _zero(3, "ZeRO-3, optimizer states and parameters on NVMe", optimizer=_NVME, parameters=_NVME),
+        "zero3_nvme_both": _zero(
+            3, "ZeRO-3, optimizer states and parameters on NVMe", optimizer=_NVME, parameters=_NVME
+        ),
     },
 )

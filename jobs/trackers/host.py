@@ -23,7 +23,9 @@ class Host(Tracker):
             unit="B",
             doc="peak resident memory beyond what the process held before the trial",
         ),
-        Column(name="host_pinned_bytes", type="int64", unit="B", doc="most page-locked memory PyTorch held for tensors"),
+        Column(
+            name="host_pinned_bytes", type="int64", unit="B", doc="most page-locked memory PyTorch held for tensors"
+        ),
         Column(name="host_cpu_seconds", type="float64", unit="s", doc="CPU time of all threads over the counted steps"),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Mapping
@@ -76,7 +77,7 @@ class Steps(Tracker):
             import torch
 
             torch.cuda.synchronize()
-            pairs = zip(self._events, self._events[1:], strict=False)
+            pairs = itertools.pairwise(self._events)
             series["device_seconds"] = [begin.elapsed_time(end) / 1000 for begin, end in pairs]
         return series
 
@@ -117,4 +118,4 @@ class Steps(Tracker):
 
 
 def _differences(marks: list[float]) -> list[float]:
-    return [end - begin for begin, end in zip(marks, marks[1:], strict=False)]
+    return [end - begin for begin, end in itertools.pairwise(marks)]

@@ -9,12 +9,7 @@ import re
 from pathlib import Path
 
 from jobs.techniques import AXES
-
-RENAMED = {
-    "gradient_checkpointing": "activation_checkpointing",
-    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
-}
-"""Old name -> new name, since transformers 5.23; each is good with either version."""
+from jobs.techniques.activations import RENAMED
 
 # Training arguments that are not the user's to set, and why, or what to use instead.
 RUNNER = {

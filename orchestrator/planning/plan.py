@@ -120,7 +120,12 @@ def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu:
         data=config.data,
         recipe=recipe,
         measure=config.measure if has_gpu else _on_cpu(config),
-        needs=Needs(gpus=int(has_gpu), cpus=resources.cpus_per_trial, host_bytes=resources.host_bytes),
+        needs=Needs(
+            gpus=int(has_gpu),
+            cpus=resources.cpus_per_trial,
+            host_bytes=resources.host_bytes,
+            nvme_path=resources.nvme_path or "",
+        ),
         equivalence=_equivalence(choices, variants),
     )
 

@@ -169,12 +169,11 @@ class _SessionSearcher(Searcher):
         self._session = session
         self._needs = needs
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
         spec = self._session.next_trial()
         if spec is None:
             return Searcher.FINISHED if self._session.finished else None
-        own = spec.needs
-        needs = dataclasses.replace(self._needs, cpus=own.cpus or self._needs.cpus, host_bytes=own.host_bytes)
+        needs = dataclasses.replace(spec.needs, gpus=self._needs.gpus, cpus=spec.needs.cpus or self._needs.cpus)
         spec = dataclasses.replace(spec, needs=needs)
         return {"spec": json.dumps(to_json(spec)), "ends_at": self._session.ends_at}
 
@@ -226,7 +225,7 @@ def _bundle(needs: Needs) -> dict[str, float]:
 
 def _survey() -> tuple[Node, ...]:
     """Every live node, described from inside."""
-    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    alive = [node for node in _nodes() if node["Alive"] and node["Resources"].get("CPU")]
     nodes = [
         Node(
             node_id=node["NodeID"],
@@ -238,15 +237,18 @@ def _survey() -> tuple[Node, ...]:
         for node in alive
     ]
     described = ray.get([_on(node)(_describe).remote() for node in nodes])
-    return tuple(
-        dataclasses.replace(node, environment=found) for node, found in zip(nodes, described, strict=True)
-    )
+    return tuple(dataclasses.replace(node, environment=found) for node, found in zip(nodes, described, strict=True))
+
+
+def _nodes() -> Any:
+    return ray.nodes()  # type: ignore[no-untyped-call]
 
 
 def _on(node: Node) -> Any:
     """A decorator for functions to run on one node, with a GPU in sight where it has any."""
     strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-    return ray.remote(num_cpus=0, num_gpus=1 if node.gpus else 0, scheduling_strategy=strategy)
+    resources: dict[str, Any] = {"num_cpus": 0, "num_gpus": 1 if node.gpus else 0, "scheduling_strategy": strategy}
+    return ray.remote(**resources)
 
 
 def _describe() -> dict[str, Any]:

@@ -77,7 +77,9 @@ class Progress:
         counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self._counts.most_common())
         parts = [f"{done} of {self._planned} done ({counts})"]
         if self._best is not None:
-            parts.append(f"fastest {self._best.measurements['samples_per_second']:.1f}/s: {self._label(self._best.spec)}")
+            parts.append(
+                f"fastest {self._best.measurements['samples_per_second']:.1f}/s: {self._label(self._best.spec)}"
+            )
         parts.append(f"slot time {_clock_text(self._busy_seconds)}")
         if self._measured and done < self._planned:
             pace = (self._clock() - self._begin) / self._measured
