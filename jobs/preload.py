@@ -72,16 +72,29 @@ def preload() -> float:
 
 
 def unclean() -> str:
-    """Why this process must not be forked for trials; empty when it may."""
+    """Why this process must not be forked for trials; empty when it may, which a forked canary has shown."""
     import torch
 
     if torch.cuda.is_initialized():
         return "the preload initialised CUDA"
     if threading.active_count() > 1:
         return f"the preload left threads: {', '.join(thread.name for thread in threading.enumerate()[1:])}"
-    if (native := len(list(Path("/proc/self/task").iterdir())) if os.path.isdir("/proc/self/task") else 1) > 1:
-        return f"the preload left {native} native threads"
+    if torch.cuda.is_available() and not _canary_lives():
+        return "a forked child could not use CUDA"
     return ""
+
+
+def _canary_lives() -> bool:
+    """Whether a forked child can create a CUDA context and compute; what any library did unseen would show here."""
+    import torch
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if torch.ones(2, device="cuda").sum().item() == 2 else 1)
+        except Exception:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ COLUMNS = (
     ),
     Column(name="slot_parent_pid", type="int64", doc="process that made the trial's own process"),
     Column(name="isolation_fallback", type="string", doc="why the process could not be forked, where it was to be"),
+    Column(name="warnings", type="list<string>", doc="what to know before trusting the row's speed, in words"),
     Column(name="node", type="string", doc="the machine that ran the trial"),
     Column(name="cpus", type="int64", doc="CPU cores given to the trial, also its OMP threads"),
 )
@@ -90,10 +91,11 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
     import torch
     import transformers
 
-    from jobs import data, inspection, models
+    from jobs import data, inspection, models, steady
     from jobs.loops.arguments import training_arguments
     from jobs.loops.base import Setup
     from jobs.loops.meter import Meter
+    from jobs.trackers import Steps
 
     enter("requirements")
     begin = time.perf_counter()
@@ -130,7 +132,15 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
         if hook := spec.recipe.hooks.get("optimizer"):
             optimizer = _load(hook[0])(model, arguments, **hook[1])
         total = wanted or math.ceil(math.ceil(len(dataset) / spec.micro_batch) / spec.accumulation)
-        meter = Meter(trackers, enter, warmup_steps=spec.measure.warmup_steps, total_steps=total, device=device)
+        clock = next(tracker for tracker in trackers if isinstance(tracker, Steps))
+        meter = Meter(
+            trackers,
+            enter,
+            warmup_steps=spec.measure.warmup_steps,
+            total_steps=total,
+            enough=lambda: steady.is_settled(clock.counted_so_far(), spec.measure.relative_error),
+            device=device,
+        )
         loop, loop_kwargs = spec.recipe.hooks["loop"]
         setup = Setup(
             model=model, dataset=dataset, collator=collator, arguments=arguments, optimizer=optimizer, meter=meter
@@ -145,6 +155,12 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
             "docs_time_seconds": trained.train_seconds,
             "docs_samples_per_second": trained.samples_per_second,
         }
+        values["warnings"] = steady.doubts(
+            half_width=values["samples_per_second_error"],
+            relative_error=spec.measure.relative_error,
+            host_bound_share=values.get("host_bound_share"),
+            allocator_retries=values.get("allocator_retries", 0),
+        )
         if spec.measure.inspect:
             enter("inspection")
             values |= inspection.inspect(trained, device)

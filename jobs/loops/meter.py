@@ -21,10 +21,12 @@ class Meter:
         *,
         warmup_steps: int,
         total_steps: int,
+        enough: Callable[[], bool] = lambda: False,
         device: torch.device,
     ) -> None:
         self.total_steps = total_steps
         self.warmup_steps = min(warmup_steps, total_steps - 1)
+        self._enough = enough
         self._trackers = trackers
         self._announce = announce
         self._device = device
@@ -70,6 +72,7 @@ class Meter:
         if self._step == self.warmup_steps:
             self.at(Moment.COUNTED_BEGIN)
             self._announce("steps")
-        if self._step == self.total_steps:
+        elif self._step == self.total_steps or (self._step > self.warmup_steps and self._enough()):
             self.at(Moment.COUNTED_END)
-        return self._step >= self.total_steps
+            return True
+        return False

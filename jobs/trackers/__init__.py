@@ -12,4 +12,4 @@ from jobs.trackers.steps import Steps
 
 TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Steps, Losses)
 
-__all__ = ["TRACKERS", "Moment", "Tracker"]
+__all__ = ["TRACKERS", "Moment", "Steps", "Tracker"]

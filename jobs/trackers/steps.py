@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
+from jobs.steady import relative_half_width
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -36,6 +37,16 @@ class Steps(Tracker):
         Column(name="step_seconds_iqr", type="float64", unit="s", doc="interquartile range of the counted steps"),
         Column(name="data_seconds_median", type="float64", unit="s", doc="median wait for data of a counted step"),
         Column(name="first_step_seconds", type="float64", unit="s", doc="first step: lazy loading, compiling, tuning"),
+        Column(
+            name="samples_per_second_error",
+            type="float64",
+            doc="half the 95 % confidence interval of the mean counted step, relative to it",
+        ),
+        Column(
+            name="host_bound_share",
+            type="float64",
+            doc="share of the micro-batches after whose last launch the GPU had nothing left to do",
+        ),
         Column(name="counted_seconds", type="float64", unit="s", doc="wall-clock of all counted steps together"),
     )
 
@@ -44,6 +55,7 @@ class Steps(Tracker):
         self._events: list[torch.cuda.Event] = []
         self._data: list[float] = []
         self._waited = 0.0
+        self._dry: list[bool] = []
         self._samples: list[int] = []
         self._tokens: list[int] = []
         self._first_micro_batch: list[int] = []
@@ -64,6 +76,20 @@ class Steps(Tracker):
         self._tokens.append(inputs["input_ids"].numel() if "input_ids" in inputs else 0)
         if (mask := inputs.get("attention_mask")) is not None:
             self._real.append(mask.sum())
+
+    def loss(self, value: torch.Tensor) -> None:
+        if value.is_cuda:
+            self._dry.append(_has_run_dry())
+
+    def counted_so_far(self) -> list[float]:
+        """Seconds of the counted steps that the device has finished; asks, but does not wait."""
+        if Moment.COUNTED_BEGIN not in self._counted:
+            return []
+        first = self._counted[Moment.COUNTED_BEGIN][1]
+        if not self._events:
+            return _differences(self._marks[first:])
+        done = [event for event in self._events[first:] if event.query()]
+        return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(done)]
 
     def step_end(self) -> None:
         self._mark(time.perf_counter())
@@ -101,8 +127,11 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": quartiles[2] - quartiles[0],
             "data_seconds_median": statistics.median(self._data[first:last]),
+            "samples_per_second_error": relative_half_width(counted),
             "counted_seconds": elapsed,
         }
+        if dry := self._dry[micro]:
+            values["host_bound_share"] = sum(dry) / len(dry)
         if tokens:
             values |= {"tokens_per_second": tokens / elapsed, "real_tokens_per_second": real / elapsed}
         return values
@@ -115,6 +144,21 @@ class Steps(Tracker):
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             self._events.append(event)
+
+
+_DRY_SECONDS = 200e-6
+
+
+def _has_run_dry() -> bool:
+    """Whether the device finishes an event within microseconds of its launch: it was waiting for the host."""
+    import torch
+
+    event = torch.cuda.Event()
+    event.record()
+    give_up = time.perf_counter() + _DRY_SECONDS
+    while not (done := event.query()) and time.perf_counter() < give_up:
+        pass
+    return bool(done)
 
 
 def _differences(marks: list[float]) -> list[float]:

@@ -133,6 +133,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
         measure=MeasureSpec(
             warmup_steps=measure.warmup_steps,
             steps=measure.steps,
+            relative_error=0.0 if measure.steps is None else measure.relative_error,
             deadline_seconds=measure.deadline,
             seed=measure.seed,
             inspect=measure.inspect,

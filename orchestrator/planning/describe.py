@@ -77,7 +77,8 @@ def _some(values: list[str]) -> str:
 def _measure(measure: MeasureSpec) -> str:
     steps = "one epoch" if measure.steps is None else _count(measure.steps, "step")
     warm_up = _count(measure.warmup_steps, "warm-up step")
-    return f"{steps} after {warm_up}, stopped after {measure.deadline_seconds:g} s"
+    early = f", fewer once the speed is known to ±{measure.relative_error:.1%}" if measure.relative_error else ""
+    return f"{steps} after {warm_up}{early}; stopped after {measure.deadline_seconds:g} s"
 
 
 def _ruled_out(plan: Plan) -> Iterator[str]:

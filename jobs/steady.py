@@ -1,0 +1,41 @@
+"""When enough steps have been measured: the confidence interval of the mean step, by Student's t."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+FEWEST_STEPS = 3
+"""No measurement ends with fewer counted steps, however alike they are (unless fewer were asked for)."""
+
+# Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
+_T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
+
+
+def relative_half_width(seconds: Sequence[float]) -> float:
+    """Half the 95 % confidence interval of the mean step, relative to it; infinite for fewer than two steps."""
+    count = len(seconds)
+    if count < 2:
+        return math.inf
+    t = _T95[count - 2] if count - 2 < len(_T95) else 2.0
+    return t * statistics.stdev(seconds) / math.sqrt(count) / statistics.fmean(seconds)
+
+
+def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
+    """Whether the mean of these steps is known to within ``relative_error`` (0: never)."""
+    return len(seconds) >= FEWEST_STEPS and relative_half_width(seconds) <= relative_error
+
+
+def doubts(
+    *, half_width: float, relative_error: float, host_bound_share: float | None, allocator_retries: int
+) -> list[str]:
+    """What a reader should know before trusting a row's speed, in words; empty when there is nothing."""
+    found = []
+    if relative_error and half_width > max(relative_error, 0.01):
+        found.append(f"unstable: the mean step is known to ±{half_width:.1%} only")
+    if host_bound_share is not None and host_bound_share > 0.5:
+        found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
+    if allocator_retries >= 2:
+        found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")
+    return found
