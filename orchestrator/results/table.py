@@ -25,8 +25,9 @@ ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "string": pa.string(),
     "bool": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "list<double>": pa.list_(pa.float64()),
-    "list<string>": pa.list_(pa.string()),
+    # Parquet calls a list's values "element"; so do these, and a table is the same written or read.
+    "list<double>": pa.list_(pa.field("element", pa.float64())),
+    "list<string>": pa.list_(pa.field("element", pa.string())),
 }
 
 
