@@ -65,7 +65,7 @@ def last_json_line(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
