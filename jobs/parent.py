@@ -6,7 +6,9 @@ It reads one JSON request a line and answers each with one JSON line. Closing it
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
+import functools
 import json
 import mmap
 import os
@@ -26,6 +28,8 @@ from jobs.spec import TrialSpec, spec_from_json, to_json
 
 _PHASE_BYTES = 64
 _LOG_TAIL = 4000
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def serve(requests: int, replies: TextIO, folder: Path) -> None:
@@ -42,20 +46,27 @@ def serve(requests: int, replies: TextIO, folder: Path) -> None:
         request = json.loads(line)
         spec = spec_from_json(request["spec"])
         isolation = "fresh" if reason else spec.measure.isolation
-        record = run_child(spec, request["deadline_seconds"], isolation, folder, requests)
+        channels = (requests, replies.fileno())
+        record = run_child(spec, request["deadline_seconds"], isolation, folder, channels)
         if reason:
             record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
         _reply(replies, record_to_json(record))
 
 
-def run_child(spec: TrialSpec, deadline_seconds: float, isolation: str, folder: Path, requests: int) -> TrialRecord:
-    """One trial in a child of its own session; whatever it does, its process group is gone afterwards."""
+def run_child(
+    spec: TrialSpec, deadline_seconds: float, isolation: str, folder: Path, channels: tuple[int, int]
+) -> TrialRecord:
+    """One trial in a child of its own process group; whatever it does, the group is gone afterwards.
+
+    ``channels`` are the descriptors of requests and replies, which are none of the child's business.
+    """
     result, log = folder / "result.json", folder / "log.txt"
     result.unlink(missing_ok=True)
+    log.write_text("")
     with _phase_file(folder / "phase") as phase:
         started, begin, kills = time.time(), time.monotonic(), _host_oom_kills()
-        pid = _fork(spec, folder, phase) if isolation == "fork" else _spawn(spec, folder)
-        in_time = _wait(pid, deadline_seconds, requests)
+        pid = _fork(spec, folder, phase, channels) if isolation == "fork" else _spawn(spec, folder)
+        in_time = _wait(pid, deadline_seconds, channels[0])
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -111,13 +122,24 @@ def _phase_file(path: Path) -> Any:
         yield phase
 
 
-def _fork(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> int:
+def _fork(spec: TrialSpec, folder: Path, phase: mmap.mmap, channels: tuple[int, int]) -> int:
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
+        _end_with(parent)
+        for channel in channels:  # or whoever waits for an answer would not see this process's parent die
+            os.close(channel)
         _child(spec, folder, phase)
     with contextlib.suppress(PermissionError, ProcessLookupError):  # whoever is first; the other finds it done
         os.setpgid(pid, pid)
     return pid
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process when its parent goes, however it goes: no orphan may hold the GPU."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it went before the kernel was asked
+        os._exit(1)
 
 
 def _child(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> NoReturn:
@@ -152,6 +174,7 @@ def _spawn(spec: TrialSpec, folder: Path) -> int:
             stdout=log,
             stderr=log,
             process_group=0,
+            preexec_fn=functools.partial(_end_with, os.getpid()),
         )
     return process.pid
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -86,7 +87,8 @@ class Slot:
             return
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
-        self._parent.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # a dead parent has not read its last request
+            self._parent.stdin.close()
         try:
             self._parent.wait(timeout=5)
         except subprocess.TimeoutExpired:
