@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import select
 import signal
 import time
 from dataclasses import replace
@@ -19,28 +21,34 @@ def with_fault(spec: TrialSpec, name: str, **arguments: Any) -> TrialSpec:
     return replace(spec, recipe=replace(spec.recipe, hooks=hooks))
 
 
-def hang(model: Any, task: str, arguments: Any) -> NoReturn:
-    """Never come back."""
+def hang(model: Any, task: str, arguments: Any, *, announce: str | None = None) -> NoReturn:
+    """Never come back. ``announce`` is a named pipe in which to say so (see ``Announcement``)."""
+    if announce is not None:
+        _announce(announce)
     while True:
         time.sleep(60)
 
 
-def hang_once(model: Any, task: str, arguments: Any, *, marker: str) -> Any:
-    """Hang the first time, leaving ``marker`` behind; come back unharmed every other time."""
-    if Path(marker).exists():
-        return model
-    Path(marker).touch()
-    hang(model, task, arguments)
+def hang_once(model: Any, task: str, arguments: Any, *, announce: str) -> Any:
+    """Hang the first time; come back unharmed when the announcement was heard and taken away."""
+    if os.path.exists(announce):
+        hang(model, task, arguments, announce=announce)
+    return model
 
 
-def hang_with_stubborn_grandchild(model: Any, task: str, arguments: Any, *, pid_file: str) -> NoReturn:
-    """Hang, and leave a process of one's own that ignores SIGTERM; its id is in ``pid_file`` once it runs."""
+def hang_with_stubborn_grandchild(model: Any, task: str, arguments: Any, *, announce: str) -> NoReturn:
+    """Hang, and so does a process of one's own that ignores SIGTERM and announces both."""
+    child = os.getpid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        partial = Path(f"{pid_file}.partial")
-        partial.write_text(str(os.getpid()))
-        partial.rename(pid_file)
+        _announce(announce, child=child, grandchild=os.getpid())
     hang(model, task, arguments)
+
+
+def note_pids(model: Any, task: str, arguments: Any, *, file: str) -> Any:
+    """No fault at all: the process's id and its parent's, for the test to read."""
+    Path(file).write_text(json.dumps({"child": os.getpid(), "parent": os.getppid()}))
+    return model
 
 
 def kill(model: Any, task: str, arguments: Any) -> None:
@@ -71,3 +79,45 @@ def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
 def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
     """End without a word."""
     os._exit(3)
+
+
+class Announcement:
+    """A named pipe in which a hanging trial says that it hangs and which processes are involved."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        os.mkfifo(path)
+        self._read = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait(self, seconds: float = 120.0) -> dict[str, int]:
+        """The process ids announced, by role. Raises TimeoutError if nobody speaks; afterwards the pipe is gone."""
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        try:
+            if not poll.poll(seconds * 1000):
+                raise TimeoutError(f"nothing was announced in {seconds:g} s")
+            pids: dict[str, int] = json.loads(os.read(self._read, select.PIPE_BUF))
+            return pids
+        finally:
+            os.close(self._read)
+            os.unlink(self.path)
+
+
+def _announce(path: str, **pids: int) -> None:
+    message = {"child": os.getpid(), "parent": os.getppid(), **pids}
+    with open(path, "w") as pipe:
+        pipe.write(json.dumps(message))
+
+
+def has_ended(pid: int, seconds: float = 60.0) -> bool:
+    """Whether a process is gone, or goes within ``seconds``; one that nobody has reaped yet is gone."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(process)
