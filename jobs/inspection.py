@@ -112,14 +112,14 @@ def _parameters(model: torch.nn.Module) -> dict[str, Any]:
 def _switches(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
     import torch
 
-    precision = trained.accelerator.mixed_precision
     checkpointed = sum(
         bool(getattr(module, "gradient_checkpointing", False) and getattr(module, "_gradient_checkpointing_func", None))
         for module in model.modules()
     )
     return {
         "tf32": torch.cuda.is_available() and _allows_tf32(),
-        "autocast": "off" if precision == "no" else precision,
+        # native_amp: where it is not (fp16 on a CPU, DeepSpeed's own casting) the precision asked for does nothing.
+        "autocast": trained.accelerator.mixed_precision if trained.accelerator.native_amp else "off",
         "checkpointed_layers": checkpointed,
         "dataloader_workers": int(getattr(trained.dataloader, "num_workers", 0)),
     }
@@ -173,7 +173,8 @@ def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) ->
     for event in events:
         name = event.name()
         if name in _PRODUCTS and event.dtypes():
-            products[event.dtypes()[-1 if name == "aten::mm" else 1]] += 1
+            dtype = event.dtypes()[-1 if name == "aten::mm" else 1]
+            products[_CPP_NAMES.get(dtype, dtype)] += 1
         elif name in _ATTENTION:
             attention[_ATTENTION[name]] += 1
     values: dict[str, Any] = {"attention_kernel": _ranked(attention), "matmul_dtype": _ranked(products).split(", ")[0]}
@@ -183,6 +184,7 @@ def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) ->
     return values
 
 
+_CPP_NAMES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",

@@ -19,6 +19,7 @@ PRECISION = Axis(
         "fp16": Variant(
             doc="mixed precision: 32-bit weights, fp16 autocast, loss scaling",
             training_arguments={"fp16": True, "tf32": False},
+            requires=("cuda",),  # accelerate silently trains in fp32 on a CPU
             effect="rounding",
         ),
         "bf16": Variant(
