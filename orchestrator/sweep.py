@@ -85,7 +85,7 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
         budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
         earlier = {} if options.fresh else folder.records()
         search = _search(config, trials)
-        progress = Progress(len(trials), cluster.slots, tuple(config.axes_in_play))
+        progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline)
         session = Session(search, folder, progress, time_budget_seconds=budget)
         progress.say(_opening(config, planned, cluster, budget, folder))
         for path in folder.unreadable:

@@ -16,8 +16,8 @@ def _named(name: str, doc: str, *, effect: Effect = "training", **row: Any) -> V
     return Variant(doc=doc, training_arguments={"optim": name}, effect=effect, **row)
 
 
-def _bitsandbytes(name: str, doc: str) -> Variant:
-    return _named(name, doc, requires=("package:bitsandbytes",), tags=("bitsandbytes",))
+def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
+    return _named(name, doc, requires=("package:bitsandbytes", *requires), tags=("bitsandbytes",))
 
 
 def _low_rank(name: str, doc: str, package: str) -> Variant:
@@ -80,8 +80,8 @@ OPTIMIZER = Axis(
         "paged_lion_32bit": _bitsandbytes("paged_lion_32bit", "bitsandbytes Lion, 32-bit momentum in paged memory"),
         "ademamix": _bitsandbytes("ademamix", "bitsandbytes AdEMAMix, 32-bit states"),
         "ademamix_8bit": _bitsandbytes("ademamix_8bit", "bitsandbytes AdEMAMix, 8-bit states"),
-        "paged_ademamix_32bit": _bitsandbytes("paged_ademamix_32bit", "bitsandbytes AdEMAMix in paged memory"),
-        "paged_ademamix_8bit": _bitsandbytes("paged_ademamix_8bit", "bitsandbytes AdEMAMix, 8-bit and paged"),
+        "paged_ademamix_32bit": _bitsandbytes("paged_ademamix_32bit", "bitsandbytes AdEMAMix in paged memory", "cuda"),
+        "paged_ademamix_8bit": _bitsandbytes("paged_ademamix_8bit", "bitsandbytes AdEMAMix, 8-bit and paged", "cuda"),
         "rmsprop_bnb": _bitsandbytes("rmsprop_bnb", "bitsandbytes RMSprop"),
         "rmsprop_bnb_8bit": _bitsandbytes("rmsprop_bnb_8bit", "bitsandbytes RMSprop, 8-bit state"),
         "rmsprop_bnb_32bit": _bitsandbytes("rmsprop_bnb_32bit", "bitsandbytes RMSprop, 32-bit state"),

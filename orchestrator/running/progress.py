@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import Choice, TrialSpec
 
 _GIB = 2**30
+_FEW_AXES = 5
+_NOWHERE = object()
 _WORDS = {
     Outcome.OK: "ok",
     Outcome.OUT_OF_MEMORY: "OOM",
@@ -33,12 +35,14 @@ class Progress:
         slots: int,
         axes: tuple[str, ...],
         *,
+        baseline: Mapping[str, Choice] | None = None,
         stream: TextIO = sys.stdout,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._planned = planned
         self._slots = max(slots, 1)
         self._axes = axes
+        self._baseline = baseline if baseline and len(axes) > _FEW_AXES else {}
         self._stream = stream
         self._clock = clock
         self._begin = clock()
@@ -94,8 +98,10 @@ class Progress:
             self._best = record
 
     def _label(self, spec: TrialSpec) -> str:
-        words = [f"{axis}={spec.choices[axis]}" for axis in self._axes if axis in spec.choices]
-        return " ".join(words + ([f"repeat={spec.repeat}"] if spec.repeat else [])) or spec.trial_id
+        """Few axes: all of them; many: those on which the trial departs from the baseline."""
+        chosen = {axis: spec.choices[axis] for axis in self._axes if axis in spec.choices}
+        words = [f"{axis}={value}" for axis, value in chosen.items() if value != self._baseline.get(axis, _NOWHERE)]
+        return " ".join(words + ([f"repeat={spec.repeat}"] if spec.repeat else [])) or "the baseline"
 
 
 def _result(record: TrialRecord) -> str:
