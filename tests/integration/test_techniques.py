@@ -1,0 +1,261 @@
+"""Techniques, tasks and the user's own data, trained for real on the CPU: what ran is what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.slot import Slot
+from jobs.spec import Choice, DatasetFile, DataSpec, ModelSpec, SyntheticData, Task, TrialSpec
+from tests.conftest import TINY_BERT, build_tiny_spec
+
+DEADLINE = 240.0
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TINY_DECODER = {**TINY, "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 16}
+
+Run = Callable[..., TrialRecord]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Run a trial of the given choices, or a spec, that must end well; one slot for the whole file."""
+    with Slot(cpus=1) as slot:
+
+        def run_one(
+            choices: Mapping[str, Choice] | None = None, *, spec: TrialSpec | None = None, outcome: Outcome = Outcome.OK
+        ) -> TrialRecord:
+            record = slot.run(spec or build_tiny_spec(choices), DEADLINE)
+            assert record.outcome is outcome, f"{record.reason}\n{record.log}"
+            return record
+
+        yield run_one
+
+
+@pytest.fixture(scope="module")
+def plain(run: Run) -> TrialRecord:
+    """The trial with every axis at its default."""
+    return run()
+
+
+def with_model(spec: TrialSpec, **config: Any) -> TrialSpec:
+    """The same trial of a model with some of its configuration changed."""
+    return replace(spec, model=replace(spec.model, config={**spec.model.config, **config}))
+
+
+def test_the_default_is_plain_fp32_training(plain: TrialRecord) -> None:
+    found = plain.measurements
+    assert found["matmul_dtype"] == found["parameter_dtypes"] == found["optimizer_state_dtypes"] == "float32"
+    assert (found["autocast"], found["tf32"], found["checkpointed_layers"]) == ("off", False, 0)
+    assert (found["optimizer_class"], found["optimizer_implementation"]) == ("torch.AdamW", "fused")
+    assert found["parameters_trainable"] == found["parameters_total"]
+    assert found["dataloader_workers"] == 0
+    assert "zero_stage" not in found
+    assert "compiled_graphs" not in found
+
+
+EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
+    ({"precision": "bf16"}, {"matmul_dtype": "bfloat16", "autocast": "bf16", "parameter_dtypes": "float32"}),
+    ({"precision": "bf16_weights"}, {"matmul_dtype": "bfloat16", "parameter_dtypes": "bfloat16"}),
+    ({"optimizer": "adafactor"}, {"optimizer_class": "transformers.Adafactor"}),
+    ({"optimizer": "sgd"}, {"optimizer_class": "torch.SGD", "optimizer_state_bytes": 0}),
+    ({"optimizer": "adamw_foreach"}, {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"}),
+    ({"attention": "eager"}, {"attention_kernel": "softmax"}),
+    ({"attention": "sdpa"}, {"attention_kernel": "flash (cpu)"}),
+    ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
+    ({"dataloader": "workers_2_prefetch_4"}, {"dataloader_workers": 2}),
+    ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
+    (
+        {"loop": "accelerate", "precision": "bf16", "optimizer": "adafactor", "activations": "checkpoint"},
+        {"autocast": "bf16", "optimizer_class": "transformers.Adafactor", "checkpointed_layers": 3},
+    ),
+]
+
+
+@pytest.mark.parametrize(("choices", "effective"), EFFECTIVE, ids=lambda value: "-".join(map(str, value.values())))
+def test_a_technique_is_in_effect(choices: dict[str, Choice], effective: dict[str, Any], run: Run) -> None:
+    record = run(spec=with_model(build_tiny_spec(choices), **NO_DROPOUT))
+    assert {name: record.measurements[name] for name in effective} == effective
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "name"),
+    [("adamw_bnb_8bit", "bitsandbytes.AdamW"), ("adam8bit_decay_groups", "bitsandbytes.Adam8bit")],
+)
+def test_eight_bit_optimizers_keep_eight_bit_states(optimizer: str, name: str, run: Run) -> None:
+    # bitsandbytes keeps tensors under 4096 elements, and embeddings, in 32 bits.
+    wide = {"hidden_size": 64, "intermediate_size": 256}
+    record = run(spec=with_model(build_tiny_spec({"optimizer": optimizer}), **wide))
+    usual = run(spec=with_model(build_tiny_spec(), **wide))
+    assert record.measurements["optimizer_class"] == name
+    assert "uint8" in record.measurements["optimizer_state_dtypes"].split(", ")
+    assert record.measurements["optimizer_state_bytes"] < 0.6 * usual.measurements["optimizer_state_bytes"]
+
+
+def test_lora_trains_a_few_parameters(run: Run, plain: TrialRecord) -> None:
+    found = run({"adapter": "lora_r8"}).measurements
+    assert found["parameters_trainable"] < 0.2 * found["parameters_total"]
+    assert found["parameters_total"] > plain.measurements["parameters_total"]
+    assert found["optimizer_state_bytes"] < 0.2 * plain.measurements["optimizer_state_bytes"]
+
+
+def test_checkpointing_trades_memory_and_nothing_else(run: Run) -> None:
+    kept = run({"micro_batch": 32})
+    recomputed = run({"micro_batch": 32, "activations": "checkpoint"})
+    assert recomputed.measurements["checkpointed_layers"] > 0
+    assert recomputed.measurements["peak_allocated_bytes"] < 0.8 * kept.measurements["peak_allocated_bytes"]
+    assert recomputed.steps["loss"] == kept.steps["loss"]
+
+
+def test_worker_processes_train_alike(run: Run, plain: TrialRecord) -> None:
+    record = run({"dataloader": "workers_1"})
+    assert record.measurements["dataloader_workers"] == 1
+    assert record.steps["loss"] == plain.steps["loss"]
+
+
+@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
+def test_accumulation_trains_as_the_whole_batch_does(loop: str, run: Run) -> None:
+    # A language model: the Trainer does not scale the loss of BERT's classification for accumulation.
+    model = ModelSpec(task="causal-lm", architecture="llama", config=TINY_DECODER)
+    whole, split = (
+        run(spec=replace(build_tiny_spec({"loop": loop, **batch}), model=model))
+        for batch in ({"micro_batch": 8}, {"micro_batch": 2, "accumulation": 4})
+    )
+    assert split.steps["loss"] == pytest.approx(whole.steps["loss"], rel=1e-4)
+    assert split.spec.effective_batch == whole.spec.effective_batch
+    assert split.measurements["peak_allocated_bytes"] < whole.measurements["peak_allocated_bytes"]
+
+
+def test_compiling_is_counted(run: Run, plain: TrialRecord) -> None:
+    record = run({"compile": "aot_eager"})
+    assert record.measurements["compiled_graphs"] >= 1
+    assert record.measurements["compile_graph_breaks"] == 0
+    assert record.measurements["compile_seconds"] > 0
+    assert record.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("offload", "effective"),
+    [
+        ("zero2", {"zero_stage": 2, "offload_optimizer_device": "none", "offload_parameter_device": "none"}),
+        ("zero3_cpu_both", {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_parameter_device": "cpu"}),
+    ],
+)
+@pytest.mark.timeout(600)
+def test_deepspeed_is_in_effect(offload: str, effective: dict[str, Any], run: Run, plain: TrialRecord) -> None:
+    # The first time on a machine, DeepSpeed builds its ops: minutes; they are kept in torch's extensions folder.
+    record = run({"offload": offload})
+    assert {name: record.measurements[name] for name in effective} == effective
+    assert record.measurements["parameters_total"] == plain.measurements["parameters_total"]
+    if offload == "zero3_cpu_both":
+        assert record.measurements["optimizer_class"] == "deepspeed.DeepSpeedCPUAdam"
+
+
+@pytest.mark.parametrize(
+    ("choices", "rule", "reason"),
+    [
+        ({"precision": "tf32"}, "capability>=8.0", "needs a CUDA GPU; this node has none"),
+        ({"precision": "fp16"}, "cuda", "needs a CUDA GPU; this node has none"),
+        ({"optimizer": "adamw_apex_fused"}, "never", "transformers 5 removed the optimizers of NVIDIA apex"),
+        ({"attention": "flash_attention_2"}, "package:flash_attn", "the package flash_attn is not installed"),
+    ],
+    ids=lambda value: next(iter(value.values())) if isinstance(value, dict) else "",
+)
+def test_what_cannot_run_here_says_why(choices: dict[str, Choice], rule: str, reason: str, run: Run) -> None:
+    record = run(choices, outcome=Outcome.UNSUPPORTED)
+    assert (record.rule, record.phase) == (rule, "requirements")
+    assert record.reason.startswith(reason)
+
+
+TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
+    "token classification": ("token-classification", "bert", dict(TINY_BERT)),
+    "masked language model": ("masked-lm", "bert", dict(TINY_BERT)),
+    "causal language model": ("causal-lm", "llama", TINY_DECODER),
+    "sequence to sequence": (
+        "seq2seq-lm",
+        "t5",
+        {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "vocab_size": 128},
+    ),
+    "image classification": ("image-classification", "vit", {**TINY, "image_size": 32, "patch_size": 8}),
+    "mixture of experts (olmoe)": ("causal-lm", "olmoe", {**TINY_DECODER, "num_experts": 4, "num_experts_per_tok": 2}),
+    "mixture of experts (mixtral)": (
+        "causal-lm",
+        "mixtral",
+        {**TINY_DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_trains(name: str, run: Run) -> None:
+    task, architecture, config = TASKS[name]
+    spec = replace(build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config))
+    record = run(spec=spec)
+    assert len(record.steps["loss"]) == 3
+    assert all(0 < loss < 100 for loss in record.steps["loss"])
+    assert record.measurements["peak_allocated_bytes"] > 4 * record.measurements["parameters_total"]
+    assert ("tokens_per_second" in record.measurements) == (task != "image-classification")
+
+
+def test_padding_is_counted_apart(run: Run) -> None:
+    data = DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16, padding=0.5))
+    found = run(spec=replace(build_tiny_spec(), data=data)).measurements
+    assert found["tokens_per_second"] == pytest.approx(16 * found["samples_per_second"])
+    assert 0.2 < found["real_tokens_per_second"] / found["tokens_per_second"] < 0.8
+
+
+WORDS = ["[PAD]", "[UNK]", "good", "bad", "film", "a", "very", "the", "was"]
+ROWS = {
+    "review": ["a good film", "the film was bad", "very very good", "a very bad film"] * 4,
+    "verdict": [1, 0, 1, 0] * 4,
+    "reviewer": ["somebody"] * 16,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a tokenizer of nine words, built here."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_a_file_of_ones_own_is_trained_on(kind: Any, run: Run, tokenizer: str, tmp_path: Path) -> None:
+    import pandas
+
+    path = tmp_path / f"reviews.{kind}"
+    frame = pandas.DataFrame(ROWS)
+    if kind == "json":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        getattr(frame, f"to_{kind}")(path, index=False)
+    columns = {"text": "review", "labels": "verdict"}
+    file = DatasetFile(path=str(path), format=kind, columns=columns, tokenizer=tokenizer, max_length=16)
+    record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)))
+    # Reviews of three and four words share batches: the shorter ones are padded.
+    assert record.measurements["real_tokens_per_second"] < record.measurements["tokens_per_second"]
+    assert record.measurements["steps_counted"] == 2
+
+
+def test_a_column_that_is_not_there_is_named(run: Run, tokenizer: str, tmp_path: Path) -> None:
+    import pandas
+
+    path = tmp_path / "reviews.csv"
+    pandas.DataFrame(ROWS).to_csv(path, index=False)
+    file = DatasetFile(path=str(path), format="csv", columns={"text": "opinion"}, tokenizer=tokenizer)
+    record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)), outcome=Outcome.FAILED)
+    assert record.phase == "data"
+    assert record.reason.endswith("has no column opinion; it has review, verdict, reviewer")
