@@ -5,6 +5,8 @@ columns.py     what columns the tables have
 table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
 frontier.py    rows -> points -> the Pareto front of memory and speed
 ranking.py     the fastest in each budget; what each technique did
+doubts.py      what trials warned of, alike warnings together
+guide.py       the guide's published figures, beside ours taken its way
 words.py       how figures are written where people read them
 summary.py     all of it computed once, for the pages
 page/          the pages: printed text, Markdown, picture, HTML

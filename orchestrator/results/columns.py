@@ -33,7 +33,9 @@ FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column(name="frontier_memory_bytes", type="int64", unit="B", doc="The largest memory of its repeats."),
     Column(name="frontier_samples_per_second", type="float64", unit="1/s", doc="The median speed of its repeats."),
     Column(name="repeats", type="int64", doc="Trials combined into this row."),
-    Column(name="across_trainings", type="bool", doc="On the frontier among all trainings too, not only its own."),
+    Column(name="training", type="string", doc="Kind of training: the equivalence without its effective batch."),
+    Column(name="on_frontier", type="bool", doc="On the frontier of its kind of training, whatever the batch."),
+    Column(name="across_trainings", type="bool", doc="On the frontier among all trainings, too."),
 )
 
 STEP_COLUMNS: tuple[Column, ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,21 @@ from jobs.spec import Choice
 
 Row = Mapping[str, Any]
 """One row of the trials table as a mapping."""
+
+AND = " · "
+"""What stands between the parts of an equivalence."""
+
+HOST_BOUND = "host-bound"
+_BATCH = "effective_batch="
+
+
+def training_of(equivalence: str) -> str:
+    """The kind of training: an equivalence without its effective batch; "" when nothing else sets it apart.
+
+    ``effective_batch=16 · optimizer=sgd`` is of the kind ``optimizer=sgd``.
+    """
+    parts = equivalence.split(AND)
+    return AND.join(part for part in parts if part not in ("", "exact") and not part.startswith(_BATCH))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +40,20 @@ class Point:
     row: Row = field(repr=False)
     """The first repeat's whole row."""
     trial_ids: tuple[str, ...] = ()
+    samples_per_second_error: float | None = None
+    """The largest of its repeats: half the 95 % confidence interval, relative to the speed."""
+    warnings: tuple[str, ...] = ()
+    """What any of its repeats warned of."""
+
+    @property
+    def training(self) -> str:
+        """Its kind of training; the effective batch is no part of it."""
+        return training_of(self.equivalence)
+
+    @property
+    def host_bound(self) -> bool:
+        """Whether the host's speed was measured rather than the accelerator's."""
+        return any(warning.startswith(f"{HOST_BOUND}:") for warning in self.warnings)
 
     @property
     def repeats(self) -> int:
@@ -66,6 +95,7 @@ def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
 
 def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Mapping[str, str]) -> Point:
     first = repeats[0]
+    errors = [error for row in repeats if (error := row.get("samples_per_second_error")) is not None]
     return Point(
         choices={axis: first[column] for axis, column in axes.items()},
         environment_id=environment_id,
@@ -74,6 +104,8 @@ def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Map
         samples_per_second=statistics.median(row["samples_per_second"] for row in repeats),
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
+        samples_per_second_error=max(errors, default=None),
+        warnings=tuple(dict.fromkeys(text for row in repeats for text in row.get("warnings") or ())),
     )
 
 
@@ -93,13 +125,14 @@ def _equal(one: Point, other: Point) -> bool:
     return (one.memory_bytes, one.samples_per_second) == (other.memory_bytes, other.samples_per_second)
 
 
-def frontiers(points: Iterable[Point], *, across_trainings: bool = False) -> dict[tuple[str, str], tuple[Point, ...]]:
-    """(environment_id, equivalence) -> the front within it; equivalence is "" when drawn across trainings.
+def frontiers(
+    points: Iterable[Point], *, within: Callable[[Point], str] = lambda point: point.training
+) -> dict[tuple[str, str], tuple[Point, ...]]:
+    """(environment_id, ``within``) -> the front of that group: of each kind of training, unless asked otherwise.
 
     Environments are never mixed.
     """
     groups: dict[tuple[str, str], list[Point]] = {}
     for point in points:
-        key = (point.environment_id, "" if across_trainings else point.equivalence)
-        groups.setdefault(key, []).append(point)
+        groups.setdefault((point.environment_id, within(point)), []).append(point)
     return {key: frontier(group) for key, group in groups.items()}

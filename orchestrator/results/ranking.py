@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.results.frontier import Point
+from orchestrator.results.frontier import AND, Point
 
 GIB = 2**30
 CARDS = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
@@ -21,6 +21,9 @@ class Verdict:
 
     budget_bytes: int
     best: Point | None
+    """Of the training asked for."""
+    other: Point | None = None
+    """Of any other training, where that is faster still."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +60,16 @@ def fastest(points: Iterable[Point], budget_bytes: float = float("inf")) -> Poin
     return max(fitting, key=lambda p: (p.samples_per_second, -p.memory_bytes), default=None)
 
 
-def best_in_budgets(points: Sequence[Point], budgets: Sequence[int] = ()) -> tuple[Verdict, ...]:
-    """A verdict for each budget in bytes, smallest first."""
+def best_in_budgets(points: Sequence[Point], budgets: Sequence[int] = (), training: str = "") -> tuple[Verdict, ...]:
+    """A verdict for each budget in bytes, smallest first, within a kind of training, beside what others would buy."""
     chosen = sorted(set(budgets)) or customary_budgets(points)
-    return tuple(Verdict(budget_bytes=budget, best=fastest(points, budget)) for budget in chosen)
+    own = [point for point in points if point.training == training]
+    found: list[Verdict] = []
+    for budget in chosen:
+        best, of_all = fastest(own, budget), fastest(points, budget)
+        beaten = of_all and (best is None or of_all.samples_per_second > best.samples_per_second)
+        found.append(Verdict(budget_bytes=budget, best=best, other=of_all if beaten else None))
+    return tuple(found)
 
 
 def customary_budgets(points: Sequence[Point]) -> list[int]:
@@ -78,10 +87,7 @@ def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> di
 
     An asked ``effective_batch`` is turned into the accumulation that it means.
     """
-    wanted = {axis: AXES[axis].default for axis in AXES} | dict(asked)
-    effective, micro = wanted.pop("effective_batch", None), wanted["micro_batch"]
-    if isinstance(effective, int) and isinstance(micro, int):
-        wanted["accumulation"] = effective // micro
+    wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
     for axis in points[0].choices if points else ():
         values = [point.choices[axis] for point in points]
@@ -89,6 +95,30 @@ def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> di
         default = [value for value in values if axis in AXES and value == AXES[axis].default]
         chosen[axis] = (own or default or values)[0]
     return chosen
+
+
+def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
+    wanted = {axis: AXES[axis].default for axis in AXES} | dict(asked)
+    effective, micro = wanted.pop("effective_batch", None), wanted["micro_batch"]
+    if isinstance(effective, int) and isinstance(micro, int):
+        wanted["accumulation"] = effective // micro
+    return wanted
+
+
+def baseline_training(candidates: Iterable[tuple[Mapping[str, Choice], str]], asked: Mapping[str, Choice]) -> str:
+    """The kind of training of the (choices, kind) nearest to the baseline; the plainer kind of equally near ones.
+
+    Near is what agrees with it in the axes that set any of the kinds apart.
+    """
+    kinds = list(candidates)
+    apart = {part.partition("=")[0] for kind in {kind for _, kind in kinds} for part in kind.split(AND)}
+    wanted = {axis: str(value) for axis, value in _wanted(asked).items() if axis in apart}
+
+    def distance(candidate: tuple[Mapping[str, Choice], str]) -> tuple[int, int]:
+        choices, kind = candidate
+        return sum(axis in choices and str(choices[axis]) != value for axis, value in wanted.items()), len(kind)
+
+    return min(kinds, key=distance, default=({}, ""))[1]
 
 
 def effects(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Effect, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,8 +62,10 @@ def read_run(run_folder: Path) -> Run:
 def read_records(run_folder: Path) -> list[TrialRecord]:
     """Every finished trial's record, oldest first, those that never started last.
 
-    Raises KeyError, TypeError or ValueError on a file that is not a record.
+    A torn or foreign file is passed over, as the sweep does, which names it.
     """
-    paths = sorted((run_folder / RECORDS).glob("*.json"))
-    records = [record_from_json(json.loads(path.read_text())) for path in paths]
+    records: list[TrialRecord] = []
+    for path in sorted((run_folder / RECORDS).glob("*.json")):
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # a UnicodeDecodeError is a ValueError
+            records.append(record_from_json(json.loads(path.read_text())))
     return sorted(records, key=lambda record: (record.started_at == 0, record.started_at))

@@ -31,7 +31,8 @@ def render() -> str:
         ("steps.parquet: one row an optimizer step", "", STEP_COLUMNS),
         (
             "frontier.parquet: one row a configuration on a frontier",
-            "The columns of `trials.parquet`, of the configuration's first repeat, and:",
+            "Every configuration that none with the same `equivalence` beats, `on_frontier` where none of its kind of\n"
+            "training does. The columns of `trials.parquet`, of the configuration's first repeat, and:",
             FRONTIER_COLUMNS,
         ),
     ]

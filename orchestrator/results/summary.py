@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,16 @@ from typing import Any
 from jobs.record import Outcome
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.results.frontier import Point, Row, frontier, frontiers, memory_column, points
+from orchestrator.results import doubts
+from orchestrator.results.doubts import Doubt
+from orchestrator.results.frontier import Point, Row, frontier, frontiers, memory_column, points, training_of
+from orchestrator.results.guide import GuideRow, guide_rows
 from orchestrator.results.ranking import (
     Effect,
     Stage,
     Verdict,
     baseline_choices,
+    baseline_training,
     best_in_budgets,
     cumulative,
     effects,
@@ -39,14 +42,31 @@ class Cohort:
     environment: Mapping[str, Any]
     memory_column: str
     points: tuple[Point, ...]
-    front: tuple[Point, ...]
-    """The frontier across all trainings."""
+    training: str
+    """The kind of training that is ranked: the baseline's, or where none of it ended ok, the one nearest to it."""
+    trains_as_baseline: bool
+    """Whether that is the baseline's."""
     fronts: Mapping[str, tuple[Point, ...]]
-    """Equivalence -> the frontier among the trials that train alike."""
+    """Kind of training -> its frontier, the effective batch free."""
+    across: tuple[Point, ...]
+    """The frontier across all trainings."""
     verdicts: tuple[Verdict, ...]
     baseline: Mapping[str, Choice]
     effects: tuple[Effect, ...]
     stages: tuple[Stage, ...]
+    guide: tuple[GuideRow, ...]
+    """The points measured as the guide measures."""
+
+    @property
+    def front(self) -> tuple[Point, ...]:
+        """The frontier of the training that is ranked."""
+        return self.fronts[self.training]
+
+    def training_name(self, training: str) -> str:
+        """A kind of training in words."""
+        if training == self.training and self.trains_as_baseline:
+            return "as the baseline"
+        return training or "exact"
 
     @property
     def hardware(self) -> str:
@@ -60,8 +80,8 @@ class Cohort:
 
     @property
     def best(self) -> Point | None:
-        """The fastest point of all."""
-        return fastest(self.points)
+        """The fastest point of the training that is ranked."""
+        return fastest(self.front)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,8 +109,8 @@ class Summary:
     """Most points first."""
     failures: tuple[Failure, ...]
     """Most frequent first."""
-    warnings: Mapping[str, int]
-    """What trials warned of -> how many."""
+    doubts: tuple[Doubt, ...]
+    """What trials warned of, most frequent first."""
     busy_seconds: float
     """The trials' wall time added up: what the run cost its slots."""
     folder: Path | None = None
@@ -115,7 +135,9 @@ def summarize(
     own = {
         env: tuple(p for p in measured if p.environment_id == env) for env in {p.environment_id: 0 for p in measured}
     }
-    cohorts = [_cohort(env, environments.get(env, {}), rows, group, run) for env, group in own.items()]
+    kinds = (({axis: row[column] for axis, column in axes.items()}, training_of(row["equivalence"])) for row in rows)
+    training = baseline_training(kinds, run.baseline)
+    cohorts = [_cohort(environments.get(env, {}), rows, group, run, training) for env, group in own.items()]
     return Summary(
         run=run,
         axes=varying,
@@ -123,36 +145,45 @@ def summarize(
         counts={o: n for o in Outcome if (n := sum(row["outcome"] == o for row in rows))},
         cohorts=tuple(sorted(cohorts, key=lambda cohort: -len(cohort.points))),
         failures=_failures(rows, axes, varying),
-        warnings=dict(Counter(text for row in rows for text in row.get("warnings") or ()).most_common()),
+        doubts=doubts.gather(
+            (text, _row_label(row, axes, varying)) for row in rows for text in row.get("warnings") or ()
+        ),
         busy_seconds=sum(row["wall_seconds"] or 0.0 for row in rows),
     )
 
 
-def table_of_fronts(summary: Summary) -> list[tuple[Point, bool]]:
-    """Every point on its own training's frontier, and whether it is on the one across trainings too."""
+def table_of_fronts(summary: Summary) -> list[tuple[Point, bool, bool]]:
+    """Every point that none of its equivalence beats; whether none of its training does, and none of all."""
+    own = {id(point) for cohort in summary.cohorts for front in cohort.fronts.values() for point in front}
+    across = {id(point) for cohort in summary.cohorts for point in cohort.across}
     return [
-        (point, any(point is other for other in cohort.front))
+        (point, id(point) in own, id(point) in across)
         for cohort in summary.cohorts
-        for front in cohort.fronts.values()
+        for front in frontiers(cohort.points, within=lambda p: p.equivalence).values()
         for point in front
     ]
 
 
 def _cohort(
-    environment_id: str, environment: Mapping[str, Any], rows: Iterable[Row], own: tuple[Point, ...], run: Run
+    environment: Mapping[str, Any], rows: Iterable[Row], own: tuple[Point, ...], run: Run, training: str
 ) -> Cohort:
-    baseline = baseline_choices(own, run.baseline)
+    baseline, environment_id = baseline_choices(own, run.baseline), own[0].environment_id
+    fronts = {kind: front for (_, kind), front in frontiers(own).items()}
+    ranked = training if training in fronts else baseline_training(((p.choices, p.training) for p in own), run.baseline)
     return Cohort(
         environment_id=environment_id,
         environment=environment,
         memory_column=memory_column(row for row in rows if row["environment_id"] == environment_id),
         points=own,
-        front=frontier(own),
-        fronts={equivalence: front for (_, equivalence), front in frontiers(own).items()},
-        verdicts=best_in_budgets(own, run.budgets),
+        training=ranked,
+        trains_as_baseline=ranked == training,
+        fronts=fronts,
+        across=frontier(own),
+        verdicts=best_in_budgets(own, run.budgets, ranked),
         baseline=baseline,
         effects=effects(own, baseline),
         stages=cumulative(own, baseline),
+        guide=guide_rows(run, own),
     )
 
 
@@ -161,12 +192,16 @@ def _failures(rows: Iterable[Row], axes: Mapping[str, str], varying: Sequence[st
     for row in rows:
         if row["outcome"] != Outcome.OK:
             key = (row["outcome"], row["reason"] or "", row["rule"] or "", row["phase"] or "")
-            groups.setdefault(key, []).append(label({axis: row[axes[axis]] for axis in varying}, varying))
+            groups.setdefault(key, []).append(_row_label(row, axes, varying))
     found = [
         Failure(outcome=Outcome(outcome), reason=reason, rule=rule, phase=phase, labels=tuple(labels))
         for (outcome, reason, rule, phase), labels in groups.items()
     ]
     return tuple(sorted(found, key=lambda failure: -len(failure.labels)))
+
+
+def _row_label(row: Row, axes: Mapping[str, str], varying: Sequence[str]) -> str:
+    return label({axis: row[axes[axis]] for axis in varying}, varying)
 
 
 def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:

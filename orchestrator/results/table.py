@@ -140,18 +140,20 @@ def load(run_folder: Path, *, save_tables: bool = False) -> pa.Table:
     return trials
 
 
-def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool]]) -> pa.Table:
+def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool, bool]]) -> pa.Table:
     """The frontier's configurations as rows of ``trials``, with what their repeats combined to.
 
-    Each point comes with whether it also stands on the frontier across trainings.
+    Each point comes with whether it stands on its kind of training's frontier, and on the one across trainings.
     """
     place = {trial_id: index for index, trial_id in enumerate(trials["trial_id"].to_pylist())}
-    table = trials.take(pa.array([place[point.trial_ids[0]] for point, _ in fronts], pa.int64()))
+    table = trials.take(pa.array([place[point.trial_ids[0]] for point, _, _ in fronts], pa.int64()))
     combined: dict[str, list[Any]] = {
-        "frontier_memory_bytes": [point.memory_bytes for point, _ in fronts],
-        "frontier_samples_per_second": [point.samples_per_second for point, _ in fronts],
-        "repeats": [point.repeats for point, _ in fronts],
-        "across_trainings": [across for _, across in fronts],
+        "frontier_memory_bytes": [point.memory_bytes for point, _, _ in fronts],
+        "frontier_samples_per_second": [point.samples_per_second for point, _, _ in fronts],
+        "repeats": [point.repeats for point, _, _ in fronts],
+        "training": [point.training for point, _, _ in fronts],
+        "on_frontier": [own for _, own, _ in fronts],
+        "across_trainings": [across for _, _, across in fronts],
     }
     for column in FRONTIER_COLUMNS:
         field = pa.field(column.name, ARROW_TYPES[column.type], metadata={"unit": column.unit, "doc": column.doc})

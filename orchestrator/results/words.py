@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 KIB = 1024
 
 
@@ -25,6 +27,14 @@ def number(value: float | None) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def error(relative: float | None) -> str:
+    """A relative uncertainty: ``±0.4 %``, ``±12 %``; nothing where it is not known."""
+    if relative is None or not math.isfinite(relative):
+        return ""
+    percent = 100 * relative
+    return f"±{percent:.0f} %" if percent >= 9.95 else f"±{percent:.1f} %"
 
 
 def change(ratio: float) -> str:

@@ -19,6 +19,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="peak_reserved_bytes", type="int64", unit="bytes", doc="Largest sum the allocator held."),
     Column(name="device_used_bytes", type="int64", unit="bytes", doc="Peak of the device's used memory."),
     Column(name="samples_per_second", type="float64", unit="samples/s", doc="Over the counted steps."),
+    Column(name="samples_per_second_error", type="float64", doc="Relative uncertainty of the speed."),
     Column(name="step_seconds_median", type="float64", unit="s", doc="Median counted step."),
     Column(name="warmup_steps", type="int64", doc="Steps that did not count."),
     Column(name="optimizer_class", type="string", doc="The optimizer that ran."),
@@ -85,7 +86,10 @@ def make_record(
 
 
 def make_grid(repeats: int = 1) -> list[TrialRecord]:
-    """A synthetic sweep of 9 batches × 4 precisions × 2 activations × 4 optimizers (288 configurations)."""
+    """A synthetic sweep of 9 batches × 4 precisions × 2 activations × 4 optimizers (288 configurations).
+
+    AdamW trains as the baseline, the other optimizers do not.
+    """
     speeds = {"fp32": 44.0, "tf32": 132.0, "fp16": 312.0, "bf16": 345.0}
     states = {"adamw_torch_fused": (2600, 1.0), "adafactor": (60, 0.55), "adamw_bnb_8bit": (900, 0.7), "sgd": (50, 1.0)}
     records = []
@@ -106,7 +110,7 @@ def make_grid(repeats: int = 1) -> list[TrialRecord]:
                 outcome=Outcome.OK if fits else Outcome.OUT_OF_MEMORY,
                 reason="" if fits else f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB.",
                 repeat=repeat,
-                equivalence=f"batch {batch}, {optimizer.split('_')[0]}",
+                equivalence=f"effective_batch={batch}" + f" · optimizer={optimizer}" * (factor < 1 or state == 50),
                 started_at=1_700_000_000.0 + 3 * place,
                 precision=precision,
                 activations=activations,
@@ -124,3 +128,56 @@ def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
         (folder / "records" / f"{record.trial_id}-{place}.json").write_text(text)
     (folder / "run.json").write_text(json.dumps({"name": "synthetic", "config": {}, "command": "synthetic", **run}))
     return folder
+
+
+GUIDE_CONFIG: dict[str, Any] = {
+    "model": {"architecture": "bert", "config": {"hidden_size": 1024, "num_hidden_layers": 24}},
+    "data": {"synthetic": {"sequence_length": 512, "samples": 512}},
+    "measure": {"steps": None},
+    "cpu": {"steps": 3},
+}
+"""The parts of a run's config by which the guide's own experiment is known."""
+
+
+def make_guide() -> list[TrialRecord]:
+    """The guides' rows, one epoch each, with invented figures; the small batches are host-bound."""
+    split = {"micro_batch": 1, "accumulation": 4}
+    lean = {**split, "activations": "checkpoint", "precision": "fp16"}
+    eight = {"optimizer": "adam8bit_decay_groups"}
+    rows: list[tuple[float, float, dict[str, Any]]] = [
+        (7200, 34.0, {}),
+        (5900, 15.0, split),
+        (5400, 12.0, {**split, "activations": "checkpoint"}),
+        (6600, 76.0, {"precision": "fp16"}),
+        (5500, 13.0, lean),
+        (4600, 25.0, {"optimizer": "adafactor"}),
+        (3000, 9.0, {**lean, "optimizer": "adafactor"}),
+        (5300, 36.0, {"optimizer": "adamw_bnb_8bit"}),
+        (5300, 35.0, eight),
+        (3700, 10.0, {**lean, "optimizer": "adamw_bnb_8bit"}),
+        (3700, 10.5, {**lean, **eight}),
+        (3700, 14.0, {**lean, **eight, "loop": "accelerate"}),
+    ]
+    plain = {"precision": "fp32", "activations": "keep", "optimizer": "adamw_torch_fused", "loop": "trainer"}
+    records = []
+    for place, (memory, speed, choices) in enumerate(rows):
+        own = {"micro_batch": 4, "accumulation": 1, **plain, **choices}
+        host_bound = own["micro_batch"] == 1
+        optimizer = own["optimizer"]
+        docs = {
+            "docs_time_seconds": 600 / speed,
+            "docs_samples_per_second": 512 * speed / 600,
+            "docs_gpu_memory_mb": 9751,
+        }
+        warnings = ["host-bound: the GPU ran dry"] if host_bound else []
+        records.append(
+            make_record(
+                memory_mib=memory,
+                speed=speed,
+                started_at=1_700_000_000.0 + 30 * place,
+                equivalence="effective_batch=4" + f" · optimizer={optimizer}" * (optimizer != plain["optimizer"]),
+                measurements={**docs, "samples_per_second_error": 0.004 + 0.01 * place, "warnings": warnings},
+                **own,
+            )
+        )
+    return records

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.frontier import Point, frontier, frontiers, memory_column, points
+from orchestrator.results.frontier import Point, frontier, frontiers, memory_column, points, training_of
 from orchestrator.results.table import axes_of, trials_table
 from tests.unit.records import COLUMNS, H200, MIB, make_record
 
 
-def point(memory: int, speed: float, environment: str = "e", equivalence: str = "q") -> Point:
+def point(memory: int, speed: float, environment: str = "e", equivalence: str = "exact") -> Point:
     return Point(
         choices={},
         environment_id=environment,
@@ -27,7 +28,7 @@ POINTS = st.lists(
         st.integers(1, 12),
         st.integers(1, 12).map(float),
         st.sampled_from("ef"),
-        st.sampled_from("qr"),
+        st.sampled_from(["effective_batch=1", "effective_batch=2", "effective_batch=2 · optimizer=sgd"]),
     )
 )
 
@@ -49,12 +50,51 @@ def test_the_frontier_is_exactly_what_nothing_beats(given: list[Point]) -> None:
 
 @given(POINTS)
 def test_groups_never_mix_and_the_mixed_front_is_among_theirs(given: list[Point]) -> None:
-    own, across = frontiers(given), frontiers(given, across_trainings=True)
-    for (environment, equivalence), front in own.items():
-        assert {(p.environment_id, p.equivalence) for p in front} == {(environment, equivalence)}
+    own, across = frontiers(given), frontiers(given, within=lambda p: "")
+    for (environment, training), front in own.items():
+        assert {(p.environment_id, p.training) for p in front} == {(environment, training)}
+        assert front == frontier(p for p in given if (p.environment_id, p.training) == (environment, training))
     for (environment, _), front in across.items():
         assert {p.environment_id for p in front} == {environment}
         assert {id(p) for p in front} <= {id(p) for group in own.values() for p in group}
+
+
+@pytest.mark.parametrize(
+    ("equivalence", "training"),
+    [
+        ("exact", ""),
+        ("", ""),
+        ("effective_batch=16", ""),
+        ("effective_batch=16 · optimizer=sgd", "optimizer=sgd"),
+        ("effective_batch=16 · optimizer=sgd · adapter=lora", "optimizer=sgd · adapter=lora"),
+    ],
+)
+def test_the_kind_of_training_is_the_equivalence_without_its_batch(equivalence: str, training: str) -> None:
+    assert training_of(equivalence) == training
+
+
+def test_batches_of_one_training_share_a_frontier_and_other_trainings_stay_out() -> None:
+    small, large = point(1, 1.0, equivalence="effective_batch=1"), point(2, 2.0, equivalence="effective_batch=2")
+    sgd = point(1, 5.0, equivalence="effective_batch=1 · optimizer=sgd")
+    assert frontiers([small, large, sgd]) == {("e", ""): (small, large), ("e", "optimizer=sgd"): (sgd,)}
+    assert frontiers([small, large], within=lambda p: p.equivalence) == {
+        ("e", "effective_batch=1"): (small,),
+        ("e", "effective_batch=2"): (large,),
+    }
+
+
+def test_repeats_add_their_doubts_and_keep_the_largest_error() -> None:
+    said = [["host-bound: dry"], ["unstable: ±2%"], []]
+    records = [
+        make_record(repeat=n, measurements={"warnings": warnings, "samples_per_second_error": error})
+        for n, (warnings, error) in enumerate(zip(said, (0.01, 0.03, 0.02), strict=True))
+    ]
+    table = trials_table(records, COLUMNS)
+    (combined,) = points(table.to_pylist(), axes_of(table))
+    assert combined.warnings == ("host-bound: dry", "unstable: ±2%")
+    assert combined.host_bound
+    assert combined.samples_per_second_error == 0.03
+    assert not points(table.to_pylist()[1:], axes_of(table))[0].host_bound
 
 
 def test_repeats_combine_to_median_speed_and_largest_memory() -> None:

@@ -1,12 +1,22 @@
-"""Verdicts and effects: the fastest that fits, pairs that differ in one axis, the guides' cumulative table."""
+"""What is made of points: verdicts, effects, the guides' tables, doubts gathered."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.record import TrialRecord
+from orchestrator.results.doubts import gather
 from orchestrator.results.frontier import Point, points
-from orchestrator.results.ranking import GIB, baseline_choices, best_in_budgets, cumulative, customary_budgets, effects
+from orchestrator.results.guide import PUBLISHED, published
+from orchestrator.results.ranking import (
+    GIB,
+    baseline_choices,
+    baseline_training,
+    best_in_budgets,
+    cumulative,
+    customary_budgets,
+    effects,
+)
 from orchestrator.results.table import axes_of, trials_table
 from tests.unit.records import COLUMNS, make_grid, make_record
 
@@ -45,6 +55,34 @@ def test_the_fastest_that_fits_and_nothing_where_nothing_does() -> None:
     assert verdicts[0].best is None
     assert verdicts[1].best is not None
     assert verdicts[1].best.samples_per_second == 11.0
+
+
+def test_another_training_is_named_only_where_it_is_faster() -> None:
+    sgd = "effective_batch=4 · optimizer=sgd"
+    own = measured(
+        [
+            make_record(micro_batch=1, memory_mib=2000, speed=10, gpu=False),
+            make_record(micro_batch=2, memory_mib=6000, speed=30, gpu=False),
+            make_record(micro_batch=3, memory_mib=1000, speed=20, gpu=False, equivalence=sgd),
+        ]
+    )
+    verdicts = best_in_budgets(own, [GIB, 4 * GIB, 8 * GIB])
+    found = [tuple(p and p.samples_per_second for p in (verdict.best, verdict.other)) for verdict in verdicts]
+    assert found == [(None, 20), (10, 20), (30, None)]
+    (mixed, *_) = best_in_budgets(own, [8 * GIB], "optimizer=sgd")
+    assert [p and p.samples_per_second for p in (mixed.best, mixed.other)] == [20, 30]
+
+
+def test_the_baselines_training_is_that_of_the_nearest_configuration() -> None:
+    kinds = [
+        ({"micro_batch": 4, "optimizer": "sgd", "precision": "fp32"}, "optimizer=sgd"),
+        ({"micro_batch": 64, "optimizer": "adamw_torch_fused", "precision": "bf16"}, ""),
+        ({"micro_batch": 4, "optimizer": "adafactor", "precision": "bf16"}, "optimizer=adafactor"),
+    ]
+    assert baseline_training(kinds, {"micro_batch": 4, "precision": "bf16"}) == ""
+    assert baseline_training(kinds, {"optimizer": "sgd"}) == "optimizer=sgd"
+    assert baseline_training(kinds[::2], {"optimizer": "adafactor"}) == "optimizer=adafactor"
+    assert baseline_training([], {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -100,3 +138,27 @@ def test_the_cumulative_path_is_the_guides() -> None:
 def test_no_path_without_a_measured_baseline() -> None:
     assert cumulative(measured(guide()[1:]), BASELINE) == ()
     assert cumulative(measured(guide()[:1]), BASELINE) == ()
+
+
+def test_published_figures_need_every_choice_to_be_the_guides() -> None:
+    lean = {"micro_batch": 1, "accumulation": 4, "activations": "checkpoint", "precision": "fp16"}
+    found = published({**lean, "optimizer": "adafactor"})
+    assert found is not None
+    assert (found.seconds, found.samples_per_second, found.memory_mb) == (56.54, 9.06, 4847)
+    assert published({"micro_batch": 4, "precision": "bf16"}) is None
+    assert published({"micro_batch": 4, "attention": "eager"}) is None
+    assert published({"micro_batch": 4, "learning_rate": 1e-3}) is None
+    assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == published({"micro_batch": 4})
+    assert [entry for entry in PUBLISHED if published(entry.choices) is not entry] == []
+
+
+def test_warnings_are_gathered_by_kind_and_their_figures_become_a_range() -> None:
+    said = ["unstable: known to ±3.1% only", "host-bound: dry", "unstable: known to ±12.0% only", "odd"]
+    found = gather((text, str(place)) for place, text in enumerate(said))
+    assert [(doubt.kind, doubt.text, doubt.labels) for doubt in found] == [
+        ("unstable", "known to ±3.1–12.0% only", ("0", "2")),
+        ("host-bound", "dry", ("1",)),
+        ("odd", "", ("3",)),
+    ]
+    (unlike,) = gather([("a: one", ""), ("a: two", "")])
+    assert unlike.text == "one (and 1 other wording)"

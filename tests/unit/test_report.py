@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from jobs.record import Outcome
 from orchestrator import report
 from orchestrator.results import publish
 from orchestrator.results.page.html import chart_data, script_json
+from orchestrator.results.page.labels import MOST, Label, key_points, place
+from orchestrator.results.page.picture import encodings
 from orchestrator.results.page.text import print_summary
 from orchestrator.results.publishing import summarize_folder
-from orchestrator.results.words import change, duration, memory, number
-from tests.unit.records import H200, make_grid, make_record, write_run
+from orchestrator.results.words import change, duration, error, memory, number
+from tests.unit.records import GUIDE_CONFIG, H200, make_grid, make_guide, make_record, write_run
 
 HOSTILE = "</script><script>alert('x')</script> | a `b` <img src=x onerror=alert(1)> $x_1$"
 FILES = {"trials.parquet", "steps.parquet", "frontier.parquet", "report.md", "report.html", "frontier.png"}
@@ -133,6 +139,120 @@ def test_the_printed_end_reads_well_in_a_plain_log(folder: Path) -> None:
         assert word in text
 
 
+def test_the_frontier_is_the_baselines_training_and_others_stand_beside_it(folder: Path) -> None:
+    summary = publish(folder)
+    cohort = summary.cohorts[0]
+    assert {point.choices["optimizer"] for point in cohort.front} == {"adamw_torch_fused"}
+    assert summary.best is not None
+    assert summary.best.choices["optimizer"] == "adamw_torch_fused"
+    assert len({point.equivalence for point in cohort.front}) > 5
+    assert "sgd" in {point.choices["optimizer"] for point in cohort.across}
+    for text in (printed(folder), (folder / "report.md").read_text(), (folder / "report.html").read_text()):
+        assert "† 230" in text
+        assert "† trains differently: optimizer=sgd" in text
+    frontier_part, budget_part = printed(folder).split("Best in each budget")
+    assert "sgd" not in frontier_part
+    assert budget_part.count("† ") == 2  # the faster one in 8 GiB, and the note
+
+
+def test_nothing_is_marked_where_all_train_alike(tmp_path: Path) -> None:
+    text = printed(write_run(tmp_path, [make_record(micro_batch=n, memory_mib=n, speed=n) for n in (1, 2, 4)]))
+    assert "†" not in text
+    assert "±" not in text
+    assert "Trains as" not in text
+
+
+def test_a_training_that_is_not_the_baselines_is_not_called_so(tmp_path: Path) -> None:
+    sgd = make_record(optimizer="sgd", equivalence="effective_batch=4 · optimizer=sgd")
+    failed = make_record(optimizer="adamw_torch_fused", equivalence="effective_batch=4", outcome=Outcome.OUT_OF_MEMORY)
+    text = printed(write_run(tmp_path, [sgd, failed]))
+    assert "Nothing that trains as the baseline ended ok; this is within optimizer=sgd." in text
+
+
+def test_the_chart_knows_trainings_and_batches(folder: Path) -> None:
+    (cohort,) = chart_data(summarize_folder(folder))["cohorts"]
+    assert cohort["trainings"][cohort["ranked"]] == "as the baseline"
+    assert set(cohort["trainings"]) == {
+        "as the baseline",
+        *(f"optimizer={name}" for name in ("sgd", "adafactor", "adamw_bnb_8bit")),
+    }
+    assert sorted(set(cohort["batch"])) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def test_host_bound_points_are_marked_and_speeds_have_their_error(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, make_guide(), config=GUIDE_CONFIG, budgets=[2**33])
+    publish(folder)
+    for text in (printed(folder), (folder / "report.md").read_text()):
+        assert "h 15.0" in text
+        assert "h 76.0" not in text
+        assert "h host-bound: " in text
+        assert "±3.4 %" in text
+
+
+def test_the_guides_table_stands_beside_its_published_figures(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, make_guide(), config=GUIDE_CONFIG)
+    publish(folder)
+    lines = (folder / "report.md").read_text().split("### As the guide measures")[1].splitlines()
+    rows = [line for line in lines if line.startswith("| batch")][:12]
+    assert "57.82 | 8.86 | 14,949" in rows[0]
+    assert "| 17.6 | 29.0 | 9,751 | 34.0 | 7,200 | 7,264 | 7,800 |" in rows[0]
+    assert [("49.46 | 10.35 | 5,363" in row) for row in rows[9:]] == [True, True, False]
+    assert "accelerate" in rows[11]
+    assert "As the guide measures" in page_without_library((folder / "report.html").read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "table", "figures"),
+    [
+        ({}, True, True),
+        ({"measure": {"steps": 10}}, False, False),
+        ({"data": {"synthetic": {"sequence_length": 128, "samples": 512}}}, True, False),
+        ({"model": {"architecture": "llama"}}, True, False),
+    ],
+)
+def test_the_guides_figures_are_shown_of_its_own_experiment_only(
+    tmp_path: Path, change: dict[str, Any], table: bool, figures: bool
+) -> None:
+    folder = write_run(tmp_path, make_guide(), config={**GUIDE_CONFIG, **change})
+    publish(folder)
+    text = (folder / "report.md").read_text()
+    assert ("As the guide measures" in text) is table
+    assert ("14,949" in text) is figures
+
+
+def test_a_pictures_colours_are_precision_and_its_markers_activations(folder: Path, tmp_path: Path) -> None:
+    summary = summarize_folder(folder)
+    assert encodings(summary, summary.cohorts[0]) == ("precision", "activations")
+    few = summarize_folder(
+        write_run(tmp_path / "few", [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")])
+    )
+    assert encodings(few, few.cohorts[0]) == ("optimizer", "micro_batch")
+
+
+def test_labels_of_a_picture_never_cover_each_other() -> None:
+    figure = Figure(figsize=(6, 4), dpi=100)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    labels = [
+        Label(x=5 + n / 10, y=5, name="batch 64 · bf16 · checkpoint", figures="38.9 GiB, 312/s") for n in range(30)
+    ]
+    place(axes, labels, [(5, 6)])
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert 3 <= len(boxes) < 30
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    frame = axes.get_window_extent()
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_the_key_points_are_few_and_hold_the_ends(folder: Path) -> None:
+    front = summarize_folder(folder).cohorts[0].front
+    chosen = key_points(front, [front[3]])
+    assert chosen[:3] == [front[-1], front[0], front[3]]
+    assert len(chosen) <= MOST
+    assert key_points(front[:1], ()) == [front[0]]
+
+
 def test_the_verb_renders_and_prints(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main([str(folder), "--open-nothing"]) == 0
     assert "report.html" in capsys.readouterr().out
@@ -164,4 +284,5 @@ def test_figures_are_written_for_people() -> None:
         "1,234",
     ]
     assert [change(ratio) for ratio in (0.52, 1.0, 1.12, 3.2)] == ["−48 %", "±0 %", "+12 %", "×3.20"]
+    assert [error(value) for value in (None, float("inf"), 0.0042, 0.0998, 0.3)] == ["", "", "±0.4 %", "±10 %", "±30 %"]
     assert [duration(seconds) for seconds in (4.2, 200, 7500)] == ["4.2 s", "3 min 20 s", "2 h 05 min"]

@@ -11,11 +11,12 @@ import polars
 import pyarrow as pa
 import pytest
 
-from jobs.record import Column, Outcome
+from jobs.record import Column, Outcome, TrialRecord
 from orchestrator.results import schema, table
 from orchestrator.results.columns import axis_columns, columns, declared_columns
-from orchestrator.results.run import Run
-from tests.unit.records import COLUMNS, make_grid, make_record
+from orchestrator.results.run import Run, read_records
+from orchestrator.results.summary import summarize, table_of_fronts
+from tests.unit.records import COLUMNS, make_grid, make_record, write_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -111,6 +112,43 @@ def test_duckdb_polars_and_pandas_read_the_same(tmp_path: Path) -> None:
     assert [row[0] for row in answer] == by_polars == by_pandas
     assert [entry.name for entry in tmp_path.iterdir()] == ["trials.parquet"]
     assert table.read(path).schema.metadata[b"tool_version"]
+
+
+def test_torn_and_foreign_files_are_no_records(tmp_path: Path) -> None:
+    kept = make_record()
+    folder = write_run(tmp_path, [kept])
+    whole = next((folder / "records").glob("*.json")).read_text()
+    contents = {
+        "torn": whole[:100],
+        "list": "[]",
+        "foreign": '{"spec": {}}',
+        "outcome": whole.replace('"ok"', '"fine"'),
+    }
+    for name, content in contents.items():
+        (folder / "records" / f"{name}.json").write_text(content)
+    (folder / "records" / "binary.json").write_bytes(b"\xff\xfe\x00")
+    assert read_records(folder) == [kept]
+
+
+def test_the_frontiers_table_tells_its_three_scopes() -> None:
+    def row(memory: float, speed: float, batch: int, kind: str) -> TrialRecord:
+        return make_record(
+            micro_batch=batch, memory_mib=memory, speed=speed, equivalence=f"effective_batch={batch}{kind}"
+        )
+
+    sgd = " · optimizer=sgd"
+    trials = table.trials_table(
+        [row(10, 10, 1, ""), row(20, 9, 2, ""), row(5, 15, 1, sgd), row(30, 20, 4, "")], COLUMNS
+    )
+    summary = summarize(trials.to_pylist(), table.axes_of(trials), Run(), table.environments_of(trials))
+    found = table.frontier_table(trials, table_of_fronts(summary)).to_pylist()
+    told = [(r["micro_batch"], r["training"], r["on_frontier"], r["across_trainings"]) for r in found]
+    assert sorted(told) == [
+        (1, "", True, False),
+        (1, "optimizer=sgd", True, True),
+        (2, "", False, False),
+        (4, "", True, True),
+    ]
 
 
 def test_the_schema_page_is_current() -> None:

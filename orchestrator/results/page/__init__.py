@@ -1,7 +1,9 @@
 """The pages of a report, each a function of a ``Summary``.
 
+cells.py      points as cells of a table: figures, marks, what marks mean
 text.py       the printed end of a run
 markdown.py   report.md
 picture.py    frontier.png (the only file with matplotlib)
-html.py       report.html, from report.{html,css,js}.j2 (the only file with plotly and jinja2)
+labels.py     where a picture's labels go so that none covers another
+html.py       report.html, from report.*.j2 (the only file with plotly and jinja2)
 """

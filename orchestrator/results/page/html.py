@@ -11,12 +11,11 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results import run, words
 from orchestrator.results.frontier import Point
-from orchestrator.results.page.markdown import alike
-from orchestrator.results.page.picture import legible_axes
+from orchestrator.results.page import cells
+from orchestrator.results.page.picture import encodings
 from orchestrator.results.summary import Cohort, Summary
 
 DETAILS = (
-    "effective_batch",
     "device_used_bytes",
     "peak_allocated_bytes",
     "peak_reserved_bytes",
@@ -48,7 +47,7 @@ def render(summary: Summary) -> str:
     return pages.get_template("report.html.j2").render(
         summary=summary,
         run=summary.run,
-        alike=alike,
+        cells=cells,
         plotly=Markup(get_plotlyjs()),
         data=Markup(script_json(chart_data(summary))),
         config=json.dumps(summary.run.config, indent=2, sort_keys=True) if summary.run.config else "",
@@ -76,11 +75,11 @@ def chart_data(summary: Summary) -> dict[str, Any]:
     """What the page's script works on: every axis with its values, every cohort with its points by columns."""
     points = [point for cohort in summary.cohorts for point in cohort.points]
     axes = {axis: _values(axis, points) for axis in summary.axes}
-    fit = list(legible_axes(summary, summary.cohorts[0])) if summary.cohorts else []
+    colour, marker = encodings(summary, summary.cohorts[0]) if summary.cohorts else (None, None)
     return {
         "axes": [{"name": axis, "values": values} for axis, values in axes.items()],
-        "colour": (fit or [*axes, ""])[0],
-        "marker": (*fit, "", "")[1],
+        "colour": colour or next(iter(axes), ""),
+        "marker": marker or "",
         "cohorts": [_cohort_data(summary, cohort, axes) for cohort in summary.cohorts],
     }
 
@@ -102,14 +101,18 @@ def _cohort_data(summary: Summary, cohort: Cohort, axes: Mapping[str, Sequence[C
         "hardware": cohort.hardware,
         "id": cohort.environment_id,
         "memoryWords": cohort.memory_words,
-        "trainings": trainings,
+        "trainings": [cohort.training_name(kind) for kind in trainings],
+        "ranked": trainings.index(cohort.training),
         "fixed": fixed,
         "memory": [point.memory_bytes for point in points],
         "speed": [point.samples_per_second for point in points],
         "repeats": [point.repeats for point in points],
         "trial": [point.trial_ids[0] for point in points],
         "label": [summary.label(point) for point in points],
-        "training": [trainings.index(point.equivalence) for point in points],
+        "training": [trainings.index(point.training) for point in points],
+        "batch": [point.row["effective_batch"] for point in points],
+        "error": [point.samples_per_second_error for point in points],
+        "hostBound": [point.host_bound for point in points],
         "choices": [[axes[axis].index(point.choices[axis]) for point in points] for axis in axes],
         "details": {
             name: [point.row.get(name) for point in points]

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from orchestrator.results.ranking import Effect
+from orchestrator.results.page import cells
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import change, count, duration, memory, number
 
@@ -27,31 +27,40 @@ def render(summary: Summary, *, picture: str = "") -> str:
 
 
 def _cohort(summary: Summary, cohort: Cohort) -> list[str]:
-    mixed = len(cohort.fronts) > 1
-    headings = ["memory", "samples/s", "configuration", *(["trains like"] if mixed else [])]
-    front = [
-        [memory(p.memory_bytes), number(p.samples_per_second), summary.label(p), *([p.equivalence] if mixed else [])]
-        for p in cohort.front
-    ]
-    verdicts = [
-        [memory(v.budget_bytes), number(v.best.samples_per_second), memory(v.best.memory_bytes), summary.label(v.best)]
-        if v.best
-        else [memory(v.budget_bytes), "–", "–", "nothing measured fits"]
-        for v in cohort.verdicts
-    ]
+    front, budgets = cells.frontier_rows(summary, cohort), cells.budget_rows(summary, cohort)
+    scope = cells.scope(cohort)
     lines = [f"## {text(cohort.hardware)}", "", f"Memory is {cohort.memory_words}.", "", "### Frontier", ""]
-    if mixed:
-        lines += [f"Across {len(cohort.fronts)} kinds of training, which do not train alike.", ""]
-    lines += [*table(headings, front, numbers=2), "", "### Best in each budget", ""]
-    lines += [*table(["budget", "samples/s", "memory", "fastest that fits"], verdicts, numbers=3), ""]
-    return [*lines, *_effects(cohort), *_stages(summary, cohort), *_environment(cohort)]
+    lines += [text(scope), ""] if scope else []
+    lines += [*table(front[0], front[1:], numbers=len(front[0]) - 1), "", *_notes(cells.frontier_notes(cohort))]
+    lines += ["### Best in each budget", "", *table(budgets[0], budgets[1:], numbers=len(budgets[0]) - 1), ""]
+    lines += [*_notes(cells.budget_notes(cohort)), *_guide(summary, cohort)]
+    return [*lines, *_effects(cohort), *_stages(cohort), *_environment(cohort)]
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    return [line for note in notes for line in (text(note), "")]
+
+
+def _guide(summary: Summary, cohort: Cohort) -> list[str]:
+    rows = cells.guide_table(summary, cohort)
+    if not rows:
+        return []
+    return ["### As the guide measures", "", *_notes(cells.guide_notes(cohort)), *table(rows[0], rows[1:], left=1), ""]
 
 
 def _effects(cohort: Cohort) -> list[str]:
     if not cohort.effects:
         return []
     rows = [
-        [e.axis, str(e.value), str(e.baseline), alike(e), change(e.memory_ratio), change(e.speed_ratio), str(e.pairs)]
+        [
+            e.axis,
+            str(e.value),
+            str(e.baseline),
+            cells.alike(e),
+            change(e.memory_ratio),
+            change(e.speed_ratio),
+            str(e.pairs),
+        ]
         for e in cohort.effects
     ]
     headings = ["axis", "with", "in place of", "training", "memory", "samples/s", "pairs"]
@@ -59,15 +68,10 @@ def _effects(cohort: Cohort) -> list[str]:
     return ["### What each technique did", "", note, "", *table(headings, rows, left=4), ""]
 
 
-def alike(effect: Effect) -> str:
-    """Whether the technique leaves the training as it was, in a word."""
-    return "same" if effect.same_training else "differs"
-
-
-def _stages(summary: Summary, cohort: Cohort) -> list[str]:
+def _stages(cohort: Cohort) -> list[str]:
     rows = [
         [
-            stage.added,
+            cells.stage_name(stage, cohort),
             memory(stage.point.memory_bytes),
             change(stage.memory_ratio),
             number(stage.point.samples_per_second),
@@ -96,8 +100,8 @@ def _failures(summary: Summary) -> list[str]:
 
 
 def _warnings(summary: Summary) -> list[str]:
-    rows = [[str(times), warning] for warning, times in summary.warnings.items()]
-    return ["## Warnings", "", *table(["trials", "warning"], rows, numbers=1), ""] if rows else []
+    rows = [[str(len(doubt.labels)), doubt.kind, doubt.text] for doubt in summary.doubts]
+    return ["## Warnings", "", *table(["trials", "kind", "warning"], rows, numbers=1), ""] if rows else []
 
 
 def _costs(summary: Summary) -> list[str]:

@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice
 from orchestrator.results.frontier import Point
+from orchestrator.results.page.labels import Label, key_points, place
 from orchestrator.results.ranking import GIB
-from orchestrator.results.summary import Cohort, Summary
-from orchestrator.results.words import memory, number
+from orchestrator.results.summary import Cohort, Summary, label
+from orchestrator.results.words import count, memory, number
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#6c757d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+INK, SOFT, FAINT = "#1b1f24", "#57606a", "#d8dee4"
 MIB = 2**20
+MOST_RINGS = 40
+PREFERRED = {"colour": ("precision", "optimizer"), "marker": ("activations", "optimizer")}
 
 
-def legible_axes(summary: Summary, cohort: Cohort) -> tuple[str, ...]:
-    """The axes fit for colours and markers, best first: named variants before numbers, 2 to 8 values each."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoding:
+    """An axis shown by colours or by markers: its values, and the sign of each."""
+
+    axis: str | None
+    signs: dict[Choice, str]
+
+    def sign(self, point: Point) -> str:
+        """The colour or marker of a point."""
+        return self.signs[point.choices[self.axis] if self.axis else None]
+
+
+def encodings(summary: Summary, cohort: Cohort) -> tuple[str | None, str | None]:
+    """The axes for colours and for markers: precision and activations where they vary, else named ones before numbers.
+
+    An axis needs 2 to 8 values to be told apart by either.
+    """
     seen = {axis: {point.choices[axis] for point in cohort.points} for axis in summary.axes}
     fit = [axis for axis, values in seen.items() if 2 <= len(values) <= len(PALETTE)]
-    return tuple(sorted(fit, key=lambda axis: all(isinstance(value, (int, float)) for value in seen[axis])))
+    fit.sort(key=lambda axis: all(isinstance(value, (int, float)) for value in seen[axis]))
+    colour = next((axis for axis in (*PREFERRED["colour"], *fit) if axis in fit), None)
+    left = [axis for axis in fit if axis != colour]
+    return colour, next((axis for axis in (*PREFERRED["marker"], *left) if axis in left), None)
 
 
 def render(
@@ -34,17 +58,21 @@ def render(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 6.25), dpi=160, layout="constrained")
+    figure = Figure(figsize=(10, 6.25), dpi=160)
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    axes = figure.add_axes((0.072, 0.1, 0.725, 0.735))
     if summary.cohorts:
         cohort = summary.cohorts[0]
-        fit = [axis for axis in legible_axes(summary, cohort) if axis not in (colour, marker)]
-        colour = colour or (fit.pop(0) if fit else None)
-        marker = marker or (fit.pop(0) if fit else None)
-        _legends(figure, _scatter(axes, cohort, colour, marker))
-        _front(axes, summary, cohort)
-        _dress(axes, summary, cohort, log_memory)
+        best_colour, best_marker = encodings(summary, cohort)
+        hues = _encoding(cohort, colour or best_colour, PALETTE)
+        shapes = _encoding(cohort, marker or best_marker, MARKERS)
+        _scatter(axes, cohort, hues, shapes)
+        _fronts(axes, cohort)
+        _dress(axes, cohort, log_memory)
+        _budgets(axes, summary, cohort)
+        _legend(figure, axes, cohort, hues, shapes)
+        _title(figure, summary, cohort)
+        _label(axes, summary, cohort)
     else:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "No trial ended ok", ha="center", va="center", fontsize=16)
@@ -53,112 +81,179 @@ def render(
     return buffer.getvalue()
 
 
+def _encoding(cohort: Cohort, axis: str | None, signs: Sequence[str]) -> Encoding:
+    """Numbers by size, names by the speed they reached."""
+    speeds: dict[Choice, float] = {}
+    for point in cohort.points:
+        value = point.choices[axis] if axis else None
+        speeds[value] = max(speeds.get(value, 0.0), point.samples_per_second)
+
+    def order(value: Choice) -> tuple[bool, float, str]:
+        return (
+            not isinstance(value, (int, float)),
+            float(value) if isinstance(value, (int, float)) else -speeds[value],
+            str(value),
+        )
+
+    ordered = sorted(speeds, key=order)
+    return Encoding(axis=axis, signs=dict(zip(ordered, signs, strict=False)))
+
+
 def _unit(cohort: Cohort) -> tuple[str, int]:
     return ("GiB", GIB) if max(point.memory_bytes for point in cohort.points) >= GIB else ("MiB", MIB)
 
 
-def _values(cohort: Cohort, axis: str | None) -> list[Choice]:
-    values = {point.choices[axis]: None for point in cohort.points} if axis else {None: None}
-    return sorted(values, key=lambda value: (isinstance(value, str), value if isinstance(value, (int, float)) else 0))
+def _coordinates(points: Iterable[Point], unit: int) -> tuple[list[float], list[float]]:
+    own = list(points)
+    return [point.memory_bytes / unit for point in own], [point.samples_per_second for point in own]
 
 
-def _scatter(
-    axes: Any, cohort: Cohort, colour: str | None, marker_axis: str | None
-) -> list[tuple[str | None, list[Choice], list[Any]]]:
-    colours, markers = _values(cohort, colour), _values(cohort, marker_axis)
+def _scatter(axes: Any, cohort: Cohort, hues: Encoding, shapes: Encoding) -> None:
+    """The other trainings' points small and pale, those that are ranked over them."""
     _, unit = _unit(cohort)
-    for hue, value in zip(PALETTE, colours, strict=False):
-        for shape, other in zip(MARKERS, markers, strict=False):
-            own = [p for p in cohort.points if _is(p, colour, value) and _is(p, marker_axis, other)]
-            axes.scatter(
-                [p.memory_bytes / unit for p in own],
-                [p.samples_per_second for p in own],
-                s=38,
-                c=hue,
-                marker=shape,
-                alpha=0.75,
-                linewidths=0.4,
-                edgecolors="white",
-                zorder=3,
-            )
-    dots = [axes.scatter([], [], s=38, c=hue) for hue in PALETTE[: len(colours)]]
-    shapes = [axes.scatter([], [], s=38, c="#555555", marker=marker) for marker in MARKERS[: len(markers)]]
-    return [(colour, colours, dots), (marker_axis, markers, shapes)]
+    groups: dict[tuple[bool, str, str], list[Point]] = {}
+    for point in cohort.points:
+        own = point.training == cohort.training
+        groups.setdefault((own, shapes.sign(point), hues.sign(point)), []).append(point)
+    for (own, shape, hue), members in groups.items():
+        size, alpha = (40, 0.9) if own else (20, 0.28)
+        look = {"s": size, "alpha": alpha, "c": hue, "marker": shape, "linewidths": 0.5, "edgecolors": "white"}
+        axes.scatter(*_coordinates(members, unit), **look, zorder=4 if own else 2)
 
 
-def _is(point: Point, axis: str | None, value: Choice) -> bool:
-    return axis is None or point.choices[axis] == value
-
-
-def _legends(figure: Any, keys: Sequence[tuple[str | None, Sequence[Choice], Sequence[Any]]]) -> None:
-    for corner, (axis, values, handles) in zip(("upper", "lower"), keys, strict=True):
-        if axis is not None:
-            names = [_literal(value) for value in values]
-            legend = figure.legend(
-                handles, names, title=axis, loc=f"outside right {corner}", frameon=False, alignment="left"
-            )
-            legend.get_title().set_fontweight("bold")
-
-
-def _literal(value: object) -> str:
-    return str(value).replace("$", r"\$")
-
-
-def _front(axes: Any, summary: Summary, cohort: Cohort) -> None:
+def _fronts(axes: Any, cohort: Cohort) -> None:
     _, unit = _unit(cohort)
-    front = cohort.front
-    memories = [point.memory_bytes / unit for point in front]
-    speeds = [point.samples_per_second for point in front]
-    mixed = len(cohort.fronts) > 1
-    for own in cohort.fronts.values() if mixed else ():
-        xs, ys = [point.memory_bytes / unit for point in own], [point.samples_per_second for point in own]
-        axes.step(xs, ys, where="post", color="#222222", linewidth=0.8, alpha=0.25, zorder=1)
-    axes.step(memories, speeds, where="post", color="#222222", linewidth=1.4, linestyle=":" if mixed else "-", zorder=2)
-    axes.scatter(memories, speeds, s=110, facecolors="none", edgecolors="#222222", linewidths=1.2, zorder=4)
-    leanest, fastest = (
-        f"{summary.label(p)}\n{memory(p.memory_bytes)}, {number(p.samples_per_second)} samples/s"
-        for p in (front[0], front[-1])
-    )
-    lead = {"arrowstyle": "-", "color": "#888888", "linewidth": 0.8, "shrinkB": 6}
-    note = {"fontsize": 8.5, "zorder": 5, "parse_math": False, "va": "top", "textcoords": "axes fraction"}
-    # Nothing can lie above and left of a frontier: that corner is free for words.
-    axes.annotate(
-        leanest,
-        (memories[0], speeds[0]),
-        xytext=(0.015, 0.99),
-        ha="left",
-        arrowprops={**lead, "relpos": (0, 0)},
-        **note,
-    )
-    if len(front) > 1:
-        axes.annotate(
-            fastest,
-            (memories[-1], speeds[-1]),
-            xytext=(0.985, 0.99),
-            ha="right",
-            arrowprops={**lead, "relpos": (1, 0)},
-            **note,
-        )
+    own, across = _coordinates(cohort.front, unit), _coordinates(cohort.across, unit)
+    if own != across:
+        axes.step(*across, where="post", color=SOFT, linewidth=1.3, linestyle=(0, (1, 2)), zorder=3)
+    axes.step(*own, where="post", color=INK, linewidth=1.8, zorder=3)
+    ringed = cohort.front[:: -(-len(cohort.front) // MOST_RINGS)]
+    axes.scatter(*_coordinates(ringed, unit), s=105, facecolors="none", edgecolors=INK, linewidths=1.2, zorder=5)
 
 
-def _dress(axes: Any, summary: Summary, cohort: Cohort, log_memory: bool | None) -> None:
+def _dress(axes: Any, cohort: Cohort, log_memory: bool | None) -> None:
     unit, _ = _unit(cohort)
     sizes = [point.memory_bytes for point in cohort.points]
     if log_memory if log_memory is not None else max(sizes) > 8 * max(min(sizes), 1):
-        from matplotlib.ticker import FuncFormatter, NullFormatter
+        from matplotlib.ticker import FuncFormatter, NullLocator
 
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.margins(x=0.08, y=0.16)
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.06, y=0.12)
     axes.set_ylim(bottom=0)
-    axes.grid(True, color="#e6e6e6", linewidth=0.8)
+    axes.grid(True, color="#eceff2", linewidth=0.8)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.set_xlabel(f"{cohort.memory_words}, {unit}")
-    axes.set_ylabel("samples per second")
-    title = f"{summary.run.name}: {len(cohort.points)} configurations on {cohort.hardware}"
+    axes.tick_params(color=FAINT, labelcolor=SOFT, labelsize=9.5)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(FAINT)
+    axes.set_xlabel(f"memory, {unit}", color=SOFT, fontsize=10)
+    axes.set_ylabel("samples per second", color=SOFT, fontsize=10)
+
+
+def _budgets(axes: Any, summary: Summary, cohort: Cohort) -> None:
+    _, unit = _unit(cohort)
+    least, most = axes.get_xlim()
+    for budget in summary.run.budgets:
+        if least < budget / unit < most:
+            axes.axvline(budget / unit, color="#8fb4d9", linewidth=1, zorder=1)
+            axes.annotate(
+                memory(budget),
+                (budget / unit, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+                color="#3f76ad",
+            )
+
+
+def _legend(figure: Any, axes: Any, cohort: Cohort, hues: Encoding, shapes: Encoding) -> None:
+    """One column: what colours, markers and lines mean."""
+    from matplotlib.lines import Line2D
+
+    def dot(colour: str, marker: str) -> Any:
+        return Line2D([], [], color=colour, marker=marker, linestyle="", markersize=6.5, markeredgecolor="white")
+
+    sections = [
+        (hues.axis, [(_short(value), dot(hue, "o")) for value, hue in hues.signs.items()]),
+        (shapes.axis, [(_short(value), dot(SOFT, shape)) for value, shape in shapes.signs.items()]),
+        ("frontier", _line_keys(cohort)),
+    ]
+    top = 0.835
+    for heading, entries in sections:
+        if heading is None:
+            continue
+        legend = figure.legend(
+            [handle for _, handle in entries],
+            [name for name, _ in entries],
+            title=heading.replace("_", " ").replace("$", r"\$"),
+            loc="upper left",
+            bbox_to_anchor=(0.81, top),
+            frameon=False,
+            alignment="left",
+            fontsize=9,
+            labelcolor=INK,
+            borderaxespad=0,
+        )
+        legend.get_title().set(fontweight="bold", fontsize=9)
+        for name in legend.get_texts():
+            name.set_parse_math(False)
+        box = legend.get_window_extent(figure.canvas.get_renderer())
+        top -= box.height / figure.bbox.height + 0.018
+
+
+def _line_keys(cohort: Cohort) -> list[tuple[str, Any]]:
+    from matplotlib.lines import Line2D
+
+    ring = Line2D([], [], color=INK, linewidth=1.8, marker="o", markerfacecolor="none", markersize=9)
+    lines = [(_short(cohort.training_name(cohort.training)) if len(cohort.fronts) > 1 else "best of all", ring)]
     if len(cohort.fronts) > 1:
-        axes.set_title("dotted: across trainings; thin: each training", loc="right", fontsize=9, color="#555555")
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=11.5, pad=12, parse_math=False)
+        lines.append(("across trainings", Line2D([], [], color=SOFT, linewidth=1.3, linestyle=(0, (1, 2)))))
+        lines.append(
+            ("trains differently", Line2D([], [], color=SOFT, marker="o", linestyle="", markersize=4, alpha=0.4))
+        )
+    return lines
+
+
+def _short(value: Choice) -> str:
+    name = str(value)
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
+def _title(figure: Any, summary: Summary, cohort: Cohort) -> None:
+    title = f"{summary.run.name}: memory against speed" if summary.run.name else "Memory against speed"
+    subtitle = f"{count(len(cohort.points), 'configuration')} on {cohort.hardware}. Memory is {cohort.memory_words}."
+    figure.text(0.018, 0.968, title, fontsize=15, fontweight="bold", color=INK, va="top", parse_math=False)
+    figure.text(0.018, 0.912, subtitle, fontsize=9.5, color=SOFT, va="top", parse_math=False)
+
+
+def _label(axes: Any, summary: Summary, cohort: Cohort) -> None:
+    """Names for the frontier's key points, saying only in what the points of its training differ."""
+    _, unit = _unit(cohort)
+    front = cohort.front
+    own = [point for point in cohort.points if point.training == cohort.training]
+    varying = [axis for axis in summary.axes if len({point.choices[axis] for point in own}) > 1] or summary.axes
+    named = [verdict.best for verdict in cohort.verdicts if verdict.best] if summary.run.budgets else []
+    labels = [
+        Label(
+            x=point.memory_bytes / unit,
+            y=point.samples_per_second,
+            name=label(point.choices, varying),
+            figures=f"{memory(point.memory_bytes)}, {number(point.samples_per_second)}/s",
+        )
+        for point in key_points(front, named)
+    ]
+    lines = [*_along(_coordinates(front, unit)), *_along(_coordinates(cohort.across, unit))]
+    place(axes, labels, [*zip(*_coordinates([*own, *front], unit), strict=True), *lines])
+
+
+def _along(steps: tuple[list[float], list[float]]) -> list[tuple[float, float]]:
+    """Places along a step line, close enough together that no label fits between two unseen."""
+    places: list[tuple[float, float]] = []
+    for (x, y), (then_x, then_y) in itertools.pairwise(zip(*steps, strict=True)):
+        places += [(x + (then_x - x) * part / 12, y) for part in range(13)]
+        places += [(then_x, y + (then_y - y) * part / 12) for part in range(13)]
+    return places

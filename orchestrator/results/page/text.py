@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from jobs.record import Outcome
+from orchestrator.results.page import cells
 from orchestrator.results.summary import Cohort, Summary
-from orchestrator.results.words import count, duration, memory, number
+from orchestrator.results.words import count, duration
 
 WIDTH = 96
 LONGEST = 20
@@ -28,6 +31,8 @@ def render(summary: Summary) -> RenderableType:
         parts += [Text(), *_cohort(summary, cohort)]
     if summary.failures:
         parts += [Text(), *_failures(summary)]
+    if summary.doubts:
+        parts += [Text(), *_warnings(summary)]
     if summary.files:
         parts += [Text(), Text("Files", style="bold"), *(Text(f"  {path}") for path in summary.files)]
     return Group(*parts)
@@ -40,44 +45,50 @@ def _outcomes(summary: Summary) -> Text:
 
 
 def _cohort(summary: Summary, cohort: Cohort) -> list[RenderableType]:
-    front, trainings = cohort.front, len(cohort.fronts)
-    note = f", across {trainings} kinds of training (each alone: see the report)" if trainings > 1 else ""
+    front = cohort.front
     parts: list[RenderableType] = [
         Text.assemble(
-            ("Frontier", "bold"), f" on {cohort.hardware}: {len(front)} of ", count(len(cohort.points), "point"), note
-        ),
-        Text(f"Memory is {cohort.memory_words}.", style="dim"),
+            ("Frontier", "bold"), f" on {cohort.hardware}: {len(front)} of ", count(len(cohort.points), "point")
+        )
     ]
-    table = _table("memory", "samples/s", "configuration")
-    shown = front if len(front) <= LONGEST else front[:: -(-len(front) // LONGEST)]
-    for point in shown:
-        table.add_row(memory(point.memory_bytes), number(point.samples_per_second), Text(summary.label(point)))
-    parts.append(table)
-    if len(shown) < len(front):
-        parts.append(Text(f"  every {-(-len(front) // LONGEST)}. point shown; all are in the report", style="dim"))
+    parts += [_dim(line) for line in (cells.scope(cohort), f"Memory is {cohort.memory_words}.") if line]
+    rows = cells.frontier_rows(summary, cohort)
+    every = -(-len(front) // LONGEST)
+    # Counted from the fastest, which is what most readers look for.
+    parts.append(_table(rows[0], rows[1:][::-every][::-1], numbers=len(rows[0]) - 1))
+    if every > 1:
+        parts.append(_dim(f"  one point in {every} shown; all are in the report"))
+    parts += [_dim(f"  {note}") for note in cells.frontier_notes(cohort)]
     if cohort.verdicts:
-        best = _table("budget", "samples/s", "fastest that fits")
-        for verdict in cohort.verdicts:
-            name = Text(summary.label(verdict.best) if verdict.best else "nothing measured fits")
-            speed = number(verdict.best.samples_per_second) if verdict.best else "–"
-            best.add_row(memory(verdict.budget_bytes), speed, name)
-        parts += [Text(), Text("Best in each budget", style="bold"), best]
+        rows = cells.budget_rows(summary, cohort)
+        parts += [Text(), Text("Best in each budget", style="bold")]
+        parts.append(_table(rows[0], rows[1:], numbers=len(rows[0]) - 1))
+        parts += [_dim(f"  {note}") for note in cells.budget_notes(cohort)]
     return parts
 
 
+def _dim(line: str) -> Text:
+    return Text(line, style="dim")
+
+
 def _failures(summary: Summary) -> list[RenderableType]:
-    table = _table("trials", "outcome", "reason", numbers=1)
-    seen = [failure for failure in summary.failures if failure.outcome is not Outcome.SKIPPED]
-    for failure in (seen or summary.failures)[:5]:
-        table.add_row(str(len(failure.labels)), failure.outcome.value, Text(failure.reason[:160]))
-    left = len(summary.failures) - min(5, len(seen or summary.failures))
-    more = [Text(f"  and {left} more reasons, in the report", style="dim")] if left else []
-    return [Text("Not ok", style="bold"), table, *more]
+    seen = [failure for failure in summary.failures if failure.outcome is not Outcome.SKIPPED] or summary.failures
+    rows = [[str(len(failure.labels)), failure.outcome.value, failure.reason[:160]] for failure in seen[:5]]
+    left = len(summary.failures) - len(rows)
+    more = [_dim(f"  and {left} more reasons, in the report")] if left else []
+    return [Text("Not ok", style="bold"), _table(("trials", "outcome", "reason"), rows, numbers=1), *more]
 
 
-def _table(*headings: str, numbers: int = 2) -> Table:
+def _warnings(summary: Summary) -> list[RenderableType]:
+    rows = [[str(len(doubt.labels)), doubt.kind[:40], doubt.text[:160]] for doubt in summary.doubts[:5]]
+    return [Text("Warnings", style="bold"), _table(("trials", "kind", "warning"), rows, numbers=1)]
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
     for place, heading in enumerate(headings):
         last = place == len(headings) - 1
         table.add_column(heading, justify="right" if place < numbers else "left", overflow="fold", no_wrap=not last)
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
