@@ -81,6 +81,12 @@ def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
     os._exit(3)
 
 
+def kill_slots_owner(model: Any, task: str, arguments: Any) -> NoReturn:
+    """Kill the process that owns the slot, an actor in a sweep: the slot then ends this one."""
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)
+    hang(model, task, arguments)
+
+
 class Announcement:
     """A named pipe in which a hanging trial says that it hangs and which processes are involved."""
 
@@ -121,3 +127,8 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
         return bool(poll.poll(seconds * 1000))
     finally:
         os.close(process)
+
+
+def parent_of(pid: int) -> int:
+    """The parent's process id, as the kernel has it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -18,7 +18,7 @@ from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
-from tests.faults import Announcement, has_ended, with_fault
+from tests.faults import Announcement, has_ended, parent_of, with_fault
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 120.0
@@ -184,11 +184,6 @@ def test_a_parent_whose_owner_is_killed_ends_with_its_hanging_trial(
         parent = parent_of(pids["child"])
         owner.kill()
     assert all(has_ended(pid) for pid in (parent, pids["child"], pids["grandchild"]))
-
-
-def parent_of(pid: int) -> int:
-    """The parent's process id, as the kernel has it."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_closing_a_slot_ends_its_parent(good: TrialSpec) -> None:
