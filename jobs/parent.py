@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from jobs import environment, failures
+from jobs import environment, failures, trial
 from jobs.preload import preload, unclean
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
@@ -61,7 +62,7 @@ def run_child(
     ``channels`` are the descriptors of requests and replies, which are none of the child's business.
     """
     result, log = folder / "result.json", folder / "log.txt"
-    result.unlink(missing_ok=True)
+    _clear(folder)
     log.write_text("")
     with _phase_file(folder / "phase") as phase:
         started, begin, kills = time.time(), time.monotonic(), _host_oom_kills()
@@ -95,15 +96,21 @@ def run_child(
     )
 
 
+def _clear(folder: Path) -> None:
+    """Remove what the last trial left; one that was killed leaves its scratch, and offloaded states fill a disk."""
+    (folder / "result.json").unlink(missing_ok=True)
+    for left in folder.glob(f"{trial.SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def run_here(spec: TrialSpec, result: Path, phase: mmap.mmap | None, isolation: str) -> None:
     """Run a trial in this very process and leave its record in ``result``."""
-    from jobs import trial
 
     def announce(name: str) -> None:
         if phase is not None:
             phase[:] = name.encode()[:_PHASE_BYTES].ljust(_PHASE_BYTES, b"\0")
 
-    record = trial.run(spec, announce, isolation=isolation)
+    record = trial.run(spec, announce, isolation=isolation, scratch=result.parent)
     partial = result.with_suffix(".partial")
     partial.write_text(json.dumps(record_to_json(record)))
     partial.replace(result)

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from jobs import environment, failures, requirements
@@ -17,6 +18,9 @@ from jobs.spec import TrialSpec
 from jobs.trackers.base import Moment, Tracker
 
 Announce = Callable[[str], None]
+
+SCRATCH = "scratch-"
+"""How the names of trials' scratch folders begin."""
 
 COLUMNS = (
     Column(name="oom_requested_bytes", type="int64", unit="B", doc="the allocation that ran out of memory"),
@@ -41,10 +45,11 @@ COLUMNS = (
 )
 
 
-def run(spec: TrialSpec, announce: Announce, *, isolation: str) -> TrialRecord:
+def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -> TrialRecord:
     """Run a trial in this process and return its record; every exception becomes an outcome.
 
-    ``announce`` is told each phase as it begins, so that a parent can say where a dead child was.
+    ``announce`` is told each phase as it begins, so that a parent can say where a dead child was. In ``scratch``,
+    a folder of the trial's own comes and goes.
     """
     from jobs.trackers import TRACKERS
 
@@ -61,7 +66,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str) -> TrialRecord:
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker()) for tracker in TRACKERS]
         try:
-            inspected = _measured(spec, trackers, enter)
+            inspected = _measured(spec, trackers, enter, scratch)
         except Exception as error:
             outcome, rule, reason = failures.classify(error)
             if (asked := failures.bytes_asked(error)) is not None:
@@ -86,7 +91,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str) -> TrialRecord:
     )
 
 
-def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> dict[str, Any]:
+def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, folder: Path) -> dict[str, Any]:
     """Train under the trackers; returns what the inspection and the loop itself say."""
     import torch
     import transformers
@@ -117,7 +122,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> 
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
 
     enter("model")
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch:
         arguments = training_arguments(
             spec, output_dir=scratch, total_steps=wanted, deepspeed=_deepspeed(spec, scratch)
         )
