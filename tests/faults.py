@@ -56,6 +56,13 @@ def kill(model: Any, task: str, arguments: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def note_scratch_and_die(model: Any, task: str, arguments: Any, *, file: str) -> None:
+    """Be killed with files in the trial's scratch folder; the folder's name is left for the test."""
+    Path(arguments.output_dir, "states.bin").write_bytes(bytes(1000))
+    Path(file).write_text(arguments.output_dir)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def segfault(model: Any, task: str, arguments: Any) -> None:
     """Read memory that is not there."""
     ctypes.string_at(0)

@@ -134,6 +134,15 @@ def test_a_hanging_trial_times_out_with_all_its_processes(
     assert_unharmed(slot.run(good, DEADLINE), ok_before)
 
 
+def test_a_killed_trial_leaves_no_files(slot: Slot, good: TrialSpec, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    slot.run(with_fault(good, "note_scratch_and_die", file=str(note)), DEADLINE)
+    scratch = Path(note.read_text())
+    assert scratch.exists()
+    slot.run(good, DEADLINE)
+    assert not scratch.exists()
+
+
 def test_a_parent_killed_between_trials_is_replaced(slot: Slot, ok_before: TrialRecord, good: TrialSpec) -> None:
     slot.start()
     assert slot.parent_pid is not None
