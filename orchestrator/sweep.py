@@ -18,6 +18,7 @@ from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.quantities import duration_seconds
 
 if TYPE_CHECKING:
+    from jobs.record import TrialRecord
     from orchestrator.running.cluster import Cluster
     from orchestrator.running.store import RunFolder
     from orchestrator.search.base import Search
@@ -83,7 +84,7 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
         planned = plan(config, has_gpu=cluster.gpus > 0)
         trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
         budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
-        earlier = {} if options.fresh else folder.records()
+        earlier = _still_wanted(folder, planned, fresh=options.fresh)
         search = _search(config, trials)
         progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline)
         session = Session(search, folder, progress, time_budget_seconds=budget)
@@ -93,7 +94,6 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
         reused = session.reuse(earlier, (node.environment for node in cluster.nodes), resume=options.resume)
         if reused:
             progress.say(f"-- {reused} trials were measured before and are kept (--fresh measures them again)")
-        _forget(folder, earlier, planned)
         for record in planned.ruled_out:
             folder.write(record)
         ops = sorted({op for spec in search.unasked() for op in spec.recipe.prepares})
@@ -113,11 +113,13 @@ def _search(config: SweepConfig, trials: Sequence[Any]) -> Search:
     return Grid(trials)
 
 
-def _forget(folder: RunFolder, earlier: Mapping[str, Any], planned: Plan) -> None:
-    """Rows of an earlier plan that this one does not have must not appear in its report."""
-    kept = {spec.trial_id for spec in planned.trials}
-    for trial_id in earlier.keys() - kept:
+def _still_wanted(folder: RunFolder, planned: Plan, *, fresh: bool) -> dict[str, TrialRecord]:
+    """Earlier records of this plan's trials; all others are removed, for they must not appear in its report."""
+    wanted = set() if fresh else {spec.trial_id for spec in planned.trials}
+    earlier = folder.records()
+    for trial_id in earlier.keys() - wanted:
         folder.remove(trial_id)
+    return {trial_id: record for trial_id, record in earlier.items() if trial_id in wanted}
 
 
 def _opening(config: SweepConfig, planned: Plan, cluster: Cluster, budget: float | None, folder: RunFolder) -> str:

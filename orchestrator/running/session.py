@@ -107,6 +107,7 @@ class Session:
         """Give every planned trial that has no record yet its row: skipped, with the rule and the reason."""
         for record in self.search.skipped():
             self._folder.write(record)
+            self._progress.skipped(record)
         reason = {
             "time_budget": "the sweep's time budget ended before the trial's turn came",
             "interrupted": "the sweep was interrupted before the trial's turn came",
