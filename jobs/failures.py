@@ -74,8 +74,15 @@ def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
     if status in (137, -signal.SIGKILL):
         return Outcome.CRASHED, "killed by SIGKILL, not by this program or the kernel's out-of-memory killer"
     if status < 0:
-        return Outcome.CRASHED, f"killed by {signal.Signals(-status).name}"
+        return Outcome.CRASHED, f"killed by {_signal_name(-status)}"
     return Outcome.CRASHED, f"the process exited with status {status} and no result"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
