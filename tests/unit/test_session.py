@@ -1,0 +1,196 @@
+"""A sweep without Ray: budget, reuse, interruption, and one row for every planned trial whatever comes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.running.progress import Progress
+from orchestrator.running.session import Session
+from orchestrator.running.store import RunFolder
+from orchestrator.search.grid import Grid
+from tests.conftest import build_tiny_spec
+
+HERE = {"gpu_model": "", "torch": "2"}
+ELSEWHERE = {"gpu_model": "", "torch": "3"}
+TRIALS = [build_tiny_spec(repeat=number) for number in range(6)]
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Sweep:
+    """A session on a folder of its own, with what it printed and its clock."""
+
+    def __init__(self, folder: Path, trials: list[TrialSpec] = TRIALS, budget: float | None = None) -> None:
+        self.clock, self.output = Clock(), io.StringIO()
+        self.folder = RunFolder(folder)
+        with self.folder.locked():
+            pass
+        self.search = Grid(trials)
+        progress = Progress(len(trials), 1, (), stream=self.output, clock=self.clock)
+        self.session = Session(self.search, self.folder, progress, time_budget_seconds=budget, clock=self.clock)
+
+    def outcomes(self) -> dict[str, tuple[Outcome, str]]:
+        """Trial id -> outcome and rule, as the folder has them."""
+        return {name: (record.outcome, record.rule) for name, record in self.folder.records().items()}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    """Six trials, no budget."""
+    return Sweep(tmp_path)
+
+
+def ended(
+    spec: TrialSpec, outcome: Outcome = Outcome.OK, *, seconds: float = 1.0, environment: object = HERE
+) -> TrialRecord:
+    """A trial's record."""
+    assert isinstance(environment, dict)
+    figures = {"samples_per_second": 1.0, "peak_allocated_bytes": 1} if outcome is Outcome.OK else {}
+    return TrialRecord(
+        spec=spec, outcome=outcome, measurements=figures, wall_seconds=seconds, environment=environment, started_at=1.0
+    )
+
+
+def asked(sweep: Sweep) -> Iterator[TrialSpec]:
+    """Trials until there are none."""
+    while (spec := sweep.session.next_trial()) is not None:
+        yield spec
+
+
+def test_every_trial_is_run_once_in_order(sweep: Sweep) -> None:
+    for spec in asked(sweep):
+        sweep.session.ended(ended(spec))
+    sweep.session.account()
+    assert sweep.session.finished
+    assert sweep.outcomes() == {trial.trial_id: (Outcome.OK, "") for trial in TRIALS}
+
+
+def test_a_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, budget=10.0)
+    first = sweep.session.next_trial()
+    assert first is not None
+    assert sweep.session.ends_at == 1010.0
+    sweep.clock.now += 10.0
+    assert sweep.session.next_trial() is None
+    assert sweep.session.finished
+    sweep.session.ended(ended(first))
+    sweep.session.account()
+    expected = {trial.trial_id: (Outcome.SKIPPED, "time_budget") for trial in TRIALS}
+    assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
+
+
+def test_a_trial_that_the_budget_cut_is_skipped_not_timed_out(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, budget=10.0)
+    first, second = sweep.session.next_trial(), sweep.session.next_trial()
+    assert first is not None
+    assert second is not None
+    sweep.session.ended(replace(ended(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps"))
+    sweep.session.ended(ended(second, Outcome.TIMED_OUT, seconds=second.measure.deadline_seconds))
+    found = sweep.folder.records()
+    assert (found[first.trial_id].outcome, found[first.trial_id].rule) == (Outcome.SKIPPED, "time_budget")
+    assert found[first.trial_id].reason.endswith("while the trial was in phase steps")
+    assert found[second.trial_id].outcome is Outcome.TIMED_OUT
+
+
+def test_an_interruption_lets_running_trials_finish(sweep: Sweep) -> None:
+    first = sweep.session.next_trial()
+    assert first is not None
+    sweep.session.interrupt()
+    assert sweep.session.interrupted
+    assert sweep.session.next_trial() is None
+    assert "finishing 1 running trial" in sweep.output.getvalue()
+    sweep.session.ended(ended(first))
+    sweep.session.account()
+    expected = {trial.trial_id: (Outcome.SKIPPED, "interrupted") for trial in TRIALS}
+    assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
+
+
+def test_the_first_reason_to_stop_is_the_one_given(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, budget=10.0)
+    sweep.clock.now += 11.0
+    assert sweep.session.next_trial() is None
+    sweep.session.interrupt()
+    sweep.session.account()
+    assert {rule for _, rule in sweep.outcomes().values()} == {"time_budget"}
+    assert not sweep.session.interrupted
+
+
+def test_trials_given_up_have_their_row(sweep: Sweep) -> None:
+    assert sweep.session.next_trial() is not None
+    sweep.session.interrupt()
+    sweep.session.account()
+    assert len(sweep.outcomes()) == len(TRIALS)
+
+
+FINAL = [outcome for outcome in Outcome if outcome.is_final]
+REPEATED_BY_A_SECOND_RUN = {Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_an_earlier_run_leaves_to_do(outcome: Outcome, resume: bool, sweep: Sweep) -> None:
+    earlier = {TRIALS[0].trial_id: ended(TRIALS[0], outcome)}
+    kept = outcome in FINAL and (resume or outcome not in REPEATED_BY_A_SECOND_RUN)
+    assert sweep.session.reuse(earlier, [HERE], resume=resume) == kept
+    assert (TRIALS[0] not in list(asked(sweep))) == kept
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_rows_of_another_environment_are_measured_again(resume: bool, sweep: Sweep) -> None:
+    earlier = {TRIALS[0].trial_id: ended(TRIALS[0], environment=ELSEWHERE)}
+    assert sweep.session.reuse(earlier, [HERE], resume=resume) == 0
+    assert TRIALS[0] in list(asked(sweep))
+
+
+def test_rows_of_any_node_of_the_cluster_are_kept(sweep: Sweep) -> None:
+    earlier = {
+        TRIALS[0].trial_id: ended(TRIALS[0], environment=ELSEWHERE),
+        TRIALS[1].trial_id: ended(TRIALS[1], environment=HERE),
+    }
+    assert sweep.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=True) == 2
+
+
+def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
+    stranger = build_tiny_spec(repeat=99)
+    assert sweep.session.reuse({stranger.trial_id: ended(stranger)}, [HERE], resume=True) == 0
+    assert len(list(asked(sweep))) == len(TRIALS)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30))
+def test_whatever_happens_every_trial_has_one_row(actions: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    sweep = Sweep(tmp_path_factory.mktemp("run"), budget=5.0)
+    running: list[TrialSpec] = []
+    finished: list[str] = []
+    for action in actions:
+        if action == "ask" and (spec := sweep.session.next_trial()) is not None:
+            running.append(spec)
+        elif action in ("end", "fail") and running:
+            spec = running.pop(0)
+            finished.append(spec.trial_id)
+            sweep.session.ended(ended(spec, Outcome.OK if action == "end" else Outcome.FAILED))
+        elif action == "pass time":
+            sweep.clock.now += 1.0
+        elif action == "interrupt":
+            sweep.session.interrupt()
+    sweep.session.account()
+    outcomes = sweep.outcomes()
+    assert set(outcomes) == {trial.trial_id for trial in TRIALS}
+    assert {name for name, (outcome, _) in outcomes.items() if outcome.is_final} == set(finished)

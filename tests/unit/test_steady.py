@@ -1,0 +1,80 @@
+"""When enough steps have been measured, and the doubts that a row must carry."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.steady import FEWEST_STEPS, doubts, is_settled, relative_half_width
+
+SECONDS = st.floats(min_value=1e-4, max_value=1e3)
+NO_DOUBT = {"half_width": 0.001, "relative_error": 0.02, "host_bound_share": 0.1, "allocator_retries": 0}
+
+
+@pytest.mark.parametrize("seconds", [[], [0.1]])
+def test_too_few_steps_say_nothing(seconds: list[float]) -> None:
+    assert relative_half_width(seconds) == math.inf
+
+
+def test_the_interval_is_students() -> None:
+    # scipy.stats.t.interval(0.95, 3, loc=1.0, scale=sem([0.9, 1.0, 1.1, 1.0])) is 1 ± 0.12992
+    assert relative_half_width([0.9, 1.0, 1.1, 1.0]) == pytest.approx(0.12992, rel=2e-3)
+
+
+def test_many_steps_use_the_normal_limit() -> None:
+    seconds = [0.9, 1.1] * 50
+    assert relative_half_width(seconds) == pytest.approx(2.0 * statistics.stdev(seconds) / 10.0)
+
+
+@given(st.lists(SECONDS, min_size=2, max_size=40), st.floats(min_value=0.1, max_value=10))
+def test_the_interval_does_not_depend_on_the_unit(seconds: list[float], unit: float) -> None:
+    assert relative_half_width([s * unit for s in seconds]) == pytest.approx(relative_half_width(seconds), abs=1e-9)
+
+
+@given(st.integers(min_value=2, max_value=60))
+def test_more_of_the_same_narrows_the_interval(pairs: int) -> None:
+    assert relative_half_width([0.9, 1.1] * (pairs + 1)) < relative_half_width([0.9, 1.1] * pairs)
+
+
+def test_equal_steps_settle_with_the_fewest() -> None:
+    assert not is_settled([0.1] * (FEWEST_STEPS - 1), 0.01)
+    assert is_settled([0.1] * FEWEST_STEPS, 0.01)
+
+
+def test_unequal_steps_do_not_settle() -> None:
+    assert not is_settled([0.1, 0.2, 0.1, 0.2], 0.01)
+
+
+@given(st.lists(st.floats(min_value=0.1, max_value=0.2), min_size=1, max_size=40, unique=True))
+def test_an_error_of_zero_never_settles_unequal_steps(seconds: list[float]) -> None:
+    assert not is_settled(seconds, 0.0)
+
+
+def test_a_clean_row_has_no_doubts() -> None:
+    assert doubts(**NO_DOUBT) == []
+
+
+@pytest.mark.parametrize(
+    ("figure", "word"),
+    [
+        ({"half_width": 0.05}, "unstable: the mean step is known to ±5.0% only"),
+        ({"half_width": math.inf}, "unstable"),
+        ({"host_bound_share": 0.9}, "host-bound"),
+        ({"allocator_retries": 7}, "thrashing: the allocator had to flush its cache 7 times"),
+    ],
+)
+def test_a_doubt_is_put_in_words(figure: dict[str, float], word: str) -> None:
+    (doubt,) = doubts(**{**NO_DOUBT, **figure})
+    assert doubt.startswith(word)
+
+
+def test_a_fixed_number_of_steps_is_not_called_unstable() -> None:
+    assert doubts(**{**NO_DOUBT, "relative_error": 0.0, "half_width": 0.5}) == []
+
+
+def test_without_a_gpu_nobody_is_host_bound() -> None:
+    assert doubts(**{**NO_DOUBT, "host_bound_share": None}) == []
