@@ -45,6 +45,17 @@ def visible_uuids() -> list[str]:
     return chosen
 
 
+def visible_device(uuid: str) -> str:
+    """What to set CUDA_VISIBLE_DEVICES to for this GPU alone, in PCI order: its index, which DeepSpeed can parse.
+
+    A MIG slice has no index of its own and keeps its UUID.
+    """
+    if uuid.startswith("MIG-"):
+        return uuid
+    with session() as nvml:
+        return str(nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByUUID(uuid)))
+
+
 def compute_capability(uuid: str) -> tuple[int, int]:
     """(major, minor) of a GPU. Raises NVMLError for an unknown UUID."""
     with session() as nvml:

@@ -22,13 +22,15 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from jobs import environment, failures, trial
+from jobs import environment, failures, nvml, trial
 from jobs.preload import preload, unclean
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 _PHASE_BYTES = 64
 _LOG_TAIL = 4000
+_RELEASE_SECONDS = 10.0
+_DRIVER_BYTES = 16 * 2**20
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -66,11 +68,13 @@ def run_child(
     log.write_text("")
     with _phase_file(folder / "phase") as phase:
         started, begin, kills = time.time(), time.monotonic(), _host_oom_kills()
+        used_before = _device_bytes()
         pid = _fork(spec, folder, phase, channels) if isolation == "fork" else _spawn(spec, folder)
         in_time = _wait(pid, deadline_seconds, channels[0])
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _await_release(used_before)
         wall = time.monotonic() - begin
         where = bytes(phase).split(b"\0", 1)[0].decode()
     tail = log.read_text(errors="replace")[-_LOG_TAIL:]
@@ -201,6 +205,19 @@ def _wait(pid: int, deadline_seconds: float, requests: int) -> bool:
         return False
     finally:
         os.close(child)
+
+
+def _device_bytes() -> int:
+    """Memory in use on this slot's GPU; 0 without one."""
+    uuids = nvml.visible_uuids()
+    return nvml.used_bytes(uuids[0]) if uuids else 0
+
+
+def _await_release(used_before: int) -> None:
+    """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
+    give_up = time.monotonic() + _RELEASE_SECONDS
+    while _device_bytes() > used_before + _DRIVER_BYTES and time.monotonic() < give_up:
+        time.sleep(0.02)
 
 
 def _host_oom_kills() -> int:

@@ -58,7 +58,8 @@ def environment(cpus: int) -> dict[str, str]:
     }
     if not (uuids := nvml.visible_uuids()):
         return {**variables, "DS_ACCELERATOR": "cpu"}
-    return {**variables, "CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+    # One GPU: with several in sight the Trainer would silently use DataParallel.
+    return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
 
 
 def preload() -> float:

@@ -28,7 +28,12 @@ def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
 
 
 def doubts(
-    *, half_width: float, relative_error: float, host_bound_share: float | None, allocator_retries: int
+    *,
+    half_width: float,
+    relative_error: float,
+    host_bound_share: float | None = None,
+    allocator_retries: int = 0,
+    foreign_processes: int = 0,
 ) -> list[str]:
     """What a reader should know before trusting a row's speed, in words; empty when there is nothing."""
     found = []
@@ -38,4 +43,6 @@ def doubts(
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")
+    if foreign_processes:
+        found.append(f"shared: {foreign_processes} other processes were on the GPU")
     return found

@@ -165,6 +165,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
             relative_error=spec.measure.relative_error,
             host_bound_share=values.get("host_bound_share"),
             allocator_retries=values.get("allocator_retries", 0),
+            foreign_processes=values.get("gpu_foreign_processes", 0),
         )
         if spec.measure.inspect:
             enter("inspection")

@@ -20,6 +20,8 @@ from tests.faults import with_fault
 
 UUIDS = nvml.visible_uuids()
 RELEASE_SECONDS = 30.0
+DRIVER_BYTES = 2**20
+"""The driver's own book-keeping grows by some pages when a process is killed."""
 
 CONFIG = """\
 model:
@@ -76,7 +78,7 @@ def ok_before(slot: Slot, folder: Path) -> TrialRecord:
 def settled_used_bytes(expected: int) -> int:
     """Memory in use on the GPU, once it has come back to ``expected`` or has had time enough to."""
     end = time.monotonic() + RELEASE_SECONDS
-    while (used := nvml.used_bytes(UUIDS[0])) != expected and time.monotonic() < end:
+    while abs((used := nvml.used_bytes(UUIDS[0])) - expected) > DRIVER_BYTES and time.monotonic() < end:
         time.sleep(0.1)
     return used
 
@@ -95,7 +97,7 @@ def test_a_batch_that_does_not_fit_is_out_of_memory(slot: Slot, ok_before: Trial
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
     assert record.measurements["allocator_ooms"] >= 1
-    assert settled_used_bytes(before) == before
+    assert abs(settled_used_bytes(before) - before) <= DRIVER_BYTES
     assert_unharmed(slot, ok_before)
 
 
@@ -121,7 +123,7 @@ def test_a_fault_is_one_classified_row(
     record = slot.run(faulty(planned(folder, micro_batch=4)), deadline_seconds=20.0)
     assert (record.outcome, record.phase) == (outcome, phase)
     assert reason in record.reason
-    assert settled_used_bytes(before) == before
+    assert abs(settled_used_bytes(before) - before) <= DRIVER_BYTES
     assert_unharmed(slot, ok_before)
 
 
@@ -129,6 +131,8 @@ def assert_unharmed(slot: Slot, before: TrialRecord) -> None:
     """The good trial, run again, is what it was before the fault, from the same parent."""
     after = slot.run(before.spec, deadline_seconds=300.0)
     assert after.outcome is Outcome.OK, f"{after.reason}\n{after.log}"
-    for column in ("slot_parent_pid", "peak_allocated_bytes", "gpu_used_before_bytes"):
+    for column in ("slot_parent_pid", "peak_allocated_bytes"):
         assert after.measurements[column] == before.measurements[column], column
+    found, left = (record.measurements["gpu_used_before_bytes"] for record in (before, after))
+    assert abs(found - left) <= DRIVER_BYTES
     assert after.measurements["gpu_foreign_processes"] == 0
