@@ -28,6 +28,8 @@ from tests.faults import Announcement, has_ended, parent_of, with_fault
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.slow
+
 
 class Sweep:
     """The parts of a sweep of the given trials in a folder, without its command line."""
