@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from jobs.steady import FEWEST_STEPS, doubts, is_settled, relative_half_width
 
 SECONDS = st.floats(min_value=1e-4, max_value=1e3)
-NO_DOUBT = {"half_width": 0.001, "relative_error": 0.02, "host_bound_share": 0.1, "allocator_retries": 0}
+NO_DOUBT: dict[str, Any] = {"half_width": 0.001, "relative_error": 0.02, "host_bound_share": 0.1, "allocator_retries": 0}
 
 
 @pytest.mark.parametrize("seconds", [[], [0.1]])
@@ -65,6 +66,7 @@ def test_a_clean_row_has_no_doubts() -> None:
         ({"half_width": math.inf}, "unstable"),
         ({"host_bound_share": 0.9}, "host-bound"),
         ({"allocator_retries": 7}, "thrashing: the allocator had to flush its cache 7 times"),
+        ({"foreign_processes": 2}, "shared: 2 other processes were on the GPU"),
     ],
 )
 def test_a_doubt_is_put_in_words(figure: dict[str, float], word: str) -> None:
