@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from jobs.steady import FEWEST_STEPS, doubts, is_settled, relative_half_width
 
 SECONDS = st.floats(min_value=1e-4, max_value=1e3)
-NO_DOUBT: dict[str, Any] = {"half_width": 0.001, "relative_error": 0.02, "host_bound_share": 0.1, "allocator_retries": 0}
+NO_DOUBT: dict[str, Any] = {
+    "half_width": 0.001,
+    "relative_error": 0.02,
+    "host_bound_share": 0.1,
+    "allocator_retries": 0,
+}
 
 
 @pytest.mark.parametrize("seconds", [[], [0.1]])
