@@ -177,7 +177,12 @@ def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) ->
             products[_CPP_NAMES.get(dtype, dtype)] += 1
         elif name in _ATTENTION:
             attention[_ATTENTION[name]] += 1
-    values: dict[str, Any] = {"attention_kernel": _ranked(attention), "matmul_dtype": _ranked(products).split(", ")[0]}
+    # A compiler may fuse attention into kernels of its own: then only the implementation it compiled is known.
+    compiled = f"{getattr(model.config, '_attn_implementation', '')} (compiled)"
+    values: dict[str, Any] = {
+        "attention_kernel": _ranked(attention) or compiled,
+        "matmul_dtype": _ranked(products).split(", ")[0],
+    }
     if on_cpu:
         flow = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
         values["peak_allocated_bytes"] = _held(model, _innermost(trained.optimizer)) + _highest(n for _, n in flow)

@@ -119,7 +119,7 @@ def run(session: Session, cluster: Cluster) -> None:
                 name="sweep",
                 storage_path=storage,
                 verbose=0,
-                callbacks=[_Bookkeeper(session)],
+                callbacks=[_Bookkeeper(session, cluster)],
                 failure_config=tune.FailureConfig(max_failures=_INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),
@@ -147,7 +147,7 @@ class _SlotTrainable(tune.Trainable):
                 break
             except SlotDiedError as error:
                 if attempt + 1 == _INFRASTRUCTURE_RETRIES:
-                    record = _crashed(spec, f"{error}, {_INFRASTRUCTURE_RETRIES} times")
+                    record = _crashed(spec, f"{error}, {_INFRASTRUCTURE_RETRIES} times", environment.describe())
         return {"record": json.dumps(record_to_json(record)), "done": True}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -184,8 +184,11 @@ class _SessionSearcher(Searcher):
 class _Bookkeeper(tune.Callback):
     """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, cluster: Cluster) -> None:
         self._session = session
+        self._environment = next(
+            (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
+        )
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -195,7 +198,7 @@ class _Bookkeeper(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         spec = spec_from_json(json.loads(trial.config["spec"]))
-        self._session.ended(_crashed(spec, _actor_error(trial)))
+        self._session.ended(_crashed(spec, _actor_error(trial), self._environment))
 
 
 def _actor_error(trial: Any) -> str:
@@ -209,11 +212,11 @@ def _actor_error(trial: Any) -> str:
     return "the actor died"
 
 
-def _crashed(spec: TrialSpec, reason: str) -> TrialRecord:
+def _crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
     killed_by_ray = "OutOfMemoryError" in reason or "memory pressure" in reason or "low on memory" in reason
     outcome = Outcome.HOST_OUT_OF_MEMORY if killed_by_ray else Outcome.CRASHED
-    described = environment.describe()
-    return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=described)
+    reason = reason.partition(". ")[0][:300]
+    return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where)
 
 
 def _bundle(needs: Needs) -> dict[str, float]:

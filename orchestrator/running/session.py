@@ -36,6 +36,7 @@ class Session:
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
         self._closing = ""
+        self._earlier: dict[str, TrialRecord] = {}
 
     def reuse(
         self, earlier: Mapping[str, TrialRecord], environments: Iterable[Mapping[str, Any]], *, resume: bool
@@ -51,7 +52,10 @@ class Session:
             record = earlier.get(planned.trial_id)
             if record is None or record.environment not in alike:
                 continue
-            if not record.outcome.is_final or (not resume and record.outcome in _REPEATED):
+            if not record.outcome.is_final:
+                continue
+            if not resume and record.outcome in _REPEATED:
+                self._earlier[record.trial_id] = record  # still the best that is known, if its turn does not come
                 continue
             self.search.tell(record)
             self._progress.reused(record)
@@ -113,6 +117,9 @@ class Session:
             "interrupted": "the sweep was interrupted before the trial's turn came",
         }.get(self._closing, "the sweep ended before the trial's turn came")
         for spec in (*self._out.values(), *self.search.unasked()):
+            if (known := self._earlier.get(spec.trial_id)) is not None:
+                self._progress.reused(known)
+                continue
             record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
             self._folder.write(record)
             self._progress.skipped(record)

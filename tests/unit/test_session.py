@@ -167,6 +167,19 @@ def test_rows_of_any_node_of_the_cluster_are_kept(sweep: Sweep) -> None:
     assert sweep.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=True) == 2
 
 
+def test_what_is_known_of_a_trial_outlives_a_turn_that_never_came(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, budget=5.0)
+    failed = ended(TRIALS[0], Outcome.FAILED)
+    sweep.folder.write(failed)
+    assert sweep.session.reuse({failed.trial_id: failed}, [HERE], resume=False) == 0
+    sweep.clock.now += 10.0
+    assert sweep.session.next_trial() is None
+    sweep.session.account()
+    outcomes = sweep.outcomes()
+    assert outcomes.pop(failed.trial_id) == (Outcome.FAILED, "")
+    assert set(outcomes.values()) == {(Outcome.SKIPPED, "time_budget")}
+
+
 def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
     stranger = build_tiny_spec(repeat=99)
     assert sweep.session.reuse({stranger.trial_id: ended(stranger)}, [HERE], resume=True) == 0
