@@ -21,8 +21,8 @@ test: .venv/.installed-test
 	$(BIN)/python -m pytest
 
 schema: .venv/.installed
-	$(BIN)/python -m orchestrator.planning.schema
-	$(BIN)/python -m orchestrator.results.schema
+	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
+	$(BIN)/python -m orchestrator.results.schema > docs/schema.md
 
 clean:
 	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.record import Outcome
 from jobs.spec import Choice
 from orchestrator.results.frontier import Point
 from orchestrator.results.page.labels import Label, key_points, place
@@ -225,7 +226,10 @@ def _short(value: Choice) -> str:
 
 def _title(figure: Any, summary: Summary, cohort: Cohort) -> None:
     title = f"{summary.run.name}: memory against speed" if summary.run.name else "Memory against speed"
-    subtitle = f"{count(len(cohort.points), 'configuration')} on {cohort.hardware}. Memory is {cohort.memory_words}."
+    unmeasured = summary.counts.get(Outcome.SKIPPED, 0)
+    measured = f"{count(len(cohort.points), 'configuration')} on {cohort.hardware}"
+    left = f" ({unmeasured} more not measured)" if unmeasured else ""
+    subtitle = f"{measured}{left}. Memory is {cohort.memory_words}."
     figure.text(0.018, 0.968, title, fontsize=15, fontweight="bold", color=INK, va="top", parse_math=False)
     figure.text(0.018, 0.912, subtitle, fontsize=9.5, color=SOFT, va="top", parse_math=False)
 
