@@ -92,7 +92,7 @@ def run_child(
         reason=reason,
         phase=where,
         environment=environment.describe(),
-        measurements={"node": environment.node(), "cpus": spec.needs.cpus},
+        measurements=trial.placement(spec),
         started_at=started,
         wall_seconds=wall,
         isolation=isolation,

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs import environment, failures, requirements
 from jobs.record import Column, Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import Moment, Tracker
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.loops.base import Setup
+    from jobs.loops.meter import Meter
 
 Announce = Callable[[str], None]
 
@@ -42,6 +50,8 @@ COLUMNS = (
     Column(name="warnings", type="list<string>", doc="what to know before trusting the row's speed, in words"),
     Column(name="node", type="string", doc="the machine that ran the trial"),
     Column(name="cpus", type="int64", doc="CPU cores given to the trial, also its OMP threads"),
+    Column(name="host_memory_bytes", type="int64", unit="B", doc="host memory reserved for the trial"),
+    Column(name="joules_per_sample", type="float64", unit="J", doc="energy the GPU drew for a sample, counted steps"),
 )
 
 
@@ -53,27 +63,22 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
     """
     from jobs.trackers import TRACKERS
 
-    phase = ""
+    started, phases = time.time(), [""]
 
     def enter(name: str) -> None:
-        nonlocal phase
-        phase = name
+        phases.append(name)
         announce(name)
 
-    started = time.time()
     outcome, rule, reason = Outcome.OK, "", ""
-    inspected: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker()) for tracker in TRACKERS]
         try:
-            inspected = _measured(spec, trackers, enter, scratch)
+            own = _measured(spec, trackers, enter, scratch)
         except Exception as error:
             outcome, rule, reason = failures.classify(error)
-            if (asked := failures.bytes_asked(error)) is not None:
-                inspected["oom_requested_bytes"] = asked
+            own = {"oom_requested_bytes": failures.bytes_asked(error)}
             if outcome is Outcome.FAILED:
-                import traceback
-
                 traceback.print_exc()
         measurements, steps = _collected(trackers)
     return TrialRecord(
@@ -81,8 +86,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         outcome=outcome,
         rule=rule,
         reason=reason,
-        phase="" if outcome is Outcome.OK else phase,
-        measurements={**measurements, **inspected, "node": environment.node(), "cpus": spec.needs.cpus},
+        phase="" if outcome is Outcome.OK else phases[-1],
+        measurements={**measurements, **own, **placement(spec)},
         steps=steps,
         environment=environment.describe(),
         started_at=started,
@@ -91,67 +96,23 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
     )
 
 
+def placement(spec: TrialSpec) -> dict[str, Any]:
+    """Where a trial ran and what it was given there: known even of a trial that left no word."""
+    return {"node": environment.node(), "cpus": _cpus(spec), "host_memory_bytes": spec.needs.host_bytes}
+
+
 def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, folder: Path) -> dict[str, Any]:
-    """Train under the trackers; returns what the inspection and the loop itself say."""
-    import torch
-    import transformers
+    """Train under the trackers; returns what they, the loop and the inspection say."""
+    from jobs import inspection
 
-    from jobs import data, inspection, models, steady
-    from jobs.loops.arguments import training_arguments
-    from jobs.loops.base import Setup
-    from jobs.loops.meter import Meter
-    from jobs.trackers import Steps
-
-    enter("requirements")
     begin = time.perf_counter()
-    _tell(trackers, Moment.START)
-    requirements.check(spec.recipe.requires, spec)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_num_threads(spec.needs.cpus or os.cpu_count() or 1)
-
-    enter("context")
-    if device.type == "cuda":
-        torch.ones((1, 1), device=device)
-        torch.cuda.synchronize()
-    _tell(trackers, Moment.CONTEXT)
-
-    enter("data")
-    config = models.architecture_config(spec.model)
-    wanted = _total_steps(spec)
-    samples = wanted * spec.effective_batch if wanted else None
-    dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
-
-    enter("model")
+    device = _ready(spec, trackers, enter)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch:
-        arguments = training_arguments(
-            spec, output_dir=scratch, total_steps=wanted, deepspeed=_deepspeed(spec, scratch)
-        )
-        transformers.set_seed(spec.measure.seed)
-        model = models.build(spec.model, spec.recipe.model_kwargs, device)
-        if hook := spec.recipe.hooks.get("model"):
-            model = _load(hook[0])(model, spec.model.task, arguments, **hook[1])
-        _tell(trackers, Moment.MODEL, device)
-
-        enter("trainer")
-        optimizer = None
-        if hook := spec.recipe.hooks.get("optimizer"):
-            optimizer = _load(hook[0])(model, arguments, **hook[1])
-        total = wanted or math.ceil(math.ceil(len(dataset) / spec.micro_batch) / spec.accumulation)
-        clock = next(tracker for tracker in trackers if isinstance(tracker, Steps))
-        meter = Meter(
-            trackers,
-            enter,
-            warmup_steps=spec.measure.warmup_steps,
-            total_steps=total,
-            enough=lambda: steady.is_settled(clock.counted_so_far(), spec.measure.relative_error),
-            device=device,
-        )
-        loop, loop_kwargs = spec.recipe.hooks["loop"]
-        setup = Setup(
-            model=model, dataset=dataset, collator=collator, arguments=arguments, optimizer=optimizer, meter=meter
-        )
+        setup = _assembled(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
-        trained = _load(loop)(setup, **loop_kwargs)
+        train = _hook(spec, "loop")
+        assert train is not None
+        trained = train(setup)
         _tell(trackers, Moment.TRAIN_END, device)
         # What the trackers say is fixed before the inspection can touch it.
         values = {
@@ -160,21 +121,100 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
             "docs_time_seconds": trained.train_seconds,
             "docs_samples_per_second": trained.samples_per_second,
         }
-        values["warnings"] = steady.doubts(
-            half_width=values["samples_per_second_error"],
-            relative_error=spec.measure.relative_error,
-            host_bound_share=values.get("host_bound_share"),
-            allocator_retries=values.get("allocator_retries", 0),
-            foreign_processes=values.get("gpu_foreign_processes", 0),
-        )
+        values |= _derived(values, spec)
         if spec.measure.inspect:
             enter("inspection")
             values |= inspection.inspect(trained, device)
     return values
 
 
-def _total_steps(spec: TrialSpec) -> int | None:
-    return None if spec.measure.steps is None else spec.measure.warmup_steps + spec.measure.steps
+def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
+    """What follows from several trackers together."""
+    from jobs import steady
+
+    warnings = steady.doubts(
+        half_width=values["samples_per_second_error"],
+        relative_error=spec.measure.relative_error,
+        host_bound_share=values.get("host_bound_share"),
+        allocator_retries=values.get("allocator_retries", 0),
+        foreign_processes=values.get("gpu_foreign_processes", 0),
+    )
+    if "energy_joules" not in values:
+        return {"warnings": warnings}
+    samples = values["samples_per_second"] * values["counted_seconds"]
+    return {"warnings": warnings, "joules_per_sample": values["energy_joules"] / samples}
+
+
+def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> torch.device:
+    """The trial's device, its context created. Raises UnsupportedError where the node lacks something."""
+    import torch
+
+    enter("requirements")
+    _tell(trackers, Moment.START)
+    requirements.check(spec.recipe.requires, spec)
+    torch.set_num_threads(_cpus(spec))
+    enter("context")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.ones((1, 1), device=device)
+    _tell(trackers, Moment.CONTEXT, device)
+    return device
+
+
+def _assembled(
+    spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, device: torch.device, scratch: str
+) -> Setup:
+    """Data, arguments, model, optimizer and meter, ready for a loop."""
+    import transformers
+
+    from jobs import data, models
+    from jobs.loops.arguments import training_arguments
+    from jobs.loops.base import Setup
+
+    enter("data")
+    config = models.architecture_config(spec.model)
+    wanted = None if spec.measure.steps is None else spec.measure.warmup_steps + spec.measure.steps
+    samples = wanted * spec.effective_batch if wanted else None
+    dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
+
+    enter("model")
+    # DeepSpeed's process group and ZeRO-3's way of building come with the arguments: they are made before the model.
+    arguments = training_arguments(spec, output_dir=scratch, total_steps=wanted, deepspeed=_deepspeed(spec, scratch))
+    transformers.set_seed(spec.measure.seed)
+    model = models.build(spec.model, spec.recipe.model_kwargs, device)
+    if adapt := _hook(spec, "model"):
+        model = adapt(model, spec.model.task, arguments)
+    _tell(trackers, Moment.MODEL, device)
+
+    enter("trainer")
+    make_optimizer = _hook(spec, "optimizer")
+    total = wanted or math.ceil(math.ceil(len(dataset) / spec.micro_batch) / spec.accumulation)
+    return Setup(
+        model=model,
+        dataset=dataset,
+        collator=collator,
+        arguments=arguments,
+        optimizer=make_optimizer(model, arguments) if make_optimizer else None,
+        meter=_meter(spec, trackers, enter, total, device),
+    )
+
+
+def _meter(
+    spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, total_steps: int, device: torch.device
+) -> Meter:
+    """A meter that stops when the speed is known, or after all steps."""
+    from jobs import steady
+    from jobs.loops.meter import Meter
+    from jobs.trackers import Steps
+
+    clock = next(tracker for tracker in trackers if isinstance(tracker, Steps))
+    return Meter(
+        trackers,
+        enter,
+        warmup_steps=spec.measure.warmup_steps,
+        total_steps=total_steps,
+        enough=lambda: steady.is_settled(clock.counted_so_far(), spec.measure.relative_error),
+        device=device,
+    )
 
 
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
@@ -183,13 +223,20 @@ def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
     from jobs.loops import deepspeed
 
     nvme = spec.needs.nvme_path or scratch
-    return deepspeed.prepare(spec.recipe.deepspeed, nvme_path=nvme, cpus=spec.needs.cpus or os.cpu_count() or 1)
+    return deepspeed.prepare(spec.recipe.deepspeed, nvme_path=nvme, cpus=_cpus(spec))
 
 
-def _load(path: str) -> Callable[..., Any]:
+def _hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
+    """The function that a technique put in this place, its keyword arguments filled in."""
+    if place not in spec.recipe.hooks:
+        return None
+    path, kwargs = spec.recipe.hooks[place]
     module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
+    return functools.partial(getattr(importlib.import_module(module), name), **kwargs)
+
+
+def _cpus(spec: TrialSpec) -> int:
+    return spec.needs.cpus or os.cpu_count() or 1
 
 
 def _tell(trackers: Sequence[Tracker], moment: Moment, device: Any = None) -> None:

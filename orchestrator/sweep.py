@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
         ops = sorted({op for spec in search.unasked() for op in spec.recipe.prepares})
         costs = ray_cluster.prepare(cluster, ops)
         folder.describe(_run_json(config, costs))
-        ray_cluster.run(session, cluster)
+        ray_cluster.run(session, cluster, next((spec.needs for spec in trials), None))
         session.account()
     progress.say(progress.status())
     summary = publish(folder.path)
@@ -108,9 +108,11 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
 
 
 def _search(config: SweepConfig, trials: Sequence[Any]) -> Search:
+    from orchestrator.search.frontier import Frontier
     from orchestrator.search.grid import Grid
 
-    return Grid(trials)
+    kinds: dict[str, Callable[..., Search]] = {"grid": Grid, "frontier": Frontier}
+    return kinds[config.search.kind](trials, **config.search.options)
 
 
 def _still_wanted(folder: RunFolder, planned: Plan, *, fresh: bool) -> dict[str, TrialRecord]:

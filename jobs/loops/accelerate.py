@@ -12,58 +12,69 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 from jobs.loops.base import Setup, Trained
+from jobs.loops.meter import Meter
 from jobs.techniques.optimizer import decay_groups
 
 
 def train(setup: Setup) -> Trained:
     """Train for as many steps as the meter wants. Like the guide's loop: no clipping, no scheduler, no logging."""
-    arguments, meter, model = setup.arguments, setup.meter, setup.model
-    transformers.set_seed(arguments.seed)
-    _enable_checkpointing(model, arguments)
-    accelerator = Accelerator(mixed_precision="bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no")
-    optimizer = setup.optimizer or _named_optimizer(model, arguments)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, _dataloader(setup))
-    model.train()
-
-    accumulation = arguments.gradient_accumulation_steps
-
-    def micro_step(batch: Any) -> torch.Tensor:
-        loss = model(**batch).loss / accumulation
-        accelerator.backward(loss)
-        return loss.detach()  # type: ignore[no-any-return]
-
-    def update() -> None:
-        optimizer.step()
-        optimizer.zero_grad()
-
+    loop = _Loop(setup)
     begin = time.perf_counter()
-    samples = 0
-    meter.train_begin()
-    batches = _timed(_endless(loader), meter.data_wait)
-    while True:
-        for _ in range(accumulation):
-            batch = next(batches)
-            samples += len(batch["labels"])
-            meter.micro_batch(batch)
-            meter.loss(micro_step(batch))
-        update()
-        if meter.step_end():
-            break
+    samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
-
-    def one_more() -> None:
-        micro_step(next(iter(loader)))
-        update()
-
     return Trained(
-        model=model,
-        optimizer=optimizer,
-        accelerator=accelerator,
-        dataloader=loader,
+        model=loop.model,
+        optimizer=loop.optimizer,
+        accelerator=loop.accelerator,
+        dataloader=loop.loader,
         train_seconds=seconds,
         samples_per_second=samples / seconds,
-        step=one_more,
+        step=loop.one_more,
     )
+
+
+class _Loop:
+    """Model, optimizer and loader as Accelerate prepared them."""
+
+    def __init__(self, setup: Setup) -> None:
+        arguments = setup.arguments
+        transformers.set_seed(arguments.seed)
+        _enable_checkpointing(setup.model, arguments)
+        precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no"
+        self.accelerator = Accelerator(mixed_precision=precision)
+        optimizer = setup.optimizer or _named_optimizer(setup.model, arguments)
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(setup.model, optimizer, _dataloader(setup))
+        self.model.train()
+        self._accumulation = arguments.gradient_accumulation_steps
+
+    def run(self, meter: Meter) -> int:
+        """Train until the meter has enough; returns the samples trained on."""
+        samples, complete = 0, False
+        meter.train_begin()
+        batches = _timed(_endless(self.loader), meter.data_wait)
+        while not complete:
+            for _ in range(self._accumulation):
+                batch = next(batches)
+                samples += len(batch["labels"])
+                meter.micro_batch(batch)
+                meter.loss(self._micro_step(batch))
+            self._update()
+            complete = meter.step_end()
+        return samples
+
+    def one_more(self) -> None:
+        """A micro-batch and an update outside the measurement."""
+        self._micro_step(next(iter(self.loader)))
+        self._update()
+
+    def _micro_step(self, batch: Any) -> torch.Tensor:
+        loss: torch.Tensor = self.model(**batch).loss / self._accumulation
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _update(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
 def _enable_checkpointing(model: Any, arguments: Any) -> None:

@@ -47,12 +47,14 @@ class Node:
     address: str
     gpus: int
     cpus: int
+    host_bytes: int
+    """Memory that Ray gives out on the node, less a tenth for Ray itself."""
     environment: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """What a sweep can use. ``cpus_per_trial`` is the smallest share of cores a GPU has on any node."""
+    """What a sweep can use."""
 
     nodes: tuple[Node, ...]
 
@@ -66,12 +68,18 @@ class Cluster:
         """Trials that can run at once: one per GPU; without any, one per node."""
         return self.gpus or len(self.nodes)
 
-    @property
-    def needs(self) -> Needs:
-        """What every trial reserves: one GPU and its share of the node's cores; without GPUs, all the cores."""
-        if not self.gpus:
-            return Needs(gpus=0, cpus=min(node.cpus for node in self.nodes))
-        return Needs(gpus=1, cpus=max(1, min(node.cpus // node.gpus for node in self.nodes if node.gpus)))
+    def needs(self, asked: Needs) -> Needs:
+        """What every trial reserves: one GPU and, unless asked otherwise, its share of the node's cores and memory.
+
+        The share is the smallest of any node, so that a trial fits everywhere; without GPUs it is the whole node.
+        """
+        hosts = [node for node in self.nodes if node.gpus or not self.gpus]
+        return dataclasses.replace(
+            asked,
+            gpus=1 if self.gpus else 0,
+            cpus=asked.cpus or max(1, min(node.cpus // max(node.gpus, 1) for node in hosts)),
+            host_bytes=asked.host_bytes or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
+        )
 
 
 @contextmanager
@@ -102,9 +110,12 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
-def run(session: Session, cluster: Cluster) -> None:
-    """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted."""
-    needs = cluster.needs
+def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
+    """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
+
+    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node.
+    """
+    needs = cluster.needs(asked or Needs())
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
             tune.with_resources(_SlotTrainable, tune.PlacementGroupFactory([_bundle(needs)])),
@@ -173,8 +184,7 @@ class _SessionSearcher(Searcher):
         spec = self._session.next_trial()
         if spec is None:
             return Searcher.FINISHED if self._session.finished else None
-        needs = dataclasses.replace(spec.needs, gpus=self._needs.gpus, cpus=spec.needs.cpus or self._needs.cpus)
-        spec = dataclasses.replace(spec, needs=needs)
+        spec = dataclasses.replace(spec, needs=dataclasses.replace(self._needs, nvme_path=spec.needs.nvme_path))
         return {"spec": json.dumps(to_json(spec)), "ends_at": self._session.ends_at}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -223,6 +233,8 @@ def _bundle(needs: Needs) -> dict[str, float]:
     bundle: dict[str, float] = {"CPU": needs.cpus}
     if needs.gpus:
         bundle["GPU"] = needs.gpus
+    if needs.host_bytes:
+        bundle["memory"] = needs.host_bytes
     return bundle
 
 
@@ -235,6 +247,7 @@ def _survey() -> tuple[Node, ...]:
             address=node["NodeManagerAddress"],
             gpus=int(node["Resources"].get("GPU", 0)),
             cpus=int(node["Resources"]["CPU"]),
+            host_bytes=int(0.9 * node["Resources"].get("memory", 0)),
             environment={},
         )
         for node in alive
