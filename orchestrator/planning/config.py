@@ -118,6 +118,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
     name = shape.name or path.stem
     measure, resources = shape.measure, shape.resources
     search = shape.search.model_dump()
+    kind = search.pop("kind")
     return SweepConfig(
         name=name,
         path=path,
@@ -151,7 +152,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             nvme_path=resources.nvme_path,
         ),
         budgets=tuple(shape.budgets),
-        search=SearchSpec(kind=search.pop("kind"), options=search),
+        search=SearchSpec(kind=kind, options={} if kind == "grid" else search),
         output=Path(shape.output or f"runs/{name}"),
     )
 

@@ -180,8 +180,20 @@ class SubsetSection(_Section):
 class SearchSection(_Section):
     """How the plan is walked."""
 
-    kind: Literal["grid"] = "grid"
-    """grid: every point."""
+    kind: Literal["grid", "frontier"] = "grid"
+    """grid: every point; frontier: those that could be on the memory/speed frontier, the others skipped with reason."""
+    tolerance: float = Field(default=0.02, ge=0, lt=1)
+    """frontier: a point is left out when it can be better than a measured one by no more than this."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """frontier: share of what is left out (at least two points) that is measured nevertheless; 0: none."""
+    seed: int = Field(default=0, ge=0)
+    """frontier: what decides which points are audited."""
+
+    @model_validator(mode="after")
+    def _options_of_its_kind(self) -> Self:
+        if self.kind == "grid" and (given := sorted(self.model_fields_set - {"kind"})):
+            raise ValueError(f"{', '.join(given)}: only search: {{kind: frontier}} has this")
+        return self
 
 
 class SweepSection(_Section):

@@ -1,5 +1,9 @@
 """Which trial next: ask/tell, pure, replayable against a recorded table. No Ray, no GPU, no clock.
 
-base.py     the interface
-grid.py     every planned trial, in order
+base.py            the interface
+grid.py            every planned trial, in order
+frontier.py        what could be on the memory/speed frontier; the rest skipped with the reason
+configurations.py  a plan's trials with their repeats, on curves along the micro-batch
+prediction.py      memory and speed of a configuration, learned from others
+surface.py         lower bounds along one curve
 """

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
+from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from tests.conftest import build_tiny_spec
 
 MakeSearch = Callable[[Iterable[TrialSpec]], Search]
-SEARCHES: dict[str, MakeSearch] = {"grid": Grid}
+SEARCHES: dict[str, MakeSearch] = {"grid": Grid, "frontier": Frontier}
 
 every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
 

@@ -1,0 +1,271 @@
+"""The frontier search: measures what could be on the memory/speed frontier, and says why it left out the rest."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.search.base import Search
+from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
+from orchestrator.search.prediction import Prediction, Surfaces
+
+_GIB = 2**30
+_NEW = 100.0
+"""The gain of the first point of a kind of training, or of one of which nothing is known: more than any speed-up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
+    """A configuration that would have been skipped, drawn at random and measured nevertheless."""
+
+    trial_id: str
+    rule: str
+    """Why it would have been skipped."""
+    outcome: Outcome
+    memory_error: float | None = None
+    """Predicted over measured memory, less one; None where one of them is missing."""
+    speed_error: float | None = None
+    """Predicted over measured speed, less one."""
+    contradicts: bool = False
+    """It was on the frontier beyond the tolerance, or fitted though it should not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    rule: str
+    reason: str
+
+
+class Frontier(Search):
+    """Maps the frontier of every kind of training to within ``tolerance`` of memory and speed.
+
+    A point is left out when it ran out of memory at a smaller micro-batch, is predicted not to fit, or even its best
+    case is no better, by more than the tolerance, than a measured point of its kind of training. Of what is left out
+    a random share (``audit``, at least two) is measured after all; a prediction that breaks widens every error bar,
+    and what was left out on its ground is weighed again.
+    """
+
+    def __init__(
+        self, trials: Iterable[TrialSpec], *, tolerance: float = 0.02, audit: float = 0.05, seed: int = 0
+    ) -> None:
+        self._tolerance, self._share = tolerance, audit
+        self._planned = configurations(trials)
+        self._configuration = {trial_id: one for one in self._planned for trial_id in one.trial_ids}
+        self._taken: set[str] = set()
+        self._out: set[str] = set()
+        self._records: dict[Configuration, list[TrialRecord]] = {}
+        self._found: dict[Configuration, Measured] = {}
+        self._surfaces = Surfaces()
+        self._verdicts: dict[Configuration, _Verdict] = {}
+        self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
+        self._device_bytes = 0
+        self._design = _design(self._planned)
+        self._drawn = list(self._planned)
+        random.Random(seed).shuffle(self._drawn)
+        self._audited: dict[Configuration, tuple[_Verdict, Prediction | None]] = {}
+        self._audits: list[Audit] = []
+        self._choice: Configuration | None = None
+        self._is_current = False
+
+    def ask(self) -> TrialSpec | None:
+        chosen = self._next()
+        if chosen is None:
+            return None
+        if (verdict := self._verdicts.pop(chosen, None)) is not None:
+            self._audited[chosen] = (verdict, self._surfaces.predict(chosen))
+        trial_id, spec = next(self._open(chosen))
+        self._taken.add(trial_id)
+        self._out.add(trial_id)
+        self._is_current = False
+        return spec
+
+    def tell(self, record: TrialRecord) -> None:
+        trial_id = record.trial_id
+        configuration = self._configuration.get(trial_id)
+        if configuration is None or (trial_id in self._taken and trial_id not in self._out):
+            return
+        self._taken.add(trial_id)
+        self._out.discard(trial_id)
+        self._verdicts.pop(configuration, None)
+        self._is_current = False
+        self._records.setdefault(configuration, []).append(record)
+        self._device_bytes = max(self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0))
+        if record.outcome is Outcome.OUT_OF_MEMORY:
+            self._too_large.setdefault(configuration.techniques, []).append((configuration, trial_id))
+        self._learn(configuration)
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._out and self._next() is None
+
+    def skipped(self) -> Iterable[TrialRecord]:
+        self._next()
+        return [
+            TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=verdict.rule, reason=verdict.reason)
+            for configuration, verdict in self._verdicts.items()
+            for _, spec in self._open(configuration)
+        ]
+
+    def unasked(self) -> Iterable[TrialSpec]:
+        self._next()
+        undecided = (one for one in self._planned if one not in self._verdicts)
+        return [spec for configuration in undecided for _, spec in self._open(configuration)]
+
+    @property
+    def audit(self) -> tuple[Audit, ...]:
+        """What was drawn from the skipped and measured so far, and how far off its predictions were."""
+        return tuple(self._audits)
+
+    def _learn(self, configuration: Configuration) -> None:
+        before = self._found.pop(configuration, None)
+        on_front = before is None and configuration in self._audited
+        found = measured(self._records[configuration])
+        contradicts = on_front and found is not None and self._dominator(configuration, _exactly(found)) is None
+        if found is not None:
+            self._found[configuration] = found
+            if self._surfaces.put(configuration, found):
+                self._verdicts = {
+                    one: said for one, said in self._verdicts.items() if said.rule == "out_of_memory_below"
+                }
+        if configuration in self._audited and len(self._records[configuration]) == 1:
+            self._audits.append(self._audit_of(configuration, found, contradicts))
+
+    def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
+        verdict, predicted = self._audited[configuration]
+        record = self._records[configuration][0]
+        known = found is not None and predicted is not None
+        return Audit(
+            trial_id=record.trial_id,
+            rule=verdict.rule,
+            outcome=record.outcome,
+            memory_error=predicted.memory / found.memory_bytes - 1 if known and predicted and found else None,
+            speed_error=predicted.speed / found.samples_per_second - 1 if known and predicted and found else None,
+            contradicts=contradicts,
+        )
+
+    def _next(self) -> Configuration | None:
+        """What to ask for now, after every verdict that can be given; pure but for what it remembers."""
+        if not self._is_current:
+            self._choice = self._choose()
+            self._is_current = True
+        return self._choice
+
+    def _choose(self) -> Configuration | None:
+        alive: dict[Configuration, Prediction | None] = {}
+        for configuration in self._planned:
+            if configuration in self._verdicts or next(self._open(configuration), None) is None:
+                continue
+            predicted = self._surfaces.predict(configuration)
+            if (verdict := self._verdict(configuration, predicted)) is not None:
+                self._verdicts[configuration] = verdict
+            else:
+                alive[configuration] = predicted
+        repeats = (one for one in alive if any(trial_id in self._taken for trial_id in one.trial_ids))
+        first = next(repeats, None) or next((one for one in self._design if one in alive), None)
+        if first is not None or not alive:
+            return first or self._next_audit()
+        busy = {self._configuration[trial_id].curve for trial_id in self._out}
+        return max(alive, key=lambda one: (one.curve not in busy, *self._gain(one, alive[one])))
+
+    def _open(self, configuration: Configuration) -> Iterator[tuple[str, TrialSpec]]:
+        both = zip(configuration.trial_ids, configuration.trials, strict=True)
+        return (pair for pair in both if pair[0] not in self._taken)
+
+    def _next_audit(self) -> Configuration | None:
+        if not self._verdicts or any(self._configuration[out] not in self._audited for out in self._out):
+            return None
+        wanted = max(2, math.ceil(self._share * (len(self._verdicts) + len(self._audited)))) if self._share else 0
+        if len(self._audited) >= wanted:
+            return None
+        return next(one for one in self._drawn if one in self._verdicts)
+
+    def _verdict(self, configuration: Configuration, predicted: Prediction | None) -> _Verdict | None:
+        for other, trial_id in self._too_large.get(configuration.techniques, ()):
+            if _needs_no_less(configuration, other):
+                reason = f"micro-batch {other.micro_batch} of the same techniques ran out of memory in trial {trial_id}"
+                return _Verdict("out_of_memory_below", reason)
+        if predicted is None or any(trial_id in self._taken for trial_id in configuration.trial_ids):
+            return None
+        at_least = f"it would need at least {predicted.memory_low / _GIB:.2f} GiB"
+        if 0 < self._device_bytes < predicted.memory_low:
+            reason = f"{at_least} of {self._device_bytes / _GIB:.2f}, as {self._evidence(configuration)} foretell"
+            return _Verdict("more_than_the_device", reason)
+        if (best := self._dominator(configuration, predicted)) is None:
+            return None
+        reason = (
+            f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s: no better by more than"
+            f" {self._tolerance:.1%} than trial {best.trial_id}, measured at {best.memory_bytes / _GIB:.2f} GiB and"
+            f" {best.samples_per_second:.1f} samples/s"
+        )
+        return _Verdict("dominated", reason)
+
+    def _evidence(self, configuration: Configuration) -> str:
+        near = [found for one, found in self._found.items() if one.curve in (configuration.curve, configuration.donor)]
+        return "trials " + ", ".join(found.trial_id for found in near)
+
+    def _dominator(self, configuration: Configuration, best_case: Prediction) -> Measured | None:
+        """The measured point of its kind of training that even its best case does not beat by the tolerance."""
+        best = self._fastest(configuration, best_case.memory_low * (1 + self._tolerance))
+        if best is None or best.samples_per_second < best_case.speed_high * (1 - self._tolerance):
+            return None
+        return best
+
+    def _fastest(self, configuration: Configuration, memory_bytes: float) -> Measured | None:
+        """The fastest measured point of its kind of training within so much memory."""
+        alike = (
+            found
+            for one, found in self._found.items()
+            if one.training == configuration.training and found.memory_bytes <= memory_bytes
+        )
+        return max(alike, key=lambda found: found.samples_per_second, default=None)
+
+    def _gain(self, configuration: Configuration, predicted: Prediction | None) -> tuple[float, float]:
+        """By how much it would probably raise the frontier (as the logarithm of a speed), and by how much at best."""
+        if predicted is None:
+            return (_NEW, _NEW)
+        probably = self._rise(configuration, predicted.memory, predicted.speed)
+        return (
+            probably if probably > self._tolerance else 0.0,
+            self._rise(configuration, predicted.memory_low, predicted.speed_high),
+        )
+
+    def _rise(self, configuration: Configuration, memory_bytes: float, speed: float) -> float:
+        best = self._fastest(configuration, memory_bytes * (1 + self._tolerance))
+        if best is not None and speed < math.inf:
+            return math.log(speed / best.samples_per_second)
+        alike = [found.memory_bytes for one, found in self._found.items() if one.training == configuration.training]
+        return math.log(min(alike) / memory_bytes) if best is None and alike and memory_bytes else _NEW
+
+
+def _exactly(found: Measured) -> Prediction:
+    memory, speed = found.memory_bytes, found.samples_per_second
+    return Prediction(memory_low=memory, memory=memory, speed_high=speed, speed=speed)
+
+
+def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
+    """Whether it surely needs as much memory as another of the same techniques."""
+    if configuration.micro_batch < other.micro_batch:
+        return False
+    return configuration.curve == other.curve or configuration.accumulation >= other.accumulation
+
+
+def _design(planned: Iterable[Configuration]) -> tuple[Configuration, ...]:
+    """What to measure before anything is known: two points of each curve of the first optimizer, then one of each
+    other optimizer."""
+    curves: dict[Key, list[Configuration]] = {}
+    for one in planned:
+        curves.setdefault(one.curve, []).append(one)
+    base: list[Configuration] = []
+    others: dict[Key, Configuration] = {}
+    for curve, members in curves.items():
+        by_size = sorted(members, key=lambda one: one.micro_batch)
+        middle = by_size[len(by_size) // 2]
+        if members[0].donor == curve:
+            base += [by_size[0], middle]
+        else:
+            others.setdefault(members[0].family, middle)
+    return (*dict.fromkeys(base), *others.values())

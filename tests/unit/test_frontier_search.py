@@ -1,0 +1,228 @@
+"""The frontier search: what it costs and recalls on a measured grid, and what holds on any grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.search.frontier import Frontier
+from orchestrator.search.grid import Grid
+from orchestrator.search.surface import Seen, interval
+from tests.benchmarks.replay import (
+    TOLERANCE,
+    Table,
+    Way,
+    front,
+    make_record,
+    make_spec,
+    random_order,
+    recall,
+    recorded,
+    replay,
+    simulated,
+    with_noise,
+)
+
+GIB = 2**30
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> Table:
+    """A simulated grid of two to four ways, up to three optimizers and some micro-batches, powers of two or not."""
+    number = st.floats
+    ways = {
+        (precision, activations): Way(
+            base_mib=draw(number(500, 6000)),
+            sample_mib=draw(number(1, 900)),
+            base_seconds=draw(number(0.01, 0.05)),
+            samples_per_second=draw(number(20, 500)),
+            host_seconds=draw(number(0.01, 0.2)),
+        )
+        for precision in ("fp32", "bf16")[: draw(st.integers(1, 2))]
+        for activations in ("keep", "checkpoint")
+    }
+    costs = st.tuples(number(-400, 3000), number(-0.01, 0.2))
+    others = draw(st.lists(costs, max_size=2))
+    sizes = draw(st.lists(st.integers(1, 300), min_size=1, max_size=8, unique=True))
+    return simulated(
+        ways=ways,
+        optimizers={"adamw": (0.0, 0.0)} | {f"other_{index}": cost for index, cost in enumerate(others)},
+        micro_batches=sorted(sizes),
+        device_mib=draw(number(8000, 200_000)),
+    )
+
+
+def run(table: Table, **options: float) -> tuple[Frontier, list[str]]:
+    """The search at its end, and what it asked for."""
+    search = Frontier([record.spec for record in table.values()], **options)  # type: ignore[arg-type]
+    asked: list[str] = []
+    while (spec := search.ask()) is not None:
+        asked.append(spec.trial_id)
+        search.tell(table[spec.trial_id])
+    assert search.exhausted
+    return search, asked
+
+
+def test_cost_and_recall_on_the_measured_grid() -> None:
+    found = replay(Frontier, recorded())
+    assert (found.trials, round(found.cost, 3), found.recall) == (92, 0.514, 1.0)
+
+
+def test_cost_and_recall_on_a_simulated_grid() -> None:
+    found = replay(Frontier, simulated())
+    assert (found.trials, round(found.cost, 3), found.recall) == (105, 0.298, 1.0)
+
+
+def test_eight_at_once_recall_as_much() -> None:
+    assert replay(Frontier, recorded(), at_once=8).recall == 1.0
+
+
+def test_cut_short_it_has_found_more_than_chance() -> None:
+    table = simulated()
+    for trials in (40, 60, 80):
+        by_chance = [replay(random_order(seed), table, trials=trials).recall for seed in range(10)]
+        assert replay(Frontier, table, trials=trials).recall > max(by_chance)
+
+
+def test_the_grid_recalls_everything_at_full_cost() -> None:
+    found = replay(Grid, recorded())
+    assert (found.trials, found.cost, found.recall) == (144, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.10])
+def test_noise_costs_some_recall_but_not_the_frontier(noise: float) -> None:
+    for seed in range(2):
+        assert replay(Frontier, with_noise(recorded(), noise, seed)).recall >= 0.9
+
+
+@settings(deadline=None, max_examples=60)
+@given(table=grids())
+def test_nothing_skipped_belongs_on_the_frontier(table: Table) -> None:
+    search, asked = run(table)
+    skipped = list(search.skipped())
+    assert sorted([*asked, *(record.trial_id for record in skipped)]) == sorted(table)
+    assert len(set(asked)) == len(asked)
+    assert list(search.unasked()) == []
+    assert recall(table, asked) == 1.0
+    measured = {trial_id: table[trial_id] for trial_id in asked}
+    for record in skipped:
+        truth = table[record.trial_id]
+        if record.rule == "dominated":
+            assert truth.outcome is Outcome.OUT_OF_MEMORY or recall({"it": truth, **measured}, asked) == 1.0
+        else:
+            assert truth.outcome is Outcome.OUT_OF_MEMORY
+        assert any(trial_id in record.reason for trial_id in asked), "no evidence"
+
+
+@settings(deadline=None, max_examples=20)
+@given(table=grids(), seed=st.integers(0, 5))
+def test_the_same_records_lead_to_the_same_trials(table: Table, seed: int) -> None:
+    assert run(table, seed=seed)[1] == run(table, seed=seed)[1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(table=grids(), data=st.data())
+def test_what_was_told_is_never_asked_for(table: Table, data: st.DataObject) -> None:
+    search = Frontier([record.spec for record in table.values()])
+    told = data.draw(st.lists(st.sampled_from(list(table)), unique=True))
+    for trial_id in told:
+        search.tell(table[trial_id])
+    while (spec := search.ask()) is not None:
+        assert spec.trial_id not in told
+        search.tell(table[spec.trial_id])
+    assert search.exhausted
+
+
+def test_audits_are_drawn_by_the_seed_and_say_how_far_off_they_were() -> None:
+    search, asked = run(simulated())
+    assert len(search.audit) >= 2
+    assert {audit.trial_id for audit in search.audit} <= set(asked)
+    assert not any(audit.contradicts for audit in search.audit)
+    assert {audit.trial_id for audit in run(simulated(), seed=1)[0].audit} != {a.trial_id for a in search.audit}
+    assert run(simulated(), audit=0.0)[0].audit == ()
+
+
+def batch_specs(*sizes: int, repeats: int = 1, accumulation: int = 1) -> list[TrialSpec]:
+    """One technique at some micro-batches."""
+    one = [
+        make_spec({"micro_batch": size, "accumulation": accumulation}, f"effective_batch={size * accumulation}")
+        for size in sizes
+    ]
+    return [replace(spec, repeat=repeat) for spec in one for repeat in range(repeats)]
+
+
+def answer(spec: TrialSpec, *, largest: int = 10**9) -> TrialRecord:
+    """An affine memory and a saturating speed."""
+    fits = spec.micro_batch <= largest
+    speed = spec.micro_batch / (0.05 + spec.micro_batch / 100) if fits else None
+    return make_record(spec, (1 + spec.micro_batch) * GIB if fits else None, speed, 0, 1.0)
+
+
+def test_what_is_larger_than_what_ran_out_of_memory_is_skipped_with_that_trial_as_evidence() -> None:
+    specs = batch_specs(1, 2, 4, 8, 16, 32)
+    search = Frontier(specs, audit=0.0)
+    while (spec := search.ask()) is not None:
+        search.tell(answer(spec, largest=4))
+    skipped = {record.spec.micro_batch: record for record in search.skipped()}
+    assert set(skipped) == {16, 32}
+    assert {record.rule for record in skipped.values()} == {"out_of_memory_below"}
+    assert specs[3].trial_id in skipped[16].reason
+
+
+def test_repeats_are_measured_together() -> None:
+    search = Frontier(batch_specs(1, 64, repeats=3))
+    asked = []
+    while (spec := search.ask()) is not None:
+        asked.append((spec.micro_batch, spec.repeat))
+        search.tell(answer(spec))
+    assert asked == [(size, repeat) for size in (1, 64) for repeat in range(3)]
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one not in (Outcome.OK, Outcome.OUT_OF_MEMORY)])
+def test_where_nothing_can_be_learned_it_is_the_grid(outcome: Outcome) -> None:
+    specs = batch_specs(1, 2, 4)
+    search = Frontier(specs)
+    asked = []
+    while (spec := search.ask()) is not None:
+        asked.append(spec.trial_id)
+        search.tell(TrialRecord(spec=spec, outcome=outcome, reason="x"))
+    assert sorted(asked) == sorted(spec.trial_id for spec in specs)
+
+
+def test_unrelated_trials_are_all_measured() -> None:
+    specs = [make_spec({"attention": name, "adapter": name}, f"adapter={name}") for name in ("a", "b", "c")]
+    table = {spec.trial_id: make_record(spec, GIB, 10.0, 0, 1.0) for spec in specs}
+    assert sorted(run(table)[1]) == sorted(table)
+
+
+def test_pending_trials_are_not_asked_for_again() -> None:
+    specs = batch_specs(1, 2, 4, 8)
+    search = Frontier(specs)
+    assert {spec.trial_id for _ in specs if (spec := search.ask())} == {spec.trial_id for spec in specs}
+    assert search.ask() is None
+    assert not search.exhausted
+
+
+def test_a_bound_passes_below_every_affine_cost_and_loosens_with_distance() -> None:
+    seen = [Seen(micro_batch=size, cost=10.0 + 2.0 * size, doubt=0.1) for size in (4, 8)]
+    for size in (1, 2, 4, 6, 8, 16, 64):
+        bound = interval(seen, size)
+        assert bound is not None
+        assert bound.low <= 10.0 + 2.0 * size
+        assert bound.likely == pytest.approx(10.0 + 2.0 * size)
+    near, far = interval(seen, 16), interval(seen, 64)
+    assert near is not None
+    assert far is not None
+    assert far.likely - far.low > near.likely - near.low
+    assert interval([], 4) is None
+
+
+def test_the_frontier_of_the_measured_grid() -> None:
+    assert len(recorded()) == 144
+    assert len(front(recorded())) == 49
+    assert TOLERANCE == 0.02
