@@ -122,9 +122,9 @@ class Frontier(Search):
 
     def _learn(self, configuration: Configuration) -> None:
         before = self._found.pop(configuration, None)
-        on_front = before is None and configuration in self._audited
+        is_first = before is None and configuration in self._audited
         found = measured(self._records[configuration])
-        contradicts = on_front and found is not None and self._dominator(configuration, _exactly(found)) is None
+        contradicts = is_first and found is not None and self._belongs(configuration, found)
         if found is not None:
             self._found[configuration] = found
             if self._surfaces.put(configuration, found):
@@ -133,6 +133,11 @@ class Frontier(Search):
                 }
         if configuration in self._audited and len(self._records[configuration]) == 1:
             self._audits.append(self._audit_of(configuration, found, contradicts))
+
+    def _belongs(self, configuration: Configuration, found: Measured) -> bool:
+        """Whether it was wrong to leave a configuration out, now that it is measured."""
+        verdict, _ = self._audited[configuration]
+        return verdict.rule != "dominated" or self._dominator(configuration, _exactly(found)) is None
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]

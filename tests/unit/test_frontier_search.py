@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.surface import Seen, interval
@@ -145,6 +147,45 @@ def test_audits_are_drawn_by_the_seed_and_say_how_far_off_they_were() -> None:
     assert not any(audit.contradicts for audit in search.audit)
     assert {audit.trial_id for audit in run(simulated(), seed=1)[0].audit} != {a.trial_id for a in search.audit}
     assert run(simulated(), audit=0.0)[0].audit == ()
+
+
+def test_an_audit_that_contradicts_is_said_and_what_was_decided_is_weighed_again() -> None:
+    """A model that fits in spite of every sign: half the memory from a micro-batch of 32."""
+    specs = batch_specs(1, 2, 4, 8, 16, 32, 64)
+    search = Frontier(specs, audit=1.0)
+    while (spec := search.ask()) is not None:
+        size = spec.micro_batch
+        search.tell(make_record(spec, (size if size < 32 else size // 8) * GIB, 5.0 * size, 20 * GIB, 1.0))
+    assert any(audit.contradicts and audit.rule == "more_than_the_device" for audit in search.audit)
+    assert list(search.skipped()) == list(search.unasked()) == []
+
+
+CONFIG = """
+model: {task: causal-lm, architecture: llama}
+axes: {micro_batch: [1, 2]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("search: frontier", {"tolerance": 0.02, "audit": 0.05, "seed": 0}),
+        ("search: {kind: frontier, tolerance: 0.05, audit: 0, seed: 7}", {"tolerance": 0.05, "audit": 0.0, "seed": 7}),
+    ],
+)
+def test_a_configuration_chooses_it(tmp_path: Path, text: str, options: dict[str, float]) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(CONFIG + text)
+    search = load_config(path).search
+    assert (search.kind, search.options) == ("frontier", options)
+    Frontier([], **search.options)
+
+
+def test_its_options_are_not_the_grids(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(CONFIG + "search: {kind: grid, tolerance: 0.05}")
+    with pytest.raises(ConfigError, match=r"tolerance: only search: \{kind: frontier\} has this"):
+        load_config(path)
 
 
 def batch_specs(*sizes: int, repeats: int = 1, accumulation: int = 1) -> list[TrialSpec]:
