@@ -110,7 +110,11 @@ def _result(record: TrialRecord) -> str:
     measured = record.measurements
     device = measured.get("device_used_bytes")
     memory = device if device is not None else measured.get("peak_allocated_bytes", 0)
-    return f"{measured['samples_per_second']:.1f} samples/s  {memory / _GIB:.2f} GiB  ({record.wall_seconds:.1f} s)"
+    return f"{_rate(measured['samples_per_second'])} samples/s  {memory / _GIB:.2f} GiB  ({record.wall_seconds:.1f} s)"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.1f}" if per_second >= 10 else f"{per_second:.3g}"
 
 
 def _clock_text(seconds: float) -> str:
