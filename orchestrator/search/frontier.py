@@ -17,6 +17,9 @@ _GIB = 2**30
 _NEW = 100.0
 """The gain of the first point of a kind of training, or of one of which nothing is known: more than any speed-up."""
 
+_STEPS_OF_AN_EPOCH = 100
+"""What is made of a measurement of unknown length; only the order of the trials depends on it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
@@ -63,6 +66,7 @@ class Frontier(Search):
         self._verdicts: dict[Configuration, _Verdict] = {}
         self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
         self._device_bytes = 0
+        self._shortest_seconds = math.inf
         self._design = _design(self._planned)
         self._drawn = list(self._planned)
         random.Random(seed).shuffle(self._drawn)
@@ -94,6 +98,8 @@ class Frontier(Search):
         self._is_current = False
         self._records.setdefault(configuration, []).append(record)
         self._device_bytes = max(self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0))
+        if record.outcome is Outcome.OK:
+            self._shortest_seconds = min(self._shortest_seconds, max(record.wall_seconds, 1.0))
         if record.outcome is Outcome.OUT_OF_MEMORY:
             self._too_large.setdefault(configuration.techniques, []).append((configuration, trial_id))
         self._learn(configuration)
@@ -229,14 +235,16 @@ class Frontier(Search):
         return max(alike, key=lambda found: found.samples_per_second, default=None)
 
     def _gain(self, configuration: Configuration, predicted: Prediction | None) -> tuple[float, float]:
-        """By how much it would probably raise the frontier (as the logarithm of a speed), and by how much at best."""
+        """By how much it would probably raise the frontier (as the logarithm of a speed), and by how much at best:
+        both for a second of its slot."""
         if predicted is None:
             return (_NEW, _NEW)
         probably = self._rise(configuration, predicted.memory, predicted.speed)
-        return (
-            probably if probably > self._tolerance else 0.0,
-            self._rise(configuration, predicted.memory_low, predicted.speed_high),
-        )
+        at_best = self._rise(configuration, predicted.memory_low, predicted.speed_high)
+        measure, effective = configuration.trials[0].measure, configuration.trials[0].effective_batch
+        steps = measure.warmup_steps + (measure.steps or _STEPS_OF_AN_EPOCH)
+        seconds = self._shortest_seconds + steps * effective / predicted.speed
+        return (probably / seconds if probably > self._tolerance else 0.0, at_best / seconds)
 
     def _rise(self, configuration: Configuration, memory_bytes: float, speed: float) -> float:
         best = self._fastest(configuration, memory_bytes * (1 + self._tolerance))

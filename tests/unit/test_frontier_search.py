@@ -72,12 +72,12 @@ def run(table: Table, **options: float) -> tuple[Frontier, list[str]]:
 
 def test_cost_and_recall_on_the_measured_grid() -> None:
     found = replay(Frontier, recorded())
-    assert (found.trials, round(found.cost, 3), found.recall) == (92, 0.514, 1.0)
+    assert (found.trials, round(found.cost, 3), found.recall) == (90, 0.5, 1.0)
 
 
 def test_cost_and_recall_on_a_simulated_grid() -> None:
     found = replay(Frontier, simulated())
-    assert (found.trials, round(found.cost, 3), found.recall) == (105, 0.298, 1.0)
+    assert (found.trials, round(found.cost, 3), found.recall) == (105, 0.258, 1.0)
 
 
 def test_eight_at_once_recall_as_much() -> None:
