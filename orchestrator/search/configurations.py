@@ -45,6 +45,8 @@ class Measured:
     memory_bytes: float
     samples_per_second: float
     trial_id: str
+    speed_error: float = 0.0
+    """How far the speed may be off, relative, as the rows themselves say (95 % confidence)."""
 
 
 def kind_of_training(equivalence: str) -> str:
@@ -108,6 +110,7 @@ def measured(records: Iterable[TrialRecord]) -> Measured | None:
         memory_bytes=max(found.memory_bytes for found in figures),
         samples_per_second=statistics.median(found.samples_per_second for found in figures),
         trial_id=figures[0].trial_id,
+        speed_error=max(found.speed_error for found in figures),
     )
 
 
@@ -118,4 +121,10 @@ def _figures(record: TrialRecord) -> Measured | None:
     speed = record.measurements.get("samples_per_second")
     if not memory or not speed or not math.isfinite(memory) or not math.isfinite(speed) or min(memory, speed) <= 0:
         return None
-    return Measured(memory_bytes=float(memory), samples_per_second=float(speed), trial_id=record.trial_id)
+    error = record.measurements.get("samples_per_second_error") or 0.0
+    return Measured(
+        memory_bytes=float(memory),
+        samples_per_second=float(speed),
+        trial_id=record.trial_id,
+        speed_error=float(error) if math.isfinite(error) else 0.0,
+    )

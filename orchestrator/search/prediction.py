@@ -37,10 +37,11 @@ class Surface:
         self.doubt = Doubt(relative=relative_doubt)
         self._per_step = per_step
         self._curves: dict[Key, dict[int, float]] = {}
+        self._errors: dict[tuple[Key, int], float] = {}
         self._families: dict[Key, dict[Configuration, None]] = {}
 
-    def put(self, configuration: Configuration, cost: float) -> bool:
-        """A measured cost, in place of an earlier one; whether it broke its lower bound and widened the doubt.
+    def put(self, configuration: Configuration, cost: float, error: float = 0.0) -> bool:
+        """A measured cost with its own relative error, in place of an earlier one; whether it broke its lower bound.
 
         A bound far from what it rests on has the doubt about that many times over; the break is divided by as much.
         """
@@ -50,6 +51,7 @@ class Surface:
             bar = max(1.0, (predicted.likely - predicted.low) / self.doubt.of(predicted.likely))
             self.doubt.learn(cost, (predicted.low - cost) / bar)
         self._curves.setdefault(configuration.curve, {})[configuration.micro_batch] = cost
+        self._errors[configuration.curve, configuration.micro_batch] = error
         self._families.setdefault(configuration.family, {})[configuration] = None
         return broken
 
@@ -65,9 +67,11 @@ class Surface:
 
     def _along(self, curve: Key, micro_batch: int) -> Interval | None:
         seen = sorted(self._curves.get(curve, {}).items())
-        return interval(
-            [Seen(micro_batch=size, cost=cost, doubt=self.doubt.of(cost)) for size, cost in seen], micro_batch
-        )
+        points = [
+            Seen(micro_batch=size, cost=cost, doubt=max(self.doubt.of(cost), cost * self._errors[curve, size]))
+            for size, cost in seen
+        ]
+        return interval(points, micro_batch)
 
     def _borrowed(self, configuration: Configuration) -> Interval | None:
         if configuration.donor == configuration.curve:
@@ -106,7 +110,8 @@ class Surfaces:
     def put(self, configuration: Configuration, found: Measured) -> bool:
         """A measured configuration; whether it broke a bound, so that what followed from bounds must be doubted."""
         broken = self._memory.put(configuration, found.memory_bytes)
-        return self._seconds.put(configuration, configuration.micro_batch / found.samples_per_second) or broken
+        seconds = configuration.micro_batch / found.samples_per_second
+        return self._seconds.put(configuration, seconds, found.speed_error) or broken
 
     def predict(self, configuration: Configuration) -> Prediction | None:
         """None where nothing is known."""

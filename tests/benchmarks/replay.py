@@ -72,7 +72,9 @@ def recorded(path: Path = RECORDED) -> Table:
         spec = make_spec({axis: row[axis] for axis in axes}, row["equivalence"])
         speed = row["samples_per_second"] if row["outcome"] == "ok" else None
         figures = (row["device_used_bytes"], speed, row["gpu_memory_bytes"], row["wall_seconds"])
-        records.append(make_record(spec, *figures))
+        record = make_record(spec, *figures)
+        error = {"samples_per_second_error": row["samples_per_second_error"]}
+        records.append(replace(record, measurements={**record.measurements, **error}))
     return {record.trial_id: record for record in records}
 
 
@@ -145,7 +147,7 @@ def _simulate(
 
 
 def with_noise(table: Table, noise: float, seed: int) -> Table:
-    """The table with every speed multiplied by a normal deviate of 1 ± ``noise``."""
+    """The table with every speed multiplied by a normal deviate of 1 ± ``noise``, which no row owns up to."""
     generator = random.Random(seed)
     noisy = {}
     for trial_id, record in table.items():

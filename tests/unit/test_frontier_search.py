@@ -72,7 +72,7 @@ def run(table: Table, **options: float) -> tuple[Frontier, list[str]]:
 
 def test_cost_and_recall_on_the_measured_grid() -> None:
     found = replay(Frontier, recorded())
-    assert (found.trials, round(found.cost, 3), found.recall) == (90, 0.5, 1.0)
+    assert (found.trials, round(found.cost, 3), found.recall) == (89, 0.497, 1.0)
 
 
 def test_cost_and_recall_on_a_simulated_grid() -> None:
