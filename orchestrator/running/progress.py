@@ -82,7 +82,7 @@ class Progress:
         parts = [f"{done} of {self._planned} done ({counts})"]
         if self._best is not None:
             parts.append(
-                f"fastest {self._best.measurements['samples_per_second']:.1f}/s: {self._label(self._best.spec)}"
+                f"fastest {_rate(self._best.measurements['samples_per_second'])}/s: {self._label(self._best.spec)}"
             )
         parts.append(f"slot time {_clock_text(self._busy_seconds)}")
         if self._measured and done < self._planned:
