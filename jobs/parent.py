@@ -86,17 +86,13 @@ def run_child(
         outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
     else:
         outcome, reason = Outcome.TIMED_OUT, f"no result after {deadline_seconds:g} s, in phase {where or 'start'}"
-    return TrialRecord(
-        spec=spec,
-        outcome=outcome,
-        reason=reason,
-        phase=where,
+    silent = TrialRecord(spec=spec, outcome=outcome, reason=reason, phase=where, isolation=isolation, log=tail)
+    return dataclasses.replace(
+        silent,
         environment=environment.describe(),
         measurements=trial.placement(spec),
         started_at=started,
         wall_seconds=wall,
-        isolation=isolation,
-        log=tail,
     )
 
 

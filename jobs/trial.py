@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jobs import environment, failures, requirements
 from jobs.record import Column, Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.base import Moment, Tracker, tell
 
 if TYPE_CHECKING:
     import torch
@@ -113,7 +113,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
         train = _hook(spec, "loop")
         assert train is not None
         trained = train(setup)
-        _tell(trackers, Moment.TRAIN_END, device)
+        tell(trackers, Moment.TRAIN_END, device)
         # What the trackers say is fixed before the inspection can touch it.
         values = {
             **_collected(trackers)[0],
@@ -150,13 +150,13 @@ def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> tor
     import torch
 
     enter("requirements")
-    _tell(trackers, Moment.START)
+    tell(trackers, Moment.START)
     requirements.check(spec.recipe.requires, spec)
     torch.set_num_threads(_cpus(spec))
     enter("context")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)
-    _tell(trackers, Moment.CONTEXT, device)
+    tell(trackers, Moment.CONTEXT, device)
     return device
 
 
@@ -183,7 +183,7 @@ def _assembled(
     model = models.build(spec.model, spec.recipe.model_kwargs, device)
     if adapt := _hook(spec, "model"):
         model = adapt(model, spec.model.task, arguments)
-    _tell(trackers, Moment.MODEL, device)
+    tell(trackers, Moment.MODEL, device)
 
     enter("trainer")
     make_optimizer = _hook(spec, "optimizer")
@@ -237,16 +237,6 @@ def _hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
 
 def _cpus(spec: TrialSpec) -> int:
     return spec.needs.cpus or os.cpu_count() or 1
-
-
-def _tell(trackers: Sequence[Tracker], moment: Moment, device: Any = None) -> None:
-    if device is not None and device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
-    now = time.perf_counter()
-    for tracker in trackers:
-        tracker.at(moment, now)
 
 
 def _collected(trackers: Sequence[Tracker]) -> tuple[dict[str, Any], dict[str, list[float]]]:

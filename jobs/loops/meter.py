@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.base import Moment, Tracker, tell
 
 
 class Meter:
@@ -34,11 +33,7 @@ class Meter:
 
     def at(self, moment: Moment) -> None:
         """Wait for the device, then tell every tracker of the moment."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
-        now = time.perf_counter()
-        for tracker in self._trackers:
-            tracker.at(moment, now)
+        tell(self._trackers, moment, self._device)
 
     def train_begin(self) -> None:
         """Everything is prepared; the first batch is asked for next."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -70,3 +71,14 @@ class Tracker:
     def series(self) -> Mapping[str, list[float]]:
         """Values per optimizer step, warm-up included, for the steps table."""
         return {}
+
+
+def tell(trackers: Sequence[Tracker], moment: Moment, device: torch.device | None = None) -> None:
+    """Wait for the device, where there is one yet, then tell every tracker of the moment."""
+    if device is not None and device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+    now = time.perf_counter()
+    for tracker in trackers:
+        tracker.at(moment, now)

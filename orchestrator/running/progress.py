@@ -72,7 +72,7 @@ class Progress:
         parts = [f"[{done:>{width}}/{self._planned}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
         parts.append(_result(record))
         self.say("  ".join(parts))
-        if done % 10 == 0 or done == self._planned:
+        if done % 10 == 0 and done < self._planned:
             self.say(self.status())
 
     def status(self) -> str:
