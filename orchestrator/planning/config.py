@@ -117,8 +117,6 @@ def _format(path: str) -> Format | None:
 def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> SweepConfig:
     name = shape.name or path.stem
     measure, resources = shape.measure, shape.resources
-    search = shape.search.model_dump()
-    kind = search.pop("kind")
     return SweepConfig(
         name=name,
         path=path,
@@ -152,7 +150,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             nvme_path=resources.nvme_path,
         ),
         budgets=tuple(shape.budgets),
-        search=SearchSpec(kind=kind, options={} if kind == "grid" else search),
+        search=SearchSpec(kind=shape.search.kind, options=shape.search.options),
         output=Path(shape.output or f"runs/{name}"),
     )
 

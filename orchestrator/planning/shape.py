@@ -177,22 +177,40 @@ class SubsetSection(_Section):
     axes: dict[str, Any]
 
 
+_SEARCH_OPTIONS = {
+    "grid": (),
+    "frontier": ("tolerance", "audit", "seed"),
+    "optuna": ("sampler", "share", "seed"),
+}
+
+
 class SearchSection(_Section):
     """How the plan is walked."""
 
-    kind: Literal["grid", "frontier"] = "grid"
-    """grid: every point; frontier: those that could be on the memory/speed frontier, the others skipped with reason."""
+    kind: Literal["grid", "frontier", "optuna"] = "grid"
+    """grid: every point; frontier: those that could be on the memory/speed frontier, the others skipped with reason;
+    optuna: a share of the points, as Optuna's multi-objective sampler chooses them."""
     tolerance: float = Field(default=0.02, ge=0, lt=1)
     """frontier: a point is left out when it can be better than a measured one by no more than this."""
     audit: float = Field(default=0.05, ge=0, le=1)
     """frontier: share of what is left out (at least two points) that is measured nevertheless; 0: none."""
+    sampler: Literal["tpe", "nsga2"] = "tpe"
+    """optuna: the tree-structured Parzen estimator, or the genetic algorithm NSGA-II."""
+    share: float = Field(default=0.25, gt=0, le=1)
+    """optuna: share of the plan's configurations that is measured."""
     seed: int = Field(default=0, ge=0)
-    """frontier: what decides which points are audited."""
+    """frontier: what decides which points are audited; optuna: the sampler's."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its kind takes, and nothing of another's."""
+        return self.model_dump(include=set(_SEARCH_OPTIONS[self.kind]))
 
     @model_validator(mode="after")
     def _options_of_its_kind(self) -> Self:
-        if self.kind == "grid" and (given := sorted(self.model_fields_set - {"kind"})):
-            raise ValueError(f"{', '.join(given)}: only search: {{kind: frontier}} has this")
+        for given in sorted(self.model_fields_set - {"kind", *_SEARCH_OPTIONS[self.kind]}):
+            kinds = " or ".join(kind for kind, options in _SEARCH_OPTIONS.items() if given in options)
+            raise ValueError(f"{given}: only search: {{kind: {kinds}}} has this")
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,16 @@ from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
+from orchestrator.search.optuna import Optuna
 from tests.conftest import build_tiny_spec
 
 MakeSearch = Callable[[Iterable[TrialSpec]], Search]
-SEARCHES: dict[str, MakeSearch] = {"grid": Grid, "frontier": Frontier}
+SEARCHES: dict[str, MakeSearch] = {
+    "grid": Grid,
+    "frontier": Frontier,
+    "optuna": Optuna,
+    "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
+}
 
 every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
 
