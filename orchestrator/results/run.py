@@ -35,6 +35,8 @@ class Run:
     """Axis -> the variant that techniques are compared with."""
     one_time_costs: Mapping[str, Any] = field(default_factory=dict)
     """What was paid once per node, outside every trial's time (seconds where a number)."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """What the search says of itself (see ``Search.account``); empty where it measured everything."""
     started_at: float = 0.0
     """Unix time, seconds."""
 
@@ -48,6 +50,7 @@ class Run:
             budgets=tuple(int(budget) for budget in raw.get("budgets") or ()),
             baseline=raw.get("baseline") or {},
             one_time_costs=raw.get("one_time_costs") or {},
+            search=raw.get("search") or {},
             started_at=float(raw.get("started_at") or 0.0),
         )
 

@@ -4,6 +4,7 @@ base.py            the interface
 grid.py            every planned trial, in order
 frontier.py        what could be on the memory/speed frontier; the rest skipped with the reason
 optuna.py          what Optuna's samplers propose
+audit.py           what the frontier search checks of itself
 configurations.py  a plan's trials with their repeats, on curves along the micro-batch
 prediction.py      memory and speed of a configuration, learned from others
 surface.py         lower bounds along one curve

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
@@ -32,3 +33,11 @@ class Search(ABC):
     @abstractmethod
     def unasked(self) -> Iterable[TrialSpec]:
         """Planned trials that were never asked for nor decided about: what is left when a sweep is cut short."""
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        """What the search says of itself once it has ended, as JSON values; empty when it left nothing out.
+
+        ``kind``, ``planned``, ``measured`` and ``skipped`` (rule -> trials); one that checks itself adds ``audit``.
+        """
+        return {}

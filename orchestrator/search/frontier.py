@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
 from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
 from orchestrator.search.prediction import Prediction, Surfaces
@@ -19,22 +22,6 @@ _NEW = 100.0
 
 _STEPS_OF_AN_EPOCH = 100
 """What is made of a measurement of unknown length; only the order of the trials depends on it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Audit:
-    """A configuration that would have been skipped, drawn at random and measured nevertheless."""
-
-    trial_id: str
-    rule: str
-    """Why it would have been skipped."""
-    outcome: Outcome
-    memory_error: float | None = None
-    """Predicted over measured memory, less one; None where one of them is missing."""
-    speed_error: float | None = None
-    """Predicted over measured speed, less one."""
-    contradicts: bool = False
-    """It was on the frontier beyond the tolerance, or fitted though it should not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +112,16 @@ class Frontier(Search):
     def audit(self) -> tuple[Audit, ...]:
         """What was drawn from the skipped and measured so far, and how far off its predictions were."""
         return tuple(self._audits)
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        return {
+            "kind": "frontier",
+            "planned": len(self._configuration),
+            "measured": sum(map(len, self._records.values())),
+            "skipped": dict(Counter(record.rule for record in self.skipped()).most_common()),
+            "audit": account_of(self._audits, self._tolerance),
+        }
 
     def _learn(self, configuration: Configuration) -> None:
         before = self._found.pop(configuration, None)

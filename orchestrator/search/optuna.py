@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
@@ -21,7 +21,7 @@ except ImportError as error:
 
 Sampler = Literal["tpe", "nsga2"]
 _SAMPLERS = {"tpe": optuna.samplers.TPESampler, "nsga2": optuna.samplers.NSGAIISampler}
-_DRAWS = 20
+_DRAWS = 10
 """How often a sampler may propose what is not in the plan or was proposed before; then chance picks for it."""
 
 
@@ -87,6 +87,15 @@ class Optuna(Search):
 
     def unasked(self) -> Iterable[TrialSpec]:
         return [*self._queue.values(), *(() if self._is_full else self._waiting())]
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        return {
+            "kind": "optuna",
+            "planned": len(self._configuration),
+            "measured": sum(map(len, self._records.values())),
+            "skipped": {"search_limit": len(left)} if (left := list(self.skipped())) else {},
+        }
 
     @property
     def _is_full(self) -> bool:

@@ -39,17 +39,17 @@ def test_every_kind_of_training_gets_its_share() -> None:
 
 
 def test_it_learns_where_the_frontier_is() -> None:
-    """Two hundred points of which the ten cheapest rows are the frontier: chance would meet half of them."""
+    """Forty-eight points, of which one for each of six sizes is on the frontier: chance would meet half of them."""
     table = _corner()
     points = {record.trial_id for record in front(table)}
     for seed in range(3):
         asked = replay(lambda trials, seed=seed: Optuna(trials, share=0.5, seed=seed), table).asked  # type: ignore[misc]
-        assert len(points & set(asked)) >= 8
+        assert len(points & set(asked)) >= 5
 
 
 def _corner() -> Table:
     specs = [
-        make_spec({"micro_batch": size, "workers": workers}, "exact") for size in range(1, 11) for workers in range(20)
+        make_spec({"micro_batch": size, "workers": workers}, "exact") for size in range(1, 7) for workers in range(8)
     ]
     rows = [
         make_record(spec, (spec.micro_batch + int(str(spec.choices["workers"]))) * GIB, 10.0 * spec.micro_batch, 0, 1.0)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from jobs.record import Outcome
 from orchestrator.results.page import cells
+from orchestrator.results.page.account import account
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import count, duration
 
@@ -26,7 +27,7 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
 
 def render(summary: Summary) -> RenderableType:
     """The same as something rich can print."""
-    parts: list[RenderableType] = [_outcomes(summary)]
+    parts: list[RenderableType] = [_outcomes(summary), *map(_dim, account(summary.run.search))]
     for cohort in summary.cohorts:
         parts += [Text(), *_cohort(summary, cohort)]
     if summary.failures:

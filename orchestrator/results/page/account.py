@@ -1,0 +1,40 @@
+"""What a search says of itself, in sentences: what it measured, what it left out and why, how far off it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.results.words import count
+
+
+def account(search: Mapping[str, Any]) -> list[str]:
+    """Sentences from ``Run.search``; none where it is empty."""
+    return list(_account(search))
+
+
+def _account(search: Mapping[str, Any]) -> Iterator[str]:
+    if not search:
+        return
+    skipped: Mapping[str, int] = search["skipped"]
+    rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
+    trials = f"{search['measured']} of {count(search['planned'], 'trial')}"
+    left_out = f"{sum(skipped.values())}{f' ({rules})' if rules else ''}"
+    yield f"search: {search['kind']} measured {trials} and left out {left_out}."
+    if (audit := search.get("audit")) is None:
+        return
+    yield (
+        f"{count(audit['audited'], 'configuration')} that it would have left out, drawn by its seed, "
+        f"{'was' if audit['audited'] == 1 else 'were'} measured all the same: {_contradictions(audit)}"
+        f"{''.join(_off(name, audit[f'{name}_error']) for name in ('memory', 'speed'))}."
+    )
+
+
+def _contradictions(audit: Mapping[str, Any]) -> str:
+    return f"{audit['contradicted'] or 'none'} belonged on the frontier beyond {100 * audit['tolerance']:g} %"
+
+
+def _off(name: str, error: Mapping[str, float] | None) -> str:
+    if error is None:
+        return ""
+    return f"; {name} was off its likeliest value by {error['median']:.1%} (median), at most {error['largest']:.1%}"
