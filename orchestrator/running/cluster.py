@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -101,12 +101,39 @@ def connected(address: str | None) -> Iterator[Cluster]:
             ray.shutdown()
 
 
+def ask_nodes(address: str, question: Callable[[], Any], seconds: float) -> list[tuple[str, Any]]:
+    """(address, answer or RayError) of every live node; takes no GPU, so a busy cluster answers too.
+
+    Raises ConnectionError, RuntimeError or ValueError where the cluster cannot be joined.
+    """
+    try:
+        context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except ray.exceptions.AuthenticationError as error:
+        raise ConnectionError(str(error)) from None
+    with context:
+        alive = [node for node in _nodes() if node["Alive"]]
+        pending = [_on(node["NodeID"], gpus=0)(_call).remote(question) for node in alive]
+        ray.wait(pending, num_returns=len(pending), timeout=seconds)
+        return [(node["NodeManagerAddress"], _answer(ref)) for node, ref in zip(alive, pending, strict=True)]
+
+
+def _call(question: Callable[[], Any]) -> Any:
+    return question()
+
+
+def _answer(reference: Any) -> Any:
+    try:
+        return ray.get(reference, timeout=0)
+    except ray.exceptions.RayError as error:
+        return error
+
+
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     """Pay one-time costs on every node that will run trials: node -> op -> seconds, or why it cannot be built."""
     if not ops:
         return {}
     nodes = [node for node in cluster.nodes if node.gpus or not cluster.gpus]
-    pending = [_on(node)(_prepare).remote(list(ops)) for node in nodes]
+    pending = [_on(node.node_id, node.gpus)(_prepare).remote(list(ops)) for node in nodes]
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
@@ -252,7 +279,7 @@ def _survey() -> tuple[Node, ...]:
         )
         for node in alive
     ]
-    described = ray.get([_on(node)(_describe).remote() for node in nodes])
+    described = ray.get([_on(node.node_id, node.gpus)(_describe).remote() for node in nodes])
     return tuple(dataclasses.replace(node, environment=found) for node, found in zip(nodes, described, strict=True))
 
 
@@ -260,10 +287,10 @@ def _nodes() -> Any:
     return ray.nodes()  # type: ignore[no-untyped-call]
 
 
-def _on(node: Node) -> Any:
+def _on(node_id: str, gpus: int) -> Any:
     """A decorator for functions to run on one node, with a GPU in sight where it has any."""
-    strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-    resources: dict[str, Any] = {"num_cpus": 0, "num_gpus": 1 if node.gpus else 0, "scheduling_strategy": strategy}
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    resources: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1), "scheduling_strategy": strategy}
     return ray.remote(**resources)
 
 

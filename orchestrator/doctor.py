@@ -1,0 +1,146 @@
+"""Say whether this machine, or every node of a Ray cluster, is fit to measure on, and how to mend what is not."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+NODE_SECONDS = 120.0
+"""A node that has not answered by then is not going to."""
+CONNECT_SECONDS = 5.0
+
+Report = Mapping[str, Any]
+"""A node or the cluster: its name, versions, and findings as plain values."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 no problem (there may be warnings), 1 problems, 2 wrong usage."""
+    options = _parser().parse_args(arguments)
+    address = options.address or os.environ.get("RAY_ADDRESS")
+    if address:
+        reports = examine_cluster(address, options.nvme)
+    else:
+        from jobs import checks
+
+        reports = [checks.report(options.nvme)]
+    print(json.dumps(reports, indent=2) if options.json else render(reports))
+    return int(count(reports, "problem") > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.doctor",
+        description=__doc__,
+        epilog="Exit status: 0 no problem (there may be warnings), 1 problems, 2 wrong usage.",
+    )
+    parser.add_argument("--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)")
+    parser.add_argument("--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    return parser
+
+
+def examine_cluster(address: str, nvme: Path | None) -> list[Report]:
+    """Every node's report, then the cluster's own. Where the cluster cannot be joined: this machine's, and why."""
+    from jobs import checks
+
+    if reason := unreachable(address):
+        return [checks.report(nvme), _cluster(_problem(reason, "start Ray there, or mend the address or the firewall"))]
+    from orchestrator.running import cluster
+
+    try:
+        answers = cluster.ask_nodes(address, functools.partial(checks.report, nvme), NODE_SECONDS)
+    except (ConnectionError, RuntimeError, ValueError) as error:  # no cluster or token, other versions, no address
+        return [checks.report(nvme), _cluster(_problem(_sentence(error), _mend_refusal(str(error))))]
+    reports = [answer for _, answer in answers if isinstance(answer, dict)]
+    silent = [
+        _problem(
+            f"{node} did not answer: {_sentence(error)}", "look at its Ray logs; this program must be installed there"
+        )
+        for node, error in answers
+        if isinstance(error, Exception)
+    ]
+    return [*reports, _cluster(*silent, *disagreements(reports))]
+
+
+def unreachable(address: str) -> str:
+    """Why nothing answers at HOST:PORT; empty when something does, or when Ray is to look for itself ("auto")."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return ""
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        return f"nothing answers at {address}: {error.strerror or error}"
+    return ""
+
+
+def disagreements(reports: Sequence[Report]) -> list[dict[str, str]]:
+    """Versions that differ between nodes: their rows cannot be ranked together."""
+    findings = []
+    for name in dict.fromkeys(name for report in reports for name in report["versions"]):
+        found: dict[str, list[str]] = {}
+        for report in reports:
+            found.setdefault(report["versions"].get(name) or "none", []).append(report["node"])
+        if len(found) > 1:
+            listed = "; ".join(f"{version} on {', '.join(nodes)}" for version, nodes in found.items())
+            mend = "install the same everywhere, best with -c constraints.txt"
+            findings.append(_finding("warning", f"{name} differs, rows will not be ranked together: {listed}", mend))
+    return findings or [_finding("ok", f"{len(reports)} node{'s' * (len(reports) != 1)}, versions alike")]
+
+
+def render(reports: Sequence[Report]) -> str:
+    """The reports for people: a section a node, a line a finding, the mending under it."""
+    lines = []
+    for report in reports:
+        lines.append(report["node"])
+        for finding in report["findings"]:
+            lines.append(f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}")
+            if finding["mend"]:
+                lines.append(f"  {'':<8} {'':<14} → {finding['mend']}")
+        lines.append("")
+    problems, warnings = count(reports, "problem"), count(reports, "warning")
+    lines.append(f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}")
+    return "\n".join(lines)
+
+
+def count(reports: Sequence[Report], severity: str) -> int:
+    """Findings of one severity in all reports."""
+    return sum(finding["severity"] == severity for report in reports for finding in report["findings"])
+
+
+def _cluster(*findings: Mapping[str, str]) -> Report:
+    return {"node": "cluster", "versions": {}, "findings": list(findings)}
+
+
+def _problem(message: str, mend: str) -> dict[str, str]:
+    return _finding("problem", message, mend)
+
+
+def _finding(severity: str, message: str, mend: str = "") -> dict[str, str]:
+    return {"check": "cluster", "severity": severity, "message": message, "mend": mend}
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    line = (lines[-1] if "Traceback" in str(error) else lines[0]) if lines else type(error).__name__
+    return line.partition(". ")[0]
+
+
+def _mend_refusal(text: str) -> str:
+    if "version" in text.lower():
+        return "use the same Python and Ray on both sides"
+    return (
+        "make sure that the port is the GCS server's (6379 unless chosen otherwise), and that RAY_AUTH_MODE and"
+        " RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) are the cluster's"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""The doctor asks every node of a real Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_every_node_of_a_cluster_reports() -> None:
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "orchestrator.doctor", "--address", address, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    reports = json.loads(done.stdout)
+    assert [report["node"] for report in reports][1:] == ["cluster"]
+    assert reports[0]["versions"]["ray"] == ray.__version__
+    assert [finding["message"] for finding in reports[1]["findings"]] == ["1 node, versions alike"]
+    found = {finding["severity"] for report in reports for finding in report["findings"]}
+    assert done.returncode == int("problem" in found)
