@@ -11,6 +11,7 @@ settings.py     SweepConfig: the checked configuration, as frozen data
 config.py       load_config: all of the above together
 validity.py     combinations that cannot be, as a table of rules with reasons
 plan.py         SweepConfig -> trial specs, and records for the points ruled out
+sizing.py       sets of techniques apart from any batch, and their trials at any batch
 describe.py     the text of --dry-run
 schema.py       the JSON schema that editors complete configs with
 """

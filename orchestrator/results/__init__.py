@@ -7,6 +7,7 @@ frontier.py    rows -> points -> the Pareto front of memory and speed
 ranking.py     the fastest in each budget; what each technique did
 doubts.py      what trials warned of, alike warnings together
 guide.py       the guide's published figures, beside ours taken its way
+batch_size.py  the measured sizes of one technique set, and the answers among them
 words.py       how figures are written where people read them
 summary.py     all of it computed once, for the pages
 page/          the pages: printed text, Markdown, picture, HTML

@@ -8,4 +8,7 @@ audit.py           what the frontier search checks of itself
 configurations.py  a plan's trials with their repeats, on curves along the micro-batch
 prediction.py      memory and speed of a configuration, learned from others
 surface.py         lower bounds along one curve
+batch_size.py      the largest micro-batch, the fastest, the plateau, and accumulation; it makes its trials as it goes
+scaling.py         how memory and speed scale with the micro-batch, to choose its next size
+together.py        several searches side by side as one
 """

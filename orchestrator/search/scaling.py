@@ -1,0 +1,69 @@
+"""How memory and speed scale with the micro-batch: what a few measured sizes tell of others, to choose the next one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+Curve = Mapping[int, float]
+"""Micro-batch -> bytes, seconds or samples per second, as measured."""
+
+
+def bytes_at(memory: Curve, micro_batch: int) -> float:
+    """Memory is affine in the micro-batch once activations outgrow the optimizer's step: the line through the largest
+    measured size and one of at most half its size, so that an allocator's rounding does not tilt it.
+
+    Sizes too small to show that slope make it too flat, never too steep. Needs two sizes.
+    """
+    at, slope = _line(memory)
+    return memory[at] + slope * (micro_batch - at)
+
+
+def largest_within(memory: Curve, limit_bytes: float) -> float:
+    """The largest size whose predicted memory is within a limit; infinite where memory does not grow."""
+    at, slope = _line(memory)
+    return at + math.floor((limit_bytes - memory[at]) / slope) if slope > 0 and limit_bytes < math.inf else math.inf
+
+
+def _line(costs: Curve) -> tuple[int, float]:
+    """The size to start from, and what a sample adds (0 where a cost does not grow)."""
+    at = max(costs)
+    smaller = [size for size in costs if size < at]
+    other = max((size for size in smaller if 2 * size <= at), default=min(smaller))
+    return at, max(0.0, (costs[at] - costs[other]) / (at - other))
+
+
+def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float:
+    """The size between two measured ones where a speed is reached, as seconds a sample fall with 1 / micro-batch:
+    a cost of each pass spread over its samples. ``wanted`` lies between their speeds."""
+    slow, fast = 1 / speeds[below], 1 / speeds[above]
+    per_pass = (slow - fast) / (1 / below - 1 / above)
+    return per_pass / (1 / wanted - (fast - per_pass / above))
+
+
+def accumulated_speed(speeds: Curve, micro_batch: int, accumulation: int) -> float:
+    """Samples per second with accumulation, from speeds without. What a step costs beside its samples, as the large
+    sizes tell it, is taken to be the optimizer's and paid once a step; that rather flatters accumulation."""
+    seconds = seconds_of_a_pass(speeds, micro_batch)
+    once = min(_seconds_beside_samples(speeds), seconds)
+    return micro_batch * accumulation / (accumulation * (seconds - once) + once)
+
+
+def _seconds_beside_samples(speeds: Curve) -> float:
+    seconds = {size: size / speed for size, speed in speeds.items()}
+    if len(seconds) < 2:
+        return 0.0
+    at, slope = _line(seconds)
+    return max(0.0, seconds[at] - slope * at)
+
+
+def seconds_of_a_pass(speeds: Curve, micro_batch: int) -> float:
+    """Seconds of a step of one pass: linear between measured sizes, no less below them, at the same speed above."""
+    sizes = sorted(speeds)
+    inside = min(max(micro_batch, sizes[0]), sizes[-1])
+    above = next(size for size in sizes if size >= inside)
+    below = max(size for size in sizes if size <= inside)
+    seconds = below / speeds[below]
+    if above > below:
+        seconds += (above / speeds[above] - seconds) * (inside - below) / (above - below)
+    return seconds * max(micro_batch, inside) / inside
