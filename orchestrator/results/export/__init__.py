@@ -1,0 +1,8 @@
+"""A measured row becomes files to train with, which need transformers and its friends but not this project.
+
+trial.py        the trial behind a row: its record, or rebuilt from the table and proven by its digest
+arguments.py    TrainingArguments, DeepSpeed and accelerate settings as plain mappings
+source.py       the code of a technique's hook, lifted out of this project
+script.py       train.py and its README, from templates
+writing.py      the folder
+"""

@@ -1,0 +1,66 @@
+"""The trial behind a row: what its record says, or rebuilt from the table's config and proven by its digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.record import record_from_json
+from jobs.spec import DatasetFile, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
+from jobs.techniques import AXES, merge
+from orchestrator.results.frontier import Row
+from orchestrator.results.run import RECORDS, Run
+
+
+class NotExportableError(ValueError):
+    """A row that cannot be turned into files; the text says why."""
+
+
+def trial_of(run_folder: Path, row: Row, axes: Mapping[str, str], run: Run) -> TrialSpec:
+    """The spec that a row of the run's table was measured from.
+
+    Where only the published table was kept, the techniques' rows and the table's config are merged again; the
+    digest tells whether that is the same trial. Raises NotExportableError when it is not.
+    """
+    trial_id = row["trial_id"]
+    for path in (run_folder / RECORDS).glob(f"{trial_id}*.json"):
+        return record_from_json(json.loads(path.read_text())).spec
+    try:
+        spec = _rebuilt(row, axes, run.config)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotExportableError(f"{trial_id}: the table's config does not say how it ran ({error!r})") from error
+    if spec.trial_id != trial_id:
+        raise NotExportableError(
+            f"{trial_id}: rebuilt from its table it would be {spec.trial_id}: the techniques or the config changed "
+            "since it was measured; export from a run folder that still has its records"
+        )
+    return spec
+
+
+def _rebuilt(row: Row, axes: Mapping[str, str], config: Mapping[str, Any]) -> TrialSpec:
+    choices = {axis: row[axes[axis]] for axis in (*AXES, *(axis for axis in axes if axis not in AXES))}
+    variants = [axis.variant(choices[name]) for name, axis in AXES.items()]
+    own = {axis: value for axis, value in choices.items() if axis not in AXES and value != "default"}
+    deepspeed = config["deepspeed"] if any(variant.deepspeed is not None for variant in variants) else None
+    measure = dict(config["measure"])
+    if not row["gpu_model"]:
+        measure |= {name: config["cpu"][name] for name in ("warmup_steps", "steps")}
+    return TrialSpec(
+        choices=choices,
+        model=ModelSpec(**config["model"]),
+        data=_data(config["data"]),
+        recipe=merge(variants, {**config["training_arguments"], **own}, deepspeed),
+        measure=MeasureSpec(**measure),
+        needs=Needs(gpus=int(bool(row["gpu_model"])), nvme_path=config["resources"]["nvme_path"] or ""),
+        repeat=row["repeat"],
+        equivalence=row["equivalence"],
+    )
+
+
+def _data(raw: Mapping[str, Any]) -> DataSpec:
+    synthetic, file = raw["synthetic"], raw["file"]
+    return DataSpec(
+        synthetic=SyntheticData(**synthetic) if synthetic else None, file=DatasetFile(**file) if file else None
+    )
