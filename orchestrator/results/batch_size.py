@@ -10,6 +10,8 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord
 from orchestrator.results import words
 
+FILE = "batch_size.json"
+"""The answers in the run folder."""
 TOO_LARGE = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 
 

@@ -1,7 +1,11 @@
 """From a plan to records: the run folder, Ray Tune, progress.
 
 store.py      the run folder: one atomic file per finished trial, one driver at a time
-cluster.py    Ray: what the cluster has, and one slot per GPU under Tune (the only file that imports ray)
+nodes.py      what a cluster has, and which of its nodes are alike
+cluster.py    Ray: a survey of the cluster, and one slot per GPU under Tune (the only file that imports ray)
 session.py    one sweep: search, budget, store and progress brought together; knows no Ray
+measuring.py  from a search to its records: what every verb that measures has in common
+tuning.py     batch-size searches carried out, one a technique set
+command.py    the options of those verbs, and the run folder held while they run
 progress.py   what is printed while it runs
 """

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -34,52 +33,10 @@ from jobs import environment, preload
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import Needs, TrialSpec, spec_from_json, to_json
+from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
 
 _INFRASTRUCTURE_RETRIES = 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
-    """One machine of the cluster: its GPUs, the cores each of its trials gets, and its environment."""
-
-    node_id: str
-    address: str
-    gpus: int
-    cpus: int
-    host_bytes: int
-    """Memory that Ray gives out on the node, less a tenth for Ray itself."""
-    environment: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cluster:
-    """What a sweep can use."""
-
-    nodes: tuple[Node, ...]
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of all nodes."""
-        return sum(node.gpus for node in self.nodes)
-
-    @property
-    def slots(self) -> int:
-        """Trials that can run at once: one per GPU; without any, one per node."""
-        return self.gpus or len(self.nodes)
-
-    def needs(self, asked: Needs) -> Needs:
-        """What every trial reserves: one GPU and, unless asked otherwise, its share of the node's cores and memory.
-
-        The share is the smallest of any node, so that a trial fits everywhere; without GPUs it is the whole node.
-        """
-        hosts = [node for node in self.nodes if node.gpus or not self.gpus]
-        return dataclasses.replace(
-            asked,
-            gpus=1 if self.gpus else 0,
-            cpus=asked.cpus or max(1, min(node.cpus // max(node.gpus, 1) for node in hosts)),
-            host_bytes=asked.host_bytes or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
-        )
 
 
 @contextmanager
@@ -145,7 +102,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
     needs = cluster.needs(asked or Needs())
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
-            tune.with_resources(_SlotTrainable, tune.PlacementGroupFactory([_bundle(needs)])),
+            tune.with_resources(_SlotTrainable, tune.PlacementGroupFactory([_bundle(needs, cluster.mark)])),
             tune_config=tune.TuneConfig(
                 search_alg=_SessionSearcher(session, needs),
                 num_samples=-1,
@@ -256,8 +213,10 @@ def _crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRec
     return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where)
 
 
-def _bundle(needs: Needs) -> dict[str, float]:
+def _bundle(needs: Needs, mark: str) -> dict[str, float]:
     bundle: dict[str, float] = {"CPU": needs.cpus}
+    if mark:
+        bundle[mark] = 0.001
     if needs.gpus:
         bundle["GPU"] = needs.gpus
     if needs.host_bytes:
@@ -276,6 +235,7 @@ def _survey() -> tuple[Node, ...]:
             cpus=int(node["Resources"]["CPU"]),
             host_bytes=int(0.9 * node["Resources"].get("memory", 0)),
             environment={},
+            resources=node["Resources"],
         )
         for node in alive
     ]

@@ -27,11 +27,12 @@ _WORDS = {
 
 
 class Progress:
-    """Counts, current best, time left and slot time spent, after every trial."""
+    """Counts, current best, time left and slot time spent, after every trial. ``planned`` is None for a search that
+    makes its trials as it goes."""
 
     def __init__(
         self,
-        planned: int,
+        planned: int | None,
         slots: int,
         axes: tuple[str, ...],
         *,
@@ -69,23 +70,24 @@ class Progress:
         self._measured += 1
         self._busy_seconds += record.wall_seconds
         done, width = sum(self._counts.values()), len(str(self._planned))
-        parts = [f"[{done:>{width}}/{self._planned}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
+        place = f"{done:>{width}}/{self._planned}" if self._planned else str(done)
+        parts = [f"[{place}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
         parts.append(_result(record))
         self.say("  ".join(parts))
-        if done % 10 == 0 and done < self._planned:
+        if done % 10 == 0 and self._planned and done < self._planned:
             self.say(self.status())
 
     def status(self) -> str:
         """Where the sweep stands, in one line."""
         done = sum(self._counts.values())
         counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self._counts.most_common())
-        parts = [f"{done} of {self._planned} done ({counts})"]
+        parts = [f"{done} of {self._planned} done ({counts})" if self._planned else f"{done} done ({counts})"]
         if self._best is not None:
             parts.append(
                 f"fastest {_rate(self._best.measurements['samples_per_second'])}/s: {self._label(self._best.spec)}"
             )
         parts.append(f"slot time {_clock_text(self._busy_seconds)}")
-        if self._measured and done < self._planned:
+        if self._measured and self._planned and done < self._planned:
             pace = (self._clock() - self._begin) / self._measured
             parts.append(f"about {_clock_text(pace * (self._planned - done))} left")
         return "-- " + " | ".join(parts)

@@ -37,30 +37,40 @@ class Session:
         self._out: dict[str, TrialSpec] = {}
         self._closing = ""
         self._earlier: dict[str, TrialRecord] = {}
+        self._kept: dict[str, TrialRecord] = {}
+        self.reused = 0
+        """Trials whose earlier record was kept."""
 
     def reuse(
         self, earlier: Mapping[str, TrialRecord], environments: Iterable[Mapping[str, Any]], *, resume: bool
     ) -> int:
-        """Tell the search of records that need not be repeated; returns how many.
+        """Tell the search of records that need not be repeated; returns how many it had planned.
 
         Only rows measured in one of ``environments`` count. A resumed run keeps every final outcome; a second run
-        keeps what was decided by the trial itself (ok, out of memory, unsupported).
+        keeps what was decided by the trial itself (ok, out of memory, unsupported). A search that makes its trials
+        as it goes is told of a record when it asks for its trial.
         """
         alike = list(environments)
-        reused = 0
-        for planned in list(self.search.unasked()):
-            record = earlier.get(planned.trial_id)
-            if record is None or record.environment not in alike:
-                continue
-            if not record.outcome.is_final:
+        for trial_id, record in earlier.items():
+            if record.environment not in alike or not record.outcome.is_final:
                 continue
             if not resume and record.outcome in _REPEATED:
-                self._earlier[record.trial_id] = record  # still the best that is known, if its turn does not come
-                continue
-            self.search.tell(record)
-            self._progress.reused(record)
-            reused += 1
-        return reused
+                self._earlier[trial_id] = record  # still the best that is known, if its turn does not come
+            else:
+                self._kept[trial_id] = record
+        for planned in list(self.search.unasked()):
+            self._keep(planned.trial_id)
+        return self.reused
+
+    def _keep(self, trial_id: str) -> bool:
+        """Whether a trial's earlier record is kept in its place; the search is told then."""
+        record = self._kept.pop(trial_id, None)
+        if record is None:
+            return False
+        self.search.tell(record)
+        self._progress.reused(record)
+        self.reused += 1
+        return True
 
     def next_trial(self) -> TrialSpec | None:
         """The next trial to start; None when there is none now (see ``finished``)."""
@@ -69,10 +79,11 @@ class Session:
         if self.seconds_left() <= 0:
             self.close("time_budget")
             return None
-        spec = self.search.ask()
-        if spec is not None:
-            self._out[spec.trial_id] = spec
-        return spec
+        while (spec := self.search.ask()) is not None:
+            if not self._keep(spec.trial_id):
+                self._out[spec.trial_id] = spec
+                return spec
+        return None
 
     @property
     def finished(self) -> bool:

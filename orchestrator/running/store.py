@@ -47,6 +47,10 @@ class RunFolder:
         """Write ``run.json``: configuration, command, budgets, baseline, one-time costs."""
         _write(self.path / RUN, run)
 
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file of the run's own."""
+        _write(self.path / name, content)
+
     def write(self, record: TrialRecord) -> None:
         """Keep a record; an earlier one of the same trial is replaced."""
         _write(self.path / RECORDS / f"{record.trial_id}.json", record_to_json(record))

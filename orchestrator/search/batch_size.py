@@ -232,7 +232,7 @@ class BatchSize(Search):
 
     def _whole(self) -> Batch | None:
         """The way to the effective batch that is predicted fastest (of like ones that with the fewest passes), until
-        none is predicted to be faster than a measured one by more than the tolerance."""
+        none is predicted to be faster than a measured one by more than the tolerance and its own error."""
         fitting = self._fitting()
         if self._effective is None or not fitting:
             return None
@@ -244,7 +244,7 @@ class BatchSize(Search):
         predicted = {batch: accumulated_speed(speeds, *batch) for batch in left}
         highest = max(predicted.values(), default=0.0)
         best = fastest(size for size in done.values() if size.fits)
-        if not left or (best is not None and highest <= best.speed * (1 + self._tolerance)):
+        if not left or (best is not None and highest <= best.speed * (1 + max(self._tolerance, best.speed_error))):
             return None
         return max(batch for batch, speed in predicted.items() if speed >= (1 - self._tolerance) * highest)
 

@@ -1,0 +1,146 @@
+"""Find the batch to train with, for every GPU model in reach: the largest micro-batch that fits, the fastest, where
+more memory stops to buy speed, and the accumulation for an effective batch."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.sizing import TechniqueSet, read_choice, technique_sets
+from orchestrator.results.batch_size import FILE, describe
+from orchestrator.running import command
+from orchestrator.running.store import RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.running.nodes import Cluster
+    from orchestrator.running.tuning import Tuned
+
+_MOST, _MOST_ON_CPU = 1024, 64
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in config or options, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = load_config(options.config)
+        over = dict(read_choice(text, config) for text in options.set)
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return command.EXIT_USAGE
+    sets = technique_sets(config, over, every=options.all)
+    if options.effective_batch is None and isinstance(asked := config.baseline.get("effective_batch"), int):
+        options.effective_batch = asked
+    if options.dry_run:
+        print(_plan(config, sets, options))
+        return command.EXIT_OK
+    folder = RunFolder(options.output or config.output.with_name(f"{config.output.name}-batch-size"))
+    return command.holding(folder, lambda: _run(config, sets, folder, options), resume=options.resume)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m orchestrator.batch_size", description=__doc__)
+    command.add_options(parser, output="runs/NAME-batch-size")
+    add = parser.add_argument
+    add("--effective-batch", type=command.count, metavar="N", help="samples a step, to be reached by accumulation")
+    add("--memory-margin", type=command.margin, default=0.05, metavar="5%", help="GPU memory to keep free, or 4GiB")
+    most = f"try none larger (default: {_MOST}, and {_MOST_ON_CPU} without a GPU)"
+    add("--max-micro-batch", type=command.count, metavar="N", help=most)
+    add("--tolerance", type=command.share, default=0.02, metavar="2%", help="speeds closer than this are the same")
+    add("--exact", action="store_true", help="find the largest to the sample, also where it is 64 or more")
+    add("--set", action="append", default=[], metavar="AXIS=VALUE", help="choose a technique, as in precision=bf16")
+    add("--all", action="store_true", help="tune every technique set of the sweep, not only its baseline")
+    add("--json", action="store_true", help="print the answers as JSON, and progress to stderr")
+    return parser
+
+
+def _plan(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace) -> str:
+    lines = [
+        f"{config.name}: the batch of {len(sets)} technique set{'s' * (len(sets) != 1)} on each GPU model in reach"
+    ]
+    lines += [f"  {one.label}" for one in sets]
+    most = options.max_micro_batch or f"{_MOST}, or {_MOST_ON_CPU} without a GPU"
+    lines.append(f"micro-batches up to {most}; each trial follows from those before it")
+    if options.effective_batch:
+        lines.append(f"then the fastest way to effective batch {options.effective_batch}")
+    return "\n".join(lines)
+
+
+def _run(config: SweepConfig, sets: Sequence[TechniqueSet], folder: RunFolder, options: argparse.Namespace) -> int:
+    from orchestrator.results import table
+    from orchestrator.running import cluster as ray_cluster
+    from orchestrator.running.measuring import run_json
+    from orchestrator.running.nodes import IndistinctNodesError
+
+    run = run_json(config, "batch_size")
+    folder.describe(run)
+    begin = time.monotonic()
+    tuned: list[Tuned] = []
+    with ray_cluster.connected(options.address) as cluster:
+        try:
+            alike = cluster.by_hardware()
+        except IndistinctNodesError as error:
+            print(error, file=sys.stderr)
+            return command.EXIT_FAILURE
+        for part in alike:
+            own = folder if len(alike) == 1 else RunFolder(folder.path / part.hardware.replace(" ", "-"))
+            with contextlib.nullcontext() if own is folder else own.locked():
+                tuned.append(_tune(config, sets, part, own, options, time.monotonic() - begin))
+            table.load(own.path, save_tables=True)
+            if tuned[-1].interrupted:
+                break
+    document = {"name": config.name, "command": run["command"], "hardware": [one.to_json() for one in tuned]}
+    folder.keep(FILE, document)
+    print(json.dumps(document, indent=2) if options.json else _answers(tuned, folder))
+    if any(one.interrupted for one in tuned):
+        return command.EXIT_INTERRUPTED
+    failed = any(answer.largest is None and answer.unfinished for one in tuned for answer in one.answers)
+    return command.EXIT_FAILURE if failed else command.EXIT_OK
+
+
+def _tune(
+    config: SweepConfig,
+    sets: Sequence[TechniqueSet],
+    cluster: Cluster,
+    folder: RunFolder,
+    options: argparse.Namespace,
+    spent_seconds: float,
+) -> Tuned:
+    from orchestrator.running import measuring
+    from orchestrator.running.progress import Progress
+    from orchestrator.running.tuning import Tuning
+
+    budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
+    axes = tuple(axis for axis in sets[0].choices if len({str(one.choices[axis]) for one in sets}) > 1)
+    stream = sys.stderr if options.json else sys.stdout
+    progress = Progress(None, cluster.slots, ("micro_batch", "accumulation", *axes), stream=stream)
+    progress.say(f"{_plan(config, sets, options)}\nnow on {measuring.slots_in_words(cluster)}")
+    tuning = Tuning(
+        config,
+        sets,
+        {
+            "effective_batch": options.effective_batch,
+            "margin": options.memory_margin,
+            "tolerance": options.tolerance,
+            "max_micro_batch": options.max_micro_batch or (_MOST if cluster.gpus else _MOST_ON_CPU),
+            "exact": options.exact,
+        },
+    )
+    left = None if budget is None else max(0.0, budget - spent_seconds)
+    return tuning.run(cluster, folder, progress, time_budget_seconds=left, resume=options.resume, fresh=options.fresh)
+
+
+def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
+    told = [f"\n{describe(answer, one.hardware)}" for one in tuned for answer in one.answers]
+    files = [folder.path / FILE, *(one.folder.path / "trials.parquet" for one in tuned)]
+    return "\n".join([*told, "\nFiles", *(f"  {path}" for path in files)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

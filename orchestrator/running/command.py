@@ -1,0 +1,74 @@
+"""What every verb that measures takes on its command line, and its hold on the run folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.planning.quantities import duration_seconds, size_bytes
+from orchestrator.running.store import RunFolder, RunFolderBusyError
+
+EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
+    """The config, where to write, how long, what to repeat and on which cluster; ``output`` is the folder's default."""
+    parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    parser.add_argument("--output", type=Path, metavar="DIR", help=f"run folder (default: {output})")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.add_argument(
+        "--time-budget", type=duration, metavar="15m", help="end in this time; the rest is recorded as skipped"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue a run: repeat nothing that has finished")
+    parser.add_argument("--fresh", action="store_true", help="measure everything anew, also what has been measured")
+    parser.add_argument("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
+
+
+def holding(folder: RunFolder, run: Callable[[], int], *, resume: bool) -> int:
+    """The exit status of ``run``, which has the folder to itself; or why it could not begin."""
+    if resume and not folder.exists():
+        print(f"{folder.path}: no run to resume", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        with folder.locked():
+            return run()
+    except RunFolderBusyError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILURE
+
+
+def duration(text: str) -> float:
+    """An argument such as 15m, in seconds."""
+    try:
+        return duration_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def count(text: str) -> int:
+    """An argument that is an integer from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """An argument such as 2% or 0.02."""
+    with contextlib.suppress(ValueError):
+        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        if 0 <= found < 1:
+            return found
+    raise argparse.ArgumentTypeError(f"must be a share below 1 such as 2% or 0.02, not {text}")
+
+
+def margin(text: str) -> float:
+    """An argument such as 5%, as a share below 1, or 4GiB, as bytes."""
+    with contextlib.suppress(ValueError):
+        return float(size_bytes(text))
+    try:
+        return share(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"must be a share or a size such as 5% or 4GiB, not {text}") from None
