@@ -110,7 +110,7 @@ def _from_file(spec: DatasetFile, task: Task) -> tuple[Any, Collator | None]:
 def _tokenized(dataset: Any, spec: DatasetFile, task: Task) -> tuple[Any, Collator]:
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(spec.tokenizer)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spec.tokenizer, trust_remote_code=False)
 
     def tokenize(batch: dict[str, list[Any]]) -> Any:
         pair = batch.get("text_pair")

@@ -20,8 +20,12 @@ from orchestrator.planning.shape import SweepSection, shape_of
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
 
-def load_config(path: str | Path) -> SweepConfig:
-    """The configuration in a YAML file. Raises ConfigError with every problem found, not only the first."""
+def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepConfig:
+    """The configuration in a YAML file. Raises ConfigError with every problem found, not only the first.
+
+    A file that asks for ``model.trust_remote_code`` is refused unless the caller, on behalf of whoever typed the
+    command, allows it too: files are passed around, and this one would run a stranger's code.
+    """
     document = read_document(Path(path))
     shape = shape_of(document.value)
     reader = AxisReader(document)
@@ -31,6 +35,9 @@ def load_config(path: str | Path) -> SweepConfig:
     if not isinstance(shape, SweepSection):
         raise ConfigError([*(document.problem(*found) for found in shape), *problems])
     problems += _model_problems(document, shape)
+    if shape.model.trust_remote_code and not trust_remote_code:
+        message = "runs code that the checkpoint brings; who wants that says so on the command line too"
+        problems.append(document.problem(("model", "trust_remote_code"), f"{message}: --trust-remote-code"))
     if problems:
         raise ConfigError(problems)
     return _build(Path(path), shape, points, base)
