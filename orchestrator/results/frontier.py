@@ -1,4 +1,4 @@
-"""The memory/speed frontier: the configurations that no comparable one beats on both axes."""
+"""The frontier: the configurations that no comparable one beats on every axis, memory and speed unless asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Row = Mapping[str, Any]
 AND = " · "
 """What stands between the parts of an equivalence."""
 
-HOST_BOUND = "host-bound"
+HOST_BOUND, TRAINS_DIFFERENTLY = "host-bound", "trains differently"
+"""Kinds of warnings: the words before their colon."""
+
 _BATCH = "effective_batch="
 
 
@@ -54,6 +56,11 @@ class Point:
     def host_bound(self) -> bool:
         """Whether the host's speed was measured rather than the accelerator's."""
         return any(warning.startswith(f"{HOST_BOUND}:") for warning in self.warnings)
+
+    @property
+    def trains_differently(self) -> str:
+        """What the numerical guard said against its losses; empty when nothing."""
+        return next((warning for warning in self.warnings if warning.startswith(f"{TRAINS_DIFFERENTLY}:")), "")
 
     @property
     def repeats(self) -> int:
@@ -109,24 +116,47 @@ def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Map
     )
 
 
-def frontier(points: Iterable[Point]) -> tuple[Point, ...]:
+Goodness = Callable[[Point], float]
+"""A figure of a point of which more is better."""
+
+
+def lean(point: Point) -> float:
+    """Little memory is good."""
+    return -float(point.memory_bytes)
+
+
+def fast(point: Point) -> float:
+    """Speed is good."""
+    return point.samples_per_second
+
+
+def frontier(points: Iterable[Point], axes: Sequence[Goodness] = (lean, fast)) -> tuple[Point, ...]:
     """The Pareto front of points that may be ranked together, by rising memory and rising speed.
 
-    A point stays unless another needs no more memory, is no slower, and is better in one of them.
+    A point stays unless another is no worse on any of ``axes`` and better on one of them: needs no more memory and is
+    no slower, unless asked otherwise. Points with minus infinity on an axis have no figure there and are left out.
     """
-    front: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.memory_bytes, -p.samples_per_second)):
-        if not front or point.samples_per_second > front[-1].samples_per_second or _equal(point, front[-1]):
-            front.append(point)
-    return tuple(front)
+    # What comes earlier in this order can beat what comes later, never the reverse.
+    scored = ((tuple(axis(point) for axis in axes), point) for point in points)
+    known = [pair for pair in scored if float("-inf") not in pair[0]]
+    front: list[tuple[tuple[float, ...], Point]] = []
+    for scores, point in sorted(known, key=lambda pair: pair[0], reverse=True):
+        # On two axes the last to stay is the best so far on the second, and alone decides.
+        rivals = front if len(axes) > 2 else front[-1:]
+        if not any(_beats(other, scores) for other, _ in rivals):
+            front.append((scores, point))
+    return tuple(point for _, point in front)
 
 
-def _equal(one: Point, other: Point) -> bool:
-    return (one.memory_bytes, one.samples_per_second) == (other.memory_bytes, other.samples_per_second)
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def frontiers(
-    points: Iterable[Point], *, within: Callable[[Point], str] = lambda point: point.training
+    points: Iterable[Point],
+    *,
+    within: Callable[[Point], str] = lambda point: point.training,
+    axes: Sequence[Goodness] = (lean, fast),
 ) -> dict[tuple[str, str], tuple[Point, ...]]:
     """(environment_id, ``within``) -> the front of that group: of each kind of training, unless asked otherwise.
 
@@ -135,4 +165,4 @@ def frontiers(
     groups: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         groups.setdefault((point.environment_id, within(point)), []).append(point)
-    return {key: frontier(group) for key, group in groups.items()}
+    return {key: frontier(group, axes) for key, group in groups.items()}

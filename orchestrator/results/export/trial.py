@@ -1,4 +1,4 @@
-"""The trial behind a row: what its record says, or rebuilt from the table's config and proven by its digest."""
+"""The trial behind a row: what its record says, or rebuilt from the table and checked by its digest."""
 
 from __future__ import annotations
 
@@ -18,25 +18,23 @@ class NotExportableError(ValueError):
     """A row that cannot be turned into files; the text says why."""
 
 
-def trial_of(run_folder: Path, row: Row, axes: Mapping[str, str], run: Run) -> TrialSpec:
-    """The spec that a row of the run's table was measured from.
+def trial_of(run_folder: Path, row: Row, axes: Mapping[str, str], run: Run) -> tuple[TrialSpec, str]:
+    """The spec that a row of the run's table was measured from, and a doubt in words; "" when there is none.
 
     Where only the published table was kept, the techniques' rows and the table's config are merged again; the
-    digest tells whether that is the same trial. Raises NotExportableError when it is not.
+    digest tells whether that is the same trial. Raises NotExportableError when the config does not say enough.
     """
     trial_id = row["trial_id"]
     for path in (run_folder / RECORDS).glob(f"{trial_id}*.json"):
-        return record_from_json(json.loads(path.read_text())).spec
+        return record_from_json(json.loads(path.read_text())).spec, ""
     try:
         spec = _rebuilt(row, axes, run.config)
     except (KeyError, TypeError, ValueError) as error:
         raise NotExportableError(f"{trial_id}: the table's config does not say how it ran ({error!r})") from error
-    if spec.trial_id != trial_id:
-        raise NotExportableError(
-            f"{trial_id}: rebuilt from its table it would be {spec.trial_id}: the techniques or the config changed "
-            "since it was measured; export from a run folder that still has its records"
-        )
-    return spec
+    return spec, "" if spec.trial_id == trial_id else (
+        f"rebuilt from the table of trial {trial_id} by a version that would run it as {spec.trial_id}: "
+        "techniques or settings have changed since, compare the files with what you know of the run"
+    )
 
 
 def _rebuilt(row: Row, axes: Mapping[str, str], config: Mapping[str, Any]) -> TrialSpec:

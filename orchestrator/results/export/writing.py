@@ -9,8 +9,15 @@ from pathlib import Path
 import yaml
 
 from jobs.spec import TrialSpec
+from orchestrator.results.candidates import Candidate
 from orchestrator.results.export import arguments
 from orchestrator.results.export.script import readme, train_script
+from orchestrator.results.export.trial import trial_of
+from orchestrator.results.measured import MeasuredRun
+from orchestrator.results.recommendation_text import notes
+from orchestrator.results.words import memory, number
+
+_LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
 
 
 def export(
@@ -38,3 +45,26 @@ def export(
     for name, text in texts.items():
         (folder / name).write_text(text)
     return tuple(folder / name for name in texts)
+
+
+def export_candidate(run: MeasuredRun, candidate: Candidate, folder: Path, *, epochs: float = 1) -> tuple[Path, ...]:
+    """Write a run's candidate to ``folder``. Raises NotExportableError where it is not known how its row ran."""
+    row = candidate.measured.row
+    spec, doubt = trial_of(run.folder, row, run.axes, run.run)
+    if candidate.inferred:
+        spec = arguments.with_accumulation(spec, candidate.accumulation)
+    where = run.environments.get(row["environment_id"], {})
+    return export(
+        spec,
+        folder,
+        label=run.label(candidate.point),
+        epochs=epochs,
+        peak_bytes=None if candidate.inferred or not row["gpu_model"] else row.get("peak_allocated_bytes"),
+        measured={
+            "memory": f"{memory(candidate.measured.memory_bytes)} (`{run.memory_column}`)",
+            "speed": f"{number(candidate.measured.samples_per_second)} samples/s",
+            "on": run.hardware,
+            "with": ", ".join(f"{name} {value}" for name, value in where.items() if name in _LIBRARIES),
+        },
+        notes=[*notes(run, candidate), *([doubt] if doubt else [])],
+    )

@@ -1,0 +1,135 @@
+"""A run as a person asks of it: its rows as points, read once; the object that ``orchestrator.load`` returns."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.results.frontier import Point, Row, fast, frontier, lean, memory_column, points
+from orchestrator.results.objectives import OBJECTIVES
+from orchestrator.results.ranking import baseline_training
+from orchestrator.results.recommendation import Recommendation, Wish, recommend
+from orchestrator.results.run import Run
+from orchestrator.results.summary import label
+from orchestrator.results.words import memory, number
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredRun:
+    """A run's rows, of every environment it was measured in. The questions are answered for one environment."""
+
+    folder: Path
+    run: Run
+    table: pyarrow.Table
+    """One row a trial; every column's unit and meaning are in its metadata."""
+    rows: tuple[Row, ...]
+    axes: Mapping[str, str]
+    """Axis -> its column."""
+    environments: Mapping[str, Mapping[str, Any]]
+    """Environment's id -> GPU model, driver and versions."""
+    points: tuple[Point, ...]
+    """The ok rows, repeats combined."""
+
+    @property
+    def environment_id(self) -> str:
+        """The environment that most points were measured in; "" where nothing was measured."""
+        ids = [point.environment_id for point in self.points]
+        return max(dict.fromkeys(ids), key=ids.count, default="")
+
+    @property
+    def training(self) -> str:
+        """The baseline's kind of training, or the nearest measured; "" is the plain one."""
+        return baseline_training(((p.choices, p.training) for p in self.own()), self.run.baseline)
+
+    @property
+    def hardware(self) -> str:
+        """The accelerator's name, or the processor's where there is none."""
+        where = self.environments.get(self.environment_id, {})
+        return str(where.get("gpu_model") or where.get("cpu_model") or "unknown hardware")
+
+    @property
+    def memory_column(self) -> str:
+        """What the points' memory is: the name of its column."""
+        return memory_column(row for row in self.rows if row["environment_id"] == self.environment_id)
+
+    def own(self) -> tuple[Point, ...]:
+        """The points that may be ranked together."""
+        return tuple(point for point in self.points if point.environment_id == self.environment_id)
+
+    def label(self, point: Point) -> str:
+        """A configuration in a few words: the axes on which the run's trials differ, and it from its row."""
+        differing = [
+            axis
+            for axis, column in self.axes.items()
+            if len({row[column] for row in self.rows}) > 1 or point.choices[axis] != point.row[column]
+        ]
+        return label(point.choices, differing or list(self.axes))
+
+    def frontier(
+        self,
+        objectives: Sequence[str] = ("samples_per_second",),
+        *,
+        price_per_hour: float | None = None,
+        any_training: bool = False,
+    ) -> tuple[Point, ...]:
+        """The Pareto front of memory and the named objectives, within the baseline's kind of training.
+
+        Raises KeyError for a name that is not in ``OBJECTIVES``.
+        """
+        chosen = [OBJECTIVES[name] for name in objectives]
+        axes = [lean, *(lambda point, o=o: o.score(point, price_per_hour) for o in chosen)]
+        training = self.training
+        return frontier((p for p in self.own() if any_training or p.training == training), axes)
+
+    def recommend(
+        self,
+        *,
+        memory_bytes: int | None = None,
+        effective_batch: int | None = None,
+        exact: bool = False,
+        objective: str = "samples_per_second",
+        price_per_hour: float | None = None,
+    ) -> Recommendation:
+        """The best configuration under the constraints. Raises KeyError for an unknown objective."""
+        wish = Wish(
+            memory_bytes=memory_bytes,
+            effective_batch=effective_batch,
+            exact=exact,
+            objective=OBJECTIVES[objective],
+            price_per_hour=price_per_hour,
+        )
+        return recommend(self.own(), wish, self.training)
+
+    def _repr_html_(self) -> str:
+        """The frontier as a table, for a notebook."""
+        head = "".join(f"<th>{name}</th>" for name in ("configuration", "memory", "samples/s"))
+        body = "".join(
+            f"<tr><td>{html.escape(self.label(p))}</td><td>{memory(p.memory_bytes)}</td><td>{number(fast(p))}</td></tr>"
+            for p in self.frontier()
+        )
+        title = html.escape(f"{self.run.name or self.folder.name}: {len(self.rows)} trials, {self.hardware}")
+        return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def load(run_folder: Path | str) -> MeasuredRun:
+    """A run from its folder, finished or not. Raises FileNotFoundError when it holds neither records nor a table."""
+    from orchestrator.results import table
+
+    folder = Path(run_folder)
+    trials = table.load(folder)
+    rows, axes = tuple(trials.to_pylist()), table.axes_of(trials)
+    return MeasuredRun(
+        folder=folder,
+        run=table.run_of(trials),
+        table=trials,
+        rows=rows,
+        axes=axes,
+        environments=table.environments_of(trials),
+        points=points(rows, axes),
+    )

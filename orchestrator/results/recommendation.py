@@ -1,0 +1,151 @@
+"""What to train with: the best configuration under constraints, the next ones, and what each constraint costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from orchestrator.results.candidates import Candidate, candidates
+from orchestrator.results.frontier import Point
+from orchestrator.results.objectives import OBJECTIVES, Objective
+
+RUNNERS_UP = 4
+WORTH_MENTIONING = 0.02
+"""A constraint whose loosening gains less than this is not said to cost anything."""
+PREFERENCE_FOR_MEASURED = 0.05
+"""An inferred configuration takes a measured one's place only by this much."""
+NEARLY = 0.05
+"""How much worse still counts as nearly as good, when less memory would do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What a person wants, and under which constraints."""
+
+    memory_bytes: int | None = None
+    effective_batch: int | None = None
+    exact: bool = False
+    """Only what trains as the baseline does, and whose losses the numerical guard did not doubt."""
+    objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
+    price_per_hour: float | None = None
+    """Of one GPU, in whatever currency."""
+
+    def score(self, candidate: Candidate) -> float:
+        """How good a candidate is: more is better, whatever the objective."""
+        return self.objective.score(candidate.point, self.price_per_hour)
+
+    def allows(self, candidate: Candidate, training: str) -> bool:
+        """Whether a candidate keeps the constraints of memory and exactness."""
+        point = candidate.point
+        fits = self.memory_bytes is None or point.memory_bytes <= self.memory_bytes
+        honest = not self.exact or (point.training == training and not point.trains_differently)
+        return fits and honest and self.score(candidate) != float("-inf")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What loosening one constraint would buy, or what keeping within less would lose."""
+
+    constraint: str
+    """memory, effective_batch, exact; "less memory" for what nearly as good a configuration saves."""
+    candidate: Candidate
+    ratio: float | None
+    """The candidate's figure to the best one's; None where nothing keeps all constraints."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """The answer to a wish."""
+
+    wish: Wish
+    best: Candidate | None
+    runners_up: tuple[Candidate, ...]
+    """The best of each further set of techniques."""
+    costs: tuple[Cost, ...]
+    doubted: int
+    """Candidates within memory that ``exact`` refused because their losses are not their reference's."""
+
+    def figure(self, candidate: Candidate) -> float | None:
+        """The objective's figure, in its own unit."""
+        return self.wish.objective.of(candidate.point, self.wish.price_per_hour)
+
+
+def recommend(points: Iterable[Point], wish: Wish, training: str = "") -> Recommendation:
+    """The answer from points that may be ranked together; ``training`` is the baseline's kind."""
+    known = tuple(points)
+    ranked = _ranked(known, wish, training)
+    best = ranked[0] if ranked else None
+    loose = replace(wish, exact=False)
+    own = [c for c in candidates(known, wish.effective_batch) if loose.allows(c, training)]
+    return Recommendation(
+        wish=wish,
+        best=best,
+        runners_up=_unlike(ranked)[1 : RUNNERS_UP + 1],
+        costs=_costs(known, wish, training, ranked),
+        doubted=sum(c.point.training == training and bool(c.point.trains_differently) for c in own) * wish.exact,
+    )
+
+
+def _ranked(points: Sequence[Point], wish: Wish, training: str) -> tuple[Candidate, ...]:
+    """All that keeps the constraints, best first; the leaner of equals."""
+
+    def place(candidate: Candidate) -> tuple[float, int]:
+        score = wish.score(candidate)
+        discount = PREFERENCE_FOR_MEASURED * abs(score) if candidate.inferred else 0.0
+        return score - discount, -candidate.point.memory_bytes
+
+    own = (c for c in candidates(points, wish.effective_batch) if wish.allows(c, training))
+    return tuple(sorted(own, key=place, reverse=True))
+
+
+def _unlike(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The first of each set of techniques: batches apart, no two are alike."""
+    first: dict[tuple[object, ...], Candidate] = {}
+    for candidate in ranked:
+        choices = candidate.point.choices
+        first.setdefault(tuple(v for a, v in choices.items() if a not in ("micro_batch", "accumulation")), candidate)
+    return tuple(first.values())
+
+
+def _costs(points: Sequence[Point], wish: Wish, training: str, ranked: Sequence[Candidate]) -> tuple[Cost, ...]:
+    best = ranked[0] if ranked else None
+    looser = {
+        "effective_batch": replace(wish, effective_batch=None) if wish.effective_batch is not None else None,
+        "exact": replace(wish, exact=False) if wish.exact else None,
+    }
+    tops = {name: _ranked(points, other, training)[:1] for name, other in looser.items() if other is not None}
+    found = [("memory", c) for c in _memory_steps(points, wish, training, best)]
+    found += [(name, c) for name, top in tops.items() for c in top if _gains(c, best, wish)]
+    if best is not None and (saving := _leaner(ranked, wish)):
+        found.append(("less memory", saving))
+    return tuple(Cost(constraint=name, candidate=c, ratio=_ratio(c, best, wish)) for name, c in found)
+
+
+def _memory_steps(points: Sequence[Point], wish: Wish, training: str, best: Candidate | None) -> tuple[Candidate, ...]:
+    """The least memory beyond the limit that buys something worth mentioning, and what buys most."""
+    if wish.memory_bytes is None:
+        return ()
+    beyond = _ranked(points, replace(wish, memory_bytes=None), training)
+    better = [c for c in beyond if _gains(c, best, wish)]
+    steps = {id(c): c for c in (min(better, key=lambda c: c.point.memory_bytes), better[0])} if better else {}
+    return tuple(steps.values())
+
+
+def _leaner(ranked: Sequence[Candidate], wish: Wish) -> Candidate | None:
+    """Nearly as good in at least a fifth less memory."""
+    best = ranked[0]
+    floor = wish.score(best) - NEARLY * abs(wish.score(best))
+    near = [c for c in ranked if wish.score(c) >= floor and c.point.memory_bytes <= 0.8 * best.point.memory_bytes]
+    return min(near, key=lambda c: c.point.memory_bytes, default=None)
+
+
+def _ratio(candidate: Candidate, best: Candidate | None, wish: Wish) -> float | None:
+    return None if best is None else wish.score(candidate) / wish.score(best)
+
+
+def _gains(candidate: Candidate, best: Candidate | None, wish: Wish) -> bool:
+    """Whether it is enough better than the best within the constraints; anything is where there is none."""
+    if best is None:
+        return True
+    gain = wish.score(candidate) - wish.score(best)
+    return gain > WORTH_MENTIONING * abs(wish.score(best))

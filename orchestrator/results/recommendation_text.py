@@ -1,0 +1,158 @@
+"""A recommendation as people read it, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.measured import MeasuredRun
+from orchestrator.results.objectives import HOUR, OBJECTIVES
+from orchestrator.results.recommendation import Cost, Recommendation
+from orchestrator.results.words import change, count, duration, memory, number
+
+_JOULES_PER_KWH = 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """The user's own training: how much of it there is."""
+
+    samples: int
+    epochs: float = 1.0
+
+    def seconds(self, candidate: Candidate) -> float:
+        """Seconds of training steps; start-up, evaluation and saving come on top."""
+        return self.samples * self.epochs / candidate.point.samples_per_second
+
+    def price(self, candidate: Candidate, price_per_hour: float | None) -> float | None:
+        """What those seconds cost; None without a price."""
+        return None if price_per_hour is None else self.seconds(candidate) / HOUR * price_per_hour
+
+    def kilowatt_hours(self, candidate: Candidate) -> float | None:
+        """The GPU's energy for them; None where it was not measured."""
+        joules = OBJECTIVES["joules_per_sample"].of(candidate.point, None)
+        return None if joules is None else joules * self.samples * self.epochs / _JOULES_PER_KWH
+
+
+def render(run: MeasuredRun, answer: Recommendation, workload: Workload | None = None) -> str:
+    """Lines of text: the answer, what speaks against it, the next ones, and the price of each constraint."""
+    return "\n".join(_lines(run, answer, workload))
+
+
+def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) -> Iterator[str]:
+    yield f"{run.run.name or run.folder.name} on {run.hardware}{_asked(answer)}"
+    if answer.best is None:
+        yield "  nothing that was measured keeps these constraints"
+    else:
+        yield f"  {_line(run, answer, answer.best)}"
+        yield from (f"    {note}" for note in notes(run, answer.best))
+        if workload is not None:
+            yield f"  {_training(answer, answer.best, workload)}"
+    if answer.runners_up:
+        yield "next best, with other techniques:"
+        yield from (f"  {_line(run, answer, c)}{_short_notes(run, c)}" for c in answer.runners_up)
+    if answer.costs:
+        yield "what the constraints cost:"
+        yield from (f"  {_cost(run, answer, cost)}" for cost in answer.costs)
+    if answer.doubted:
+        refused = count(answer.doubted, "configuration")
+        yield f"refused: {refused} whose losses are not their reference's (without --exact they count)"
+
+
+def _asked(answer: Recommendation) -> str:
+    wish = answer.wish
+    parts = [] if wish.effective_batch is None else [f" for an effective batch of {wish.effective_batch}"]
+    parts += [] if wish.memory_bytes is None else [f" within {memory(wish.memory_bytes)}"]
+    parts += [", exactly as the baseline trains"] if wish.exact else []
+    return "".join(parts) + f": best in {wish.objective.name}"
+
+
+def _line(run: MeasuredRun, answer: Recommendation, candidate: Candidate) -> str:
+    least, most = (" at least", " at most") if candidate.inferred else ("", "")
+    figures = [
+        f"{number(candidate.point.samples_per_second)} samples/s{least}",
+        memory(candidate.point.memory_bytes) + most,
+    ]
+    figure = answer.figure(candidate)
+    if answer.wish.objective.name != "samples_per_second" and figure is not None:
+        figures.insert(0, f"{number(figure)} {answer.wish.objective.words}")
+    return f"{run.label(candidate.point)}: {', '.join(figures)}"
+
+
+def notes(run: MeasuredRun, candidate: Candidate) -> list[str]:
+    """What to know before training with a candidate, a sentence each."""
+    point = candidate.point
+    different = [f"another training than the baseline's: {point.training or 'exact'}"] * (
+        point.training != run.training
+    )
+    return [*([candidate.how] if candidate.how else []), *different, *point.warnings]
+
+
+def _short_notes(run: MeasuredRun, candidate: Candidate) -> str:
+    kinds = [note.partition(":")[0].partition(" from ")[0] for note in notes(run, candidate)]
+    return f" ({'; '.join(dict.fromkeys(kinds))})" if kinds else ""
+
+
+def _cost(run: MeasuredRun, answer: Recommendation, cost: Cost) -> str:
+    point, wish = cost.candidate.point, answer.wish
+    gain = "would do" if cost.ratio is None else f"{change(cost.ratio)} {wish.objective.words}"
+    what = run.label(point)
+    if cost.constraint == "memory":
+        more = f"{memory(wish.memory_bytes)}: {memory(point.memory_bytes - (wish.memory_bytes or 0))} more"
+        return f"{more} ({memory(point.memory_bytes)}) {'would buy ' * (cost.ratio is not None)}{gain}: {what}"
+    if cost.constraint == "less memory":
+        return f"{memory(point.memory_bytes)} would nearly do ({gain}): {what}"
+    freed = {
+        "effective_batch": f"effective batch {wish.effective_batch}: {point.row['effective_batch']} instead",
+        "exact": "exact training: without it",
+    }[cost.constraint]
+    return f"{freed} {'would buy ' * (cost.ratio is not None)}{gain}: {what}"
+
+
+def _training(answer: Recommendation, candidate: Candidate, workload: Workload) -> str:
+    parts = [duration(workload.seconds(candidate))]
+    price, energy = workload.price(candidate, answer.wish.price_per_hour), workload.kilowatt_hours(candidate)
+    parts += [] if price is None else [f"costing {number(price)}"]
+    parts += [] if energy is None else [f"{number(energy)} kWh of the GPU"]
+    epochs = "" if workload.epochs == 1 else f" × {workload.epochs:g} epochs"
+    return f"{workload.samples:,} samples{epochs}: {', '.join(parts)} (start-up, evaluation and saving come on top)"
+
+
+def to_json(run: MeasuredRun, answer: Recommendation, workload: Workload | None = None) -> dict[str, object]:
+    """The same as plain JSON values: bytes, seconds, and the objective's own unit."""
+    wish = answer.wish
+
+    def entry(candidate: Candidate) -> dict[str, Any]:
+        training = (
+            {}
+            if workload is None
+            else {
+                "seconds": workload.seconds(candidate),
+                "price": workload.price(candidate, wish.price_per_hour),
+                "kilowatt_hours": workload.kilowatt_hours(candidate),
+            }
+        )
+        return {
+            "label": run.label(candidate.point),
+            "trial_id": candidate.measured.trial_ids[0],
+            "choices": dict(candidate.point.choices),
+            "accumulation": candidate.accumulation,
+            "inferred": candidate.inferred,
+            "memory_bytes": candidate.point.memory_bytes,
+            "samples_per_second": candidate.point.samples_per_second,
+            wish.objective.name: answer.figure(candidate),
+            "notes": notes(run, candidate),
+            **({"training": training} if training else {}),
+        }
+
+    return {
+        "run": run.run.name or run.folder.name,
+        "hardware": run.hardware,
+        "memory_column": run.memory_column,
+        "best": None if answer.best is None else entry(answer.best),
+        "runners_up": [entry(candidate) for candidate in answer.runners_up],
+        "costs": [{"constraint": c.constraint, "ratio": c.ratio, **entry(c.candidate)} for c in answer.costs],
+        "doubted": answer.doubted,
+    }
