@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.util
 import os
@@ -63,6 +64,8 @@ class Machine:
     """The CUDA that torch was built for; None for a CPU build."""
     bitsandbytes_cuda: tuple[str, ...] = ()
     """The CUDA versions bitsandbytes brings a library for, as it writes them ("130")."""
+    prebuilt_ops: tuple[str, ...] = ()
+    """DeepSpeed ops that were compiled when it was installed, and need no compiler here."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Command -> path, of those found."""
     nvcc_cuda: tuple[int, int] | None = None
@@ -92,6 +95,7 @@ def look(nvme: Path | None = None) -> Machine:
         requirements=_requirements(),
         torch_cuda=_torch_cuda(),
         bitsandbytes_cuda=_bitsandbytes_cuda(),
+        prebuilt_ops=_prebuilt_ops(),
         commands={name: path for name in COMMANDS if (path := shutil.which(name))},
         nvcc_cuda=_nvcc_cuda(),
         headers=_headers(),
@@ -191,6 +195,15 @@ def _bitsandbytes_cuda() -> tuple[str, ...]:
     folder = _package_folder("bitsandbytes")
     libraries = sorted(folder.glob("libbitsandbytes_cuda*.so")) if folder else []
     return tuple(library.stem.removeprefix("libbitsandbytes_cuda") for library in libraries)
+
+
+def _prebuilt_ops() -> tuple[str, ...]:
+    """As DeepSpeed's installation noted them, read as text: importing deepspeed imports torch."""
+    folder = _package_folder("deepspeed")
+    notes = folder / "git_version_info_installed.py" if folder else None
+    text = notes.read_text() if notes and notes.exists() else ""
+    found = re.search(r"^installed_ops\s*=\s*({.*})$", text, re.MULTILINE)
+    return tuple(name for name, built in ast.literal_eval(found[1]).items() if built) if found else ()
 
 
 def _nvcc_cuda() -> tuple[int, int] | None:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from jobs.checks.base import Check, Finding, ok, problem, warning
 from jobs.checks.machine import Machine
+from jobs.techniques import AXES
+
+OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.prepares}
 
 
 def compilers(machine: Machine) -> Iterator[Finding]:
@@ -33,7 +36,9 @@ def nvcc(machine: Machine) -> Iterator[Finding]:
         return
     built, found = machine.torch_cuda, machine.nvcc_cuda
     wanted = f"{built[0]}.{built[1]}"
-    if found is None:
+    if set(machine.prebuilt_ops) >= OFFLOAD_OPS:
+        yield ok("DeepSpeed's offload ops were built when it was installed: nvcc is not needed")
+    elif found is None:
         yield warning(
             "nvcc not found: DeepSpeed cannot build its ops, offload will be unsupported",
             f"install the CUDA toolkit {wanted} and set CUDA_HOME to it",

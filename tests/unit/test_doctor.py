@@ -148,6 +148,7 @@ def test_what_is_wrong_is_said(check: str, facts: dict[str, Any], severity: str,
         {"packages": {**HEALTHY.packages, "torch": "2.13.0a0+cu130.nv26.10"}},
         {"variables": {"CUDA_VISIBLE_DEVICES": "1,0"}},
         {"driver_cuda": (13, 0), "torch_cuda": (13, 2), "bitsandbytes_cuda": ("132",)},
+        {"nvcc_cuda": None, "prebuilt_ops": ("async_io", "cpu_adam")},
         {"bitsandbytes_cuda": ("128",), "variables": {"BNB_CUDA_VERSION": "128"}},
     ],
 )

@@ -26,7 +26,7 @@ LOADERS = {"yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load", "
 UNSAFE_YAML = {"yaml.Loader", "yaml.FullLoader", "yaml.UnsafeLoader", "yaml.CLoader"}
 OPENED = {("weights_only", "False"), ("shell", "True"), ("allow_pickle", "True"), ("trust_remote_code", "True")}
 # A technique's hook, which only a row under jobs/techniques can name, and the preload's own list.
-IMPORT_BY_NAME = {"jobs/trial.py", "jobs/preload.py"}
+IMPORT_BY_NAME = {"jobs/trial.py", "jobs/preload.py", "orchestrator/planning/estimate/rehearsal.py"}
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
 WHOLE_ENVIRONMENT = {"jobs/slot.py", "orchestrator/running/cluster.py"}
 
