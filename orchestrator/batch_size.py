@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.running.nodes import Cluster
     from orchestrator.running.tuning import Tuned
 
-_MOST, _MOST_ON_CPU = 1024, 64
+_MOST, _MOST_ON_CPU = 512, 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -247,7 +247,7 @@ def _refusal(size: Size) -> str:
 
 def _why_plateau(answer: Answer, begin: Size, fast: Size) -> str:
     below = answer.below_plateau
-    parts = [f"{below.micro_batch} is {1 - below.speed / fast.speed:.1%} slower than the fastest"] if below else []
+    parts = [f"{below.micro_batch} is {1 - below.speed / fast.speed:.1%} slower"] if below else []
     if begin.memory_bytes and fast.memory_bytes and begin is not fast:
         parts.insert(0, f"{begin.memory_bytes / fast.memory_bytes:.0%} of the fastest's memory")
     return "; ".join(parts)

@@ -52,7 +52,7 @@ class BatchSize(Search):
         effective_batch: int | None = None,
         margin: float = 0.05,
         tolerance: float = 0.02,
-        max_micro_batch: int = 1024,
+        max_micro_batch: int = 512,
         exact: bool = False,
     ) -> None:
         self._make = make

@@ -10,11 +10,16 @@ Curve = Mapping[int, float]
 
 
 def bytes_at(memory: Curve, micro_batch: int) -> float:
-    """Memory is affine in the micro-batch once activations outgrow the optimizer's step: the line through the largest
-    measured size and one of at most half its size, so that an allocator's rounding does not tilt it.
+    """Memory is affine in the micro-batch once activations outgrow the optimizer's step: linear between measured
+    sizes; beyond the largest along the line through it and one of at most half its size, so that an allocator's
+    rounding does not tilt it.
 
     Sizes too small to show that slope make it too flat, never too steep. Needs two sizes.
     """
+    below = max((size for size in memory if size <= micro_batch), default=0)
+    above = min((size for size in memory if size >= micro_batch), default=0)
+    if below and above > below:
+        return memory[below] + _slope(memory, below, above) * (micro_batch - below)
     at, slope = _line(memory)
     return memory[at] + slope * (micro_batch - at)
 
@@ -22,6 +27,10 @@ def bytes_at(memory: Curve, micro_batch: int) -> float:
 def largest_within(memory: Curve, limit_bytes: float) -> float:
     """The largest size whose predicted memory is within a limit; infinite where memory does not grow."""
     at, slope = _line(memory)
+    within = max((size for size, needed in memory.items() if needed <= limit_bytes), default=0)
+    over = min((size for size in memory if size > within), default=0)
+    if within and over:
+        at, slope = within, _slope(memory, within, over)
     return at + math.floor((limit_bytes - memory[at]) / slope) if slope > 0 and limit_bytes < math.inf else math.inf
 
 
@@ -30,7 +39,11 @@ def _line(costs: Curve) -> tuple[int, float]:
     at = max(costs)
     smaller = [size for size in costs if size < at]
     other = max((size for size in smaller if 2 * size <= at), default=min(smaller))
-    return at, max(0.0, (costs[at] - costs[other]) / (at - other))
+    return at, _slope(costs, other, at)
+
+
+def _slope(costs: Curve, small: int, large: int) -> float:
+    return max(0.0, (costs[large] - costs[small]) / (large - small))
 
 
 def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
 from orchestrator.search.base import Search
+from tests.benchmarks.replay import recorded
 
 MIB = 2**20
 
@@ -107,6 +109,34 @@ class Cpu(Device):
 
     def environment(self) -> dict[str, object]:
         return {"gpu_model": "", "cpu_model": "SIMULATED"}
+
+
+class Table(Device):
+    """The H200 of the recorded table with one set of techniques: measured sizes as measured, others between them."""
+
+    def __init__(self, techniques: tuple[str, ...]) -> None:
+        super().__init__(overhead_seconds=3.0)
+        axes = ("precision", "activations", "optimizer")
+        rows = [row for row in recorded().values() if tuple(row.spec.choices[axis] for axis in axes) == techniques]
+        ok = [row for row in rows if row.outcome is Outcome.OK]
+        self.speeds = {row.spec.micro_batch: row.measurements["samples_per_second"] for row in ok}
+        self._memory = {row.spec.micro_batch: row.measurements["device_used_bytes"] / MIB for row in ok}
+        self.device_mib = rows[0].environment["gpu_memory_bytes"] / MIB
+        self.largest_measured = max(self._memory)
+
+    def needs_mib(self, micro_batch: int, accumulation: int = 1) -> float:
+        return between(self._memory, micro_batch)
+
+    def _seconds(self, micro_batch: int, accumulation: int) -> float:
+        return accumulation * between({size: size / speed for size, speed in self.speeds.items()}, micro_batch)
+
+
+def between(curve: Mapping[int, float], size: int) -> float:
+    """Linear between the nearest two points, and beyond the last two."""
+    sizes = sorted(curve)
+    place = min(max(bisect.bisect_left(sizes, size), 1), len(sizes) - 1)
+    one, other = sizes[place - 1], sizes[place]
+    return curve[one] + (curve[other] - curve[one]) * (size - one) / (other - one)
 
 
 def run_to_the_end(search: Search, device: Device, *, at_most: int = 100) -> list[tuple[int, int]]:

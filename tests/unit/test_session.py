@@ -16,8 +16,10 @@ from jobs.spec import TrialSpec
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
+from orchestrator.search.batch_size import BatchSize
 from orchestrator.search.grid import Grid
 from tests.conftest import build_tiny_spec
+from tests.unit.devices import Device, make_trial
 
 HERE = {"gpu_model": "", "torch": "2"}
 ELSEWHERE = {"gpu_model": "", "torch": "3"}
@@ -207,3 +209,19 @@ def test_whatever_happens_every_trial_has_one_row(actions: list[str], tmp_path_f
     outcomes = sweep.outcomes()
     assert set(outcomes) == {trial.trial_id for trial in TRIALS}
     assert {name for name, (outcome, _) in outcomes.items() if outcome.is_final} == set(finished)
+
+
+def test_a_search_that_makes_its_trials_meets_its_earlier_records(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    search, device = BatchSize(make_trial), Device()
+    session = Session(search, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None)
+    first = session.next_trial()
+    assert first is not None
+    session.ended(device.run(first))
+    again = BatchSize(make_trial)
+    resumed = Session(again, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None)
+    assert resumed.reuse(sweep.folder.records(), [device.environment()], resume=True) == 0
+    second = resumed.next_trial()
+    assert second is not None
+    assert second.trial_id != first.trial_id
+    assert resumed.reused == 1

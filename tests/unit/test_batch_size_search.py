@@ -1,0 +1,377 @@
+"""The batch-size search against simulated devices: what it asks for, what that costs, and that its answers are true."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.results.batch_size import Answer, describe
+from orchestrator.search.batch_size import BatchSize
+from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, size_of_speed
+from orchestrator.search.together import Together
+from tests.benchmarks.replay import GIB, recorded
+from tests.unit.devices import Cpu, Device, Table, make_trial, run_to_the_end
+
+Batches = list[tuple[int, int]]
+
+
+def tune(device: Device, **options: Any) -> tuple[Batches, Answer]:
+    """What was asked for, in order, and the answer."""
+    search = BatchSize(make_trial, techniques="SIMULATED", **options)
+    return run_to_the_end(search, device), search.answer
+
+
+def picks(answer: Answer) -> tuple[int | None, ...]:
+    """Largest, fastest, and where the plateau begins."""
+    return tuple(size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau))
+
+
+def way(answer: Answer) -> tuple[int, int] | None:
+    """The way to the effective batch."""
+    return answer.accumulated and (answer.accumulated.micro_batch, answer.accumulated.accumulation)
+
+
+@pytest.mark.parametrize(("overhead", "seconds"), [(1.5, 16.7), (2.7, 22.7)])
+def test_bert_large_on_an_h200_takes_five_trials(overhead: float, seconds: float) -> None:
+    device = Device(overhead_seconds=overhead)
+    asked, answer = tune(device, effective_batch=256)
+    assert asked == [(16, 1), (64, 1), (248, 1), (96, 1), (128, 2)]
+    assert (picks(answer), way(answer)) == ((248, 248, 96), (128, 2))
+    assert sum(record.wall_seconds for record in device.ran) == pytest.approx(seconds, abs=0.05)
+
+
+FP32 = {"base_mib": 3_931, "floor_mib": 5_184, "sample_mib": 807, "samples_per_second": 44}
+CHECKPOINT = {"base_mib": 3_932, "sample_mib": 78.5, "samples_per_second": 261, "host_seconds": 0.125}
+CASES: dict[str, tuple[Device, dict[str, Any], Batches, tuple[int | None, ...]]] = {
+    "an allocator's rounding": (
+        Device(rounding_mib=700),
+        {},
+        [(16, 1), (64, 1), (248, 1), (96, 1)],
+        (248, 248, 96),
+    ),
+    "to the last byte, exactly": (
+        Device(rounding_mib=600),
+        {"margin": 0.0, "exact": True},
+        [(16, 1), (64, 1), (266, 1), (265, 1), (264, 1), (104, 1)],
+        (265, 265, 104),
+    ),
+    "an optimizer's floor hides the slope at small sizes": (
+        Device(**CHECKPOINT),
+        {},
+        [(16, 1), (64, 1), (512, 1), (96, 1)],
+        (512, 512, 96),
+    ),
+    "a small GPU": (
+        Device(**FP32, device_mib=16_384),
+        {},
+        [(16, 1), (4, 1), (10, 1), (12, 1), (8, 1)],
+        (12, 12, 8),
+    ),
+    "a smaller one": (
+        Device(**FP32, device_mib=8_192),
+        {},
+        [(16, 1), (4, 1), (1, 1), (2, 1)],
+        (2, 2, 2),
+    ),
+    "out of memory at 1": (Device(**FP32, device_mib=6_144), {}, [(16, 1), (4, 1), (1, 1)], (None, None, None)),
+    "memory grows faster from 100 on": (
+        Device(extra_mib=lambda size: 40.0 * max(0, size - 100)),
+        {},
+        [(16, 1), (64, 1), (248, 1), (240, 1), (96, 1)],
+        (240, 240, 96),
+    ),
+    "everything fails from 78 on": (
+        Device(extra_mib=lambda size: 150_000.0 * (size > 77)),
+        {"exact": True},
+        [(size, 1) for size in (16, 64, 252, 251, 249, 245, 237, 221, 189, 126, 95, 79, 71, 75, 77, 78, 72)],
+        (77, 77, 64),
+    ),
+    "speed falls at the largest": (
+        Device(slowdown=lambda size: 1.0 if size < 240 else 1.5),
+        {},
+        [(16, 1), (64, 1), (248, 1), (48, 1), (128, 1), (80, 1)],
+        (248, 128, 80),
+    ),
+    "the smallest is as fast as any": (
+        Device(host_seconds=0.0, step_seconds=0.0),
+        {},
+        [(16, 1), (64, 1), (248, 1), (4, 1), (1, 1)],
+        (248, 1, 1),
+    ),
+    "a slow optimizer step": (
+        Device(step_seconds=1.0),
+        {},
+        [(16, 1), (64, 1), (248, 1), (240, 1)],
+        (248, 248, 240),
+    ),
+    "no GPU": (
+        Cpu(samples_per_second=20, host_seconds=0.01),
+        {"limited": False, "max_micro_batch": 64},
+        [(4, 1), (16, 1), (64, 1), (8, 1)],
+        (64, 64, 8),
+    ),
+    "no larger than asked": (Device(), {"max_micro_batch": 10}, [(10, 1), (8, 1)], (10, 10, 10)),
+}
+
+
+@pytest.mark.parametrize(("device", "options", "asked", "found"), CASES.values(), ids=CASES)
+def test_what_is_asked_for_and_found(
+    device: Device, options: dict[str, Any], asked: Batches, found: tuple[int | None, ...]
+) -> None:
+    ran, answer = tune(device, **options)
+    assert (ran, picks(answer)) == (asked, found)
+    assert answer.unfinished == ""
+
+
+@pytest.mark.parametrize(
+    ("device", "effective", "expected"),
+    [
+        (Device(), 256, (128, 2)),
+        (Device(), 64, (64, 1)),
+        (Device(), 96, (96, 1)),
+        (Device(), 1000, (200, 5)),
+        (Device(), 257, (1, 257)),
+        (Device(**FP32, device_mib=16_384), 256, (8, 32)),
+        (Device(gradients_mib=100_000), 256, (32, 8)),
+        (Device(**FP32, device_mib=8_192), 256, None),
+    ],
+)
+def test_the_effective_batch_is_reached_exactly(
+    device: Device, effective: int, expected: tuple[int, int] | None
+) -> None:
+    _, answer = tune(device, effective_batch=effective)
+    assert way(answer) == expected
+
+
+def test_accumulation_that_a_rule_forbids_is_a_row_and_no_trial() -> None:
+    def make(micro_batch: int, accumulation: int) -> TrialSpec | TrialRecord:
+        spec = make_trial(micro_batch, accumulation)
+        if accumulation == 1:
+            return spec
+        return TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED, rule="lomo", reason="gradients cannot accumulate")
+
+    search = BatchSize(make, effective_batch=512)
+    asked = run_to_the_end(search, Device())
+    assert {accumulation for _, accumulation in asked} == {1}
+    assert search.answer.accumulated is None
+    assert {record.rule for record in search.skipped()} == {"lomo"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "trials", "unfinished"),
+    [
+        (Outcome.UNSUPPORTED, 1, "unsupported: no such kernel"),
+        (Outcome.FAILED, 1, "failed: no such kernel"),
+        (Outcome.SKIPPED, 1, "skipped: no such kernel"),
+        (Outcome.OUT_OF_MEMORY, 3, ""),
+        (Outcome.HOST_OUT_OF_MEMORY, 3, ""),
+        (Outcome.CRASHED, 3, ""),
+        (Outcome.TIMED_OUT, 3, ""),
+    ],
+)
+def test_a_set_that_never_runs(outcome: Outcome, trials: int, unfinished: str) -> None:
+    search = BatchSize(make_trial)
+    asked = 0
+    while (spec := search.ask()) is not None:
+        asked += 1
+        search.tell(TrialRecord(spec=spec, outcome=outcome, reason="no such kernel"))
+    assert (asked, search.answer.unfinished, search.answer.largest) == (trials, unfinished, None)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+def test_whatever_ends_a_larger_size_bounds_it(outcome: Outcome) -> None:
+    search, device = BatchSize(make_trial, exact=True), Device()
+    while (spec := search.ask()) is not None:
+        record = device.run(spec)
+        search.tell(record if spec.micro_batch <= 100 else replace(record, outcome=outcome, measurements={}))
+    assert picks(search.answer)[0] == 100
+
+
+def test_multiples_of_8_are_spoken_of_only_where_a_pair_was_measured_to_differ() -> None:
+    slow = Device(device_mib=40_000, slowdown=lambda size: 1.0 if size % 8 == 0 else 1.08)
+    asked, answer = tune(slow, margin=0.0, exact=True)
+    assert answer.alignment is not None
+    assert [size.micro_batch for size in answer.alignment] == [65, 64]
+    assert (65, 1) in asked
+    assert (64, 1) in asked
+    assert "multiples of 8 matter here: 64 was" in describe(answer, "SIMULATED")
+    _, alike = tune(Device(device_mib=40_000), margin=0.0, exact=True)
+    assert picks(alike)[0] == 65
+    assert alike.alignment is None
+    assert "multiples of 8" not in describe(alike, "SIMULATED")
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    device=st.builds(
+        Device,
+        device_mib=st.floats(4_000, 200_000),
+        base_mib=st.floats(500, 20_000),
+        floor_mib=st.floats(500, 20_000),
+        sample_mib=st.floats(5, 5_000),
+        gradients_mib=st.floats(0, 20_000),
+        host_seconds=st.floats(0, 0.5),
+        step_seconds=st.floats(0, 1),
+        samples_per_second=st.floats(1, 2_000),
+        rounding_mib=st.sampled_from([0.0, 0.0, 50.0, 1_000.0]),
+        noise=st.sampled_from([0.0, 0.01, 0.1]),
+        seed=st.integers(0, 1_000),
+    ),
+    margin=st.sampled_from([0.0, 0.05, 0.3, 2.0 * GIB]),
+    effective=st.one_of(st.none(), st.integers(1, 600)),
+    exact=st.booleans(),
+)
+def test_on_any_device_the_answers_are_measured_and_true(
+    device: Device, margin: float, effective: int | None, exact: bool
+) -> None:
+    asked, answer = tune(device, margin=margin, effective_batch=effective, exact=exact)
+    assert len(asked) == len(set(asked)) <= 40
+    ran = {record.trial_id: record for record in device.ran}
+    assert {size.trial_id for size in answer.sizes} == set(ran)
+    limit = device.device_mib * (1 - margin) if margin < 1 else device.device_mib - margin / 2**20
+    fitting = [size for size in range(1, 513) if device.needs_mib(size) <= limit + 0.001]
+    largest = answer.largest
+    if largest is None:
+        assert device.needs_mib(1) > limit - 0.001
+        return
+    truth = max(fitting)
+    assert largest.memory_bytes is not None
+    assert largest.memory_bytes <= largest.limit_bytes
+    off = math.ceil((device.rounding_mib + 0.002) / device.sample_mib)
+    assert truth - answer.granularity - off <= largest.micro_batch <= truth
+    single = [size for size in answer.sizes if size.accumulation == 1 and size.fits]
+    assert answer.fastest is not None
+    assert answer.fastest.speed == max(size.speed for size in single)
+    assert answer.plateau is not None
+    assert answer.plateau.speed >= 0.98 * answer.fastest.speed
+    assert all(
+        size.speed < 0.98 * answer.fastest.speed for size in single if size.micro_batch < answer.plateau.micro_batch
+    )
+    if answer.accumulated is not None:
+        assert answer.accumulated.micro_batch * answer.accumulated.accumulation == effective
+        assert answer.accumulated.fits
+    assert json.loads(json.dumps(answer.to_json()))["fastest"]["trial_id"] in ran
+    assert "predicted" in describe(answer, "SIMULATED") or answer.sizes
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    step=st.floats(0.0, 0.1),
+    rate=st.floats(10, 1_000),
+    host=st.floats(0, 0.3),
+    device_mib=st.floats(20_000, 150_000),
+    effective=st.sampled_from([64, 96, 256, 1000]),
+)
+def test_without_noise_nothing_better_is_left_out(
+    step: float, rate: float, host: float, device_mib: float, effective: int
+) -> None:
+    device = Device(
+        step_seconds=step, samples_per_second=rate, host_seconds=host, device_mib=device_mib, gradients_mib=0.0
+    )
+    _, answer = tune(device, effective_batch=effective)
+    assert answer.largest is not None
+    assert answer.fastest is not None
+    assert answer.accumulated is not None
+    most = answer.largest.micro_batch
+    best = max(device.speed(size) for size in range(1, most + 1))
+    assert answer.fastest.speed >= 0.98 * best
+    ways = [device.speed(size, effective // size) for size in range(1, most + 1) if effective % size == 0]
+    assert answer.accumulated.speed >= 0.95 * max(ways)
+
+
+SETS = sorted(
+    {
+        tuple(record.spec.choices[axis] for axis in ("precision", "activations", "optimizer"))
+        for record in recorded().values()
+    },
+    key=str,
+)
+
+
+@pytest.mark.parametrize("techniques", SETS, ids=lambda found: "-".join(map(str, found)))
+def test_replayed_on_the_measured_h200(techniques: tuple[str, ...]) -> None:
+    device = Table(techniques)
+    asked, answer = tune(device)
+    assert len(asked) <= 8
+    assert answer.fastest is not None
+    assert answer.fastest.speed >= 0.98 * max(device.speeds.values())
+    assert answer.largest is not None
+    assert answer.largest.micro_batch >= max(device.speeds)
+
+
+def test_several_sets_take_turns_and_keep_to_their_own() -> None:
+    def make(number: int) -> Callable[[int, int], TrialSpec]:
+        return lambda micro, accumulation: replace(make_trial(micro, accumulation), repeat=number)
+
+    searches = [BatchSize(make(number)) for number in range(3)]
+    together, device = Together(searches), Device()
+    first = [together.ask() for _ in range(4)]
+    assert [spec and spec.repeat for spec in first] == [0, 1, 2, None]
+    for spec in first[:3]:
+        assert spec is not None
+        together.tell(device.run(spec))
+    run_to_the_end(together, device)
+    assert [picks(search.answer) for search in searches] == [(248, 248, 96)] * 3
+    assert all(len(search.answer.sizes) == 4 for search in searches)
+
+
+def test_cut_short_it_says_so_and_keeps_what_it_has() -> None:
+    search, device = BatchSize(make_trial), Device()
+    for _ in range(2):
+        spec = search.ask()
+        assert spec is not None
+        search.tell(device.run(spec))
+    assert picks(search.answer) == (64, 64, 64)
+    assert search.answer.unfinished == "it was ended before its last trial"
+    assert "not known to be the largest" not in describe(search.answer, "SIMULATED")
+
+
+TOLD = """\
+SIMULATED on SIMULATED GPU (140 GiB, 7.02 GiB kept free)
+                             batch           samples/s      memory
+  largest that fits            248          346 ±0.3 %     131 GiB  one more: 132 GiB predicted, to within 7
+  fastest                      248          346 ±0.3 %     131 GiB
+  plateau, 2%                   96          339 ±0.3 %    54.6 GiB  42% of the fastest's memory; 64 is 3.5% slower
+  effective batch 256      128 × 2          346 ±0.3 %    72.0 GiB
+  5 trials, 22.7 s of slot time: 16 (292/s), 64 (334/s), 96 (339/s), 128 × 2 (346/s), 248 (346/s)"""
+
+
+def test_the_answer_in_words() -> None:
+    _, answer = tune(Device(), effective_batch=256)
+    assert describe(answer, "SIMULATED GPU") == TOLD
+
+
+@given(
+    base=st.floats(1, 1e4),
+    sample=st.floats(1, 1e3),
+    sizes=st.sets(st.integers(1, 512), min_size=2),
+    limit=st.floats(1, 1e6),
+)
+def test_an_affine_memory_is_extended_exactly(base: float, sample: float, sizes: set[int], limit: float) -> None:
+    memory = {size: base + sample * size for size in sizes}
+    assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
+    largest = largest_within(memory, limit)
+    assert base + sample * (largest - 1e-3) <= limit <= base + sample * (largest + 1 + 1e-3)
+
+
+@given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
+def test_a_speed_is_found_where_it_is_reached(per_pass: float, per_sample: float, share: float) -> None:
+    speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
+    wanted = speeds[8] + share * (speeds[200] - speeds[8])
+    size = size_of_speed(speeds, 8, 200, wanted)
+    assert size / (per_pass + per_sample * size) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_accumulation_pays_the_optimizer_once() -> None:
+    device = Device(step_seconds=0.2, host_seconds=0.0)
+    speeds = {size: device.speed(size) for size in (16, 64)}
+    assert accumulated_speed(speeds, 32, 8) == pytest.approx(device.speed(32, 8))
