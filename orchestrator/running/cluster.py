@@ -156,7 +156,14 @@ class _SlotTrainable(tune.Trainable):
             self._slot.close()
 
 
-class _SessionSearcher(Searcher):
+class _NotKept:
+    """Tune writes what it is given to disk, to restore a run from; ours are resumed from their records."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _SessionSearcher(_NotKept, Searcher):
     """Any of our searches as a Tune searcher."""
 
     def __init__(self, session: Session, needs: Needs) -> None:
@@ -175,7 +182,7 @@ class _SessionSearcher(Searcher):
         return None  # the bookkeeper has told the session already
 
 
-class _Bookkeeper(tune.Callback):
+class _Bookkeeper(_NotKept, tune.Callback):
     """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too."""
 
     def __init__(self, session: Session, cluster: Cluster) -> None:
