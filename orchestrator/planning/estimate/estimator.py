@@ -1,0 +1,133 @@
+"""Trials to predictions: traces are shared between trials that differ only in batch or optimizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobs.spec import TrialSpec, to_json
+from orchestrator.planning.estimate.gpus import Gpu
+from orchestrator.planning.estimate.prediction import Prediction, figure
+from orchestrator.planning.estimate.replay import Outcome, Trial, replay
+from orchestrator.planning.estimate.stream import Stream, between
+from orchestrator.planning.estimate.unknowns import unknown
+
+if TYPE_CHECKING:
+    from orchestrator.planning.estimate.rehearsal import Rehearsal
+
+_BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_UPDATE = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
+_MIB = 2**20
+
+
+def predict(trials: Iterable[TrialSpec], gpu: Gpu) -> Iterator[Prediction]:
+    """A prediction for every trial, those of one model after each other."""
+    groups: dict[str, list[TrialSpec]] = {}
+    for spec in trials:
+        groups.setdefault(_model_key(spec), []).append(spec)
+    for group in groups.values():
+        yield from _Group(group, gpu).predictions()
+
+
+def _model_key(spec: TrialSpec) -> str:
+    """Trials with equal keys share a model and how a micro-batch runs through it."""
+    recipe = to_json(spec.recipe)
+    arguments = {k: v for k, v in recipe["training_arguments"].items() if k not in (*_BATCH, *_UPDATE, "tf32")}
+    arguments = {k: v for k, v in arguments.items() if not k.startswith(("dataloader_", "logging_"))}
+    hooks = {place: hook for place, hook in recipe["hooks"].items() if place != "optimizer"}
+    parts = [to_json(spec.model), to_json(spec.data), arguments, recipe["model_kwargs"], hooks, recipe["deepspeed"]]
+    return json.dumps([*parts, bool(unknown(spec))], sort_keys=True)
+
+
+def _update_key(spec: TrialSpec) -> str:
+    arguments = {k: v for k, v in spec.recipe.training_arguments.items() if k in _UPDATE}
+    return json.dumps([arguments, to_json(spec.recipe.hooks.get("optimizer"))], sort_keys=True)
+
+
+class _Group:
+    """Trials of one model; a micro-batch is traced at two sizes where three or more are wanted."""
+
+    def __init__(self, trials: list[TrialSpec], gpu: Gpu) -> None:
+        self._trials, self._gpu = trials, gpu
+        self._micro: dict[tuple[int, bool], tuple[Stream, Stream | None]] = {}
+        self._updates: dict[str, tuple[Stream, Stream] | str] = {}
+
+    def predictions(self) -> Iterator[Prediction]:
+        """One for each trial, in order."""
+        if reason := unknown(self._trials[0]):
+            yield from (_nothing(spec, unknown(spec) or reason) for spec in self._trials)
+            return
+        from orchestrator.planning.estimate.rehearsal import Rehearsal
+
+        try:
+            rehearsal = Rehearsal(self._trials[0], self._gpu)
+        except Exception as error:  # whatever a model of the user's raises: nothing is known of these trials
+            yield from (_nothing(spec, _said(error)) for spec in self._trials)
+            return
+        for spec in self._trials:
+            try:
+                yield self._prediction(spec, rehearsal)
+            except Exception as error:
+                yield _nothing(spec, _said(error))
+
+    def _prediction(self, spec: TrialSpec, rehearsal: Rehearsal) -> Prediction:
+        first, later = self._micro_batch(spec, rehearsal)
+        key = _update_key(spec)
+        if key not in self._updates:
+            self._updates[key] = rehearsal.updates(spec)
+        updates = self._updates[key]
+        assert not isinstance(updates, str)
+        trial = Trial(
+            model=rehearsal.weights,
+            first=first,
+            later=later,
+            accumulation=spec.accumulation,
+            first_update=updates[0],
+            update=updates[1],
+        )
+        return _seen(spec, replay(trial, self._gpu), first.kernels, self._gpu)
+
+    def _micro_batch(self, spec: TrialSpec, rehearsal: Rehearsal) -> tuple[Stream, Stream | None]:
+        accumulated = any(trial.accumulation > 1 for trial in self._trials)
+        wanted = sorted({trial.micro_batch for trial in self._trials})
+        affine = [size for size in wanted if size > 1]  # one sample alone is laid out unlike many
+        samples = spec.micro_batch
+        if len(affine) > 2 and samples in affine[1:-1]:
+            ends = [self._traced(size, rehearsal, accumulated=accumulated) for size in (affine[0], affine[-1])]
+            first = between(ends[0][0], ends[1][0], samples)
+            later = ends[0][1] and ends[1][1] and between(ends[0][1], ends[1][1], samples)
+            if first is not None and (later is not None or not accumulated):
+                return first, later
+        return self._traced(samples, rehearsal, accumulated=accumulated)
+
+    def _traced(self, samples: int, rehearsal: Rehearsal, *, accumulated: bool) -> tuple[Stream, Stream | None]:
+        key = (samples, accumulated)
+        if key not in self._micro:
+            self._micro[key] = rehearsal.micro_batches(samples, accumulated=accumulated)
+        return self._micro[key]
+
+
+def _seen(spec: TrialSpec, outcome: Outcome, kernels: frozenset[str], gpu: Gpu) -> Prediction:
+    allocated = figure(outcome.peak_allocated, below=0.01, above=0.01)
+    reserved = figure(outcome.peak_reserved, below=0.03, above=0.04, slack=20 * _MIB)
+    outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
+    return Prediction(
+        trial_id=spec.trial_id,
+        choices=spec.choices,
+        allocated=allocated,
+        reserved=reserved,
+        device=replace(
+            reserved, bytes=reserved.bytes + outside, low=reserved.low + outside, high=reserved.high + outside
+        ),
+        anatomy=outcome.at_peak,
+    )
+
+
+def _nothing(spec: TrialSpec, reason: str) -> Prediction:
+    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=reason)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"

@@ -1,0 +1,76 @@
+"""What is predicted of a trial: memory with an interval, its anatomy at the peak, and the cards it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+KINDS: Mapping[str, str] = {
+    "weights": "parameters and buffers",
+    "gradients": "one for each trained parameter",
+    "optimizer states": "what the optimizer keeps for each parameter",
+    "saved activations": "kept by the forward pass for the backward pass",
+    "recomputed activations": "made again in the backward pass under checkpointing",
+    "autocast copies of weights": "16-bit copies of 32-bit parameters",
+    "inputs": "the batch",
+    "temporary buffers": "operators' results on their way",
+    "kernel workspaces": "what single kernels take while they run",
+    "library workspaces": "cuBLAS's, kept once taken",
+    "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
+}
+"""What memory is held for at the peak -> meaning."""
+
+Verdict = Literal["yes", "tight", "no", "unknown"]
+"""yes: everything fits; tight: only if cached memory is given back, or within the interval; no: tensors alone do not."""
+
+_MIB = 2**20
+CARDS: Mapping[int, int] = {
+    16: 15_360 * _MIB,  # T4
+    24: 23_028 * _MIB,  # A10
+    40: 40_536 * _MIB,  # A100 40 GB
+    48: 46_068 * _MIB,  # A40, L40S
+    80: 81_559 * _MIB,  # H100 80 GB
+    141: 143_771 * _MIB,  # H200
+}
+"""Nominal GB -> bytes that NVML reports for the smallest common card of that name, ECC on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """Bytes, and the interval that should hold the measurement."""
+
+    bytes: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prediction:
+    """A trial's peaks. Where ``unknown`` says why, there are no figures; where only the device's is unknown, no total."""
+
+    trial_id: str
+    choices: Mapping[str, Any]
+    allocated: Figure | None = None
+    """Most bytes held by tensors, as ``peak_allocated_bytes`` counts them."""
+    reserved: Figure | None = None
+    """Most bytes the caching allocator holds."""
+    device: Figure | None = None
+    """What NVML would see, context and libraries included."""
+    anatomy: Mapping[str, int] = field(default_factory=dict)
+    """``KINDS`` -> bytes at the peak; they add up to ``allocated.bytes``."""
+    unknown: str = ""
+
+    def fits(self, card_bytes: int) -> Verdict:
+        """Whether the trial runs on a card of this size."""
+        if self.device is None or self.allocated is None or self.reserved is None:
+            return "unknown"
+        if self.device.high <= card_bytes:
+            return "yes"
+        outside = self.device.low - self.reserved.low
+        return "no" if self.allocated.low + outside > card_bytes else "tight"
+
+
+def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure:
+    """Bytes with a relative interval, and ``slack`` bytes more above."""
+    return Figure(bytes=nbytes, low=int(nbytes * (1 - below)), high=int(nbytes * (1 + above)) + slack)

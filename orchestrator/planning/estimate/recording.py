@@ -1,0 +1,192 @@
+"""Every allocation and free of a traced step, in order, and what each was for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from orchestrator.planning.estimate.stream import Allocation, Event, Free, Stream
+
+_aten = torch.ops.aten
+_PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
+_SUMS = {_aten.sum.dim_IntList, _aten.mean.dim}
+_ATTENTION = {
+    _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
+    _aten._scaled_dot_product_flash_attention.default: "flash",
+    _aten._scaled_dot_product_efficient_attention.default: "efficient",
+    _aten._softmax.default: "softmax",
+}
+_LEFT_AS = {
+    "build": "weights",
+    "inputs": "inputs",
+    "forward": "saved activations",
+    "backward": "gradients",
+    "update": "optimizer states",
+}
+"""Phase -> what its allocations are that outlive it."""
+Extra = tuple[str, tuple[int, ...]]
+
+
+class Recorder(TorchDispatchMode):
+    """Sees each operator of a step on tensors without data, and the storages that come and go.
+
+    Workspaces that kernels take for themselves are added where the operator runs. A value read from a tensor is
+    zero: nothing here has data.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._phase = ""
+        self._parameters: set[int] = set()
+        self._living: dict[int, tuple[int, int]] = {}
+        self._references: dict[int, Any] = {}
+        self._opened = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._opened += 1
+        self._events: list[tuple[int, str, tuple[int, ...], str]] = []
+        self._kinds: dict[int, str] = {}
+        self._alive: dict[int, str] = {}
+        self._left_out: set[int] = set()
+        self._kernels: set[str] = set()
+        self._number = 0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Allocations inside that outlive it are of this phase's kind; the others are temporary."""
+        outer, self._phase = self._phase, name
+        try:
+            yield
+        finally:
+            self._phase = outer
+            for number, phase in self._alive.items():
+                if phase == name:
+                    self._kinds.setdefault(number, _LEFT_AS[name])
+
+    def stream(self, *, samples: int = 0) -> Stream:
+        """What was recorded since the last call."""
+        events: list[Event] = []
+        frees: list[int] = []
+        for number, formula, integers, once in self._events:
+            if abs(number) in self._left_out:
+                continue
+            if number < 0:
+                frees.append(-number)
+                continue
+            # Whole sets go at once (autocast's cache) in an order that means nothing.
+            events += [Free(number=freed) for freed in sorted(frees)]
+            frees = []
+            kind = self._kinds.get(number, "temporary buffers")
+            events.append(Allocation(number=number, formula=formula, integers=integers, kind=kind, once=once))
+        events += [Free(number=freed) for freed in sorted(frees)]
+        made = Stream(events=tuple(events), samples=samples, kernels=frozenset(self._kernels))
+        self._start()
+        return made
+
+    def know_parameters(self, parameters: Iterator[torch.Tensor]) -> None:
+        """Copies that autocast makes of these are told from activations."""
+        self._parameters = {parameter.untyped_storage()._cdata for parameter in parameters}
+
+    def leave_out(self, tensor: torch.Tensor) -> None:
+        """This tensor does not live on the device."""
+        opened, number = self._living.get(tensor.untyped_storage()._cdata, (0, 0))
+        if opened == self._opened:
+            self._left_out.add(number)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is _aten._local_scalar_dense.default:
+            return {torch.bool: False}.get(args[0].dtype, 0 if not args[0].dtype.is_floating_point else 0.0)
+        if func.namespace == "bitsandbytes":
+            return None  # its update kernels work in place
+        if func in _PRODUCTS:
+            self._libraries(func, args)
+        out = func(*args, **(kwargs or {}))
+        for tensor in _tensors(out):
+            self._see(tensor, func, args)
+        if func in _ATTENTION:
+            self._kernels.add(_ATTENTION[func])
+        for formula, integers in _workspaces(func, args):
+            number = self._add(formula, integers, "kernel workspaces")
+            self._events.append((-number, "", (), ""))
+        return out
+
+    def _libraries(self, func: Any, args: tuple[Any, ...]) -> None:
+        """cuBLAS gets its workspace once per thread: the backward pass has one of its own."""
+        thread = "backward" if self._phase == "backward" else "forward"
+        names = ["cublas"]
+        if func is _aten.addmm.default and args[0].dim() == 1:
+            names.append("cublaslt")
+        for name in names:
+            if f"{name} {thread}" not in self._kernels:
+                self._kernels.add(f"{name} {thread}")
+                self._add(name, (), "library workspaces", once=f"{name} {thread}")
+
+    def _see(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._living:
+            return
+        number = self._add("tensor", (storage.nbytes(),), self._kind(func, args))
+        if self._phase:
+            self._alive[number] = self._phase
+        self._living[key] = (self._opened, number)
+        self._references[key] = weakref.ref(storage, lambda _: self._gone(key))
+
+    def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
+        if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
+            return "autocast copies of weights"
+        if self._phase == "backward" and torch.is_grad_enabled():
+            return "recomputed activations"
+        return ""
+
+    def _add(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
+        self._number += 1
+        if kind:
+            self._kinds[self._number] = kind
+        self._events.append((self._number, formula, integers, once))
+        return self._number
+
+    def _gone(self, key: int) -> None:
+        opened, number = self._living.pop(key)
+        del self._references[key]
+        if opened == self._opened:
+            self._alive.pop(number, None)
+            self._events.append((-number, "", (), ""))
+
+
+def _tensors(out: Any) -> Iterator[torch.Tensor]:
+    if isinstance(out, torch.Tensor):
+        yield out
+    elif isinstance(out, (tuple, list)):
+        for part in out:
+            yield from _tensors(part)
+
+
+def _workspaces(func: Any, args: tuple[Any, ...]) -> Iterator[Extra]:
+    if func in _SUMS:
+        yield "column_sum", _layout(args[0], args[1] if len(args) > 1 else None)
+    elif func is _aten.embedding_dense_backward.default:
+        yield "embedding_backward", (args[1].numel(), args[2], args[0].shape[-1])
+    elif func is _aten._scaled_dot_product_cudnn_attention_backward.default:
+        yield "cudnn_attention_backward", (*_pairs(args[1], args[2]), args[2].shape[1])
+    elif func is _aten._scaled_dot_product_efficient_attention_backward.default:
+        yield "efficient_attention_backward", (*_pairs(args[1], args[2]), args[1].element_size())
+
+
+def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
+    reduced = {dim % tensor.dim() for dim in dims} if dims else set(range(tensor.dim()))
+    parts = zip(tensor.shape, tensor.stride(), range(tensor.dim()), strict=True)
+    return tuple(number for size, stride, dim in parts for number in (size, stride, int(dim in reduced)))
+
+
+def _pairs(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int, int, int, int]:
+    """Batch, heads, queries, keys and width of attention's inputs."""
+    return query.shape[0], query.shape[1], query.shape[2], key.shape[2], query.shape[3]
