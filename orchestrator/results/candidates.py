@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
-from orchestrator.results.frontier import Point, Row
+from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point, Row
 from orchestrator.results.words import memory
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -53,11 +53,25 @@ def candidates(points: Iterable[Point], effective_batch: int | None = None) -> t
     exact = [point for point in own if point.row["effective_batch"] == effective_batch]
     taken = {_but_accumulation(point) for point in exact}
     nearest: dict[tuple[object, ...], Candidate] = {}
+    doubts = _doubts_of_accumulation(own)
     for point in sorted(own, key=lambda p: p.row["accumulation"] or 0):
         found = None if _but_accumulation(point) in taken else _inferred(point, effective_batch)
         if found is not None:
-            nearest[_but_accumulation(point)] = found
+            inherited = (*found.point.warnings, *doubts.get(point.choices.get("loop"), ()))
+            doubted = replace(found.point, warnings=tuple(dict.fromkeys(inherited)))
+            nearest[_but_accumulation(point)] = replace(found, point=doubted)
     return (*(_as_measured(point) for point in exact), *nearest.values())
+
+
+def _doubts_of_accumulation(points: Iterable[Point]) -> dict[Choice, tuple[str, ...]]:
+    """Loop -> what is to be feared of its accumulation, because an accumulated row of it trained differently."""
+    feared: dict[Choice, tuple[str, ...]] = {}
+    for point in points:
+        if point.row["accumulation"] > 1 and point.trains_differently:
+            _, _, said = point.trains_differently.partition(": ")
+            text = f"{TRAINS_DIFFERENTLY}: with accumulation {point.row['accumulation']} it had {said}"
+            feared.setdefault(point.choices.get("loop"), (text,))
+    return feared
 
 
 def _as_measured(point: Point) -> Candidate:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.record import ArrowType, Column, TrialRecord
+from orchestrator.results import guard
 from orchestrator.results.columns import FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
-from orchestrator.results.frontier import Point
+from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point
 from orchestrator.results.run import STEPS, TRIALS, Run, read_records, read_run
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
@@ -127,17 +128,46 @@ def tool_version() -> str:
 def load(run_folder: Path, *, save_tables: bool = False) -> pa.Table:
     """The run's trials: from its records, or from ``trials.parquet`` where only that was kept.
 
-    ``save_tables`` writes what the records say to the folder's ``trials.parquet`` and ``steps.parquet``.
+    Rows that train differently than they should (see ``guard``) say so among their warnings. ``save_tables`` writes
+    what the records say to the folder's ``trials.parquet`` and ``steps.parquet``.
     Raises FileNotFoundError when the folder holds neither.
     """
     records = read_records(run_folder)
     if not records:
-        return read(run_folder / TRIALS)
-    trials = trials_table(records, run=read_run(run_folder))
+        steps = run_folder / STEPS
+        return guarded(read(run_folder / TRIALS), _losses(read(steps)) if steps.exists() else {})
+    losses = {record.trial_id: record.steps.get("loss", []) for record in records}
+    trials = guarded(trials_table(records, run=read_run(run_folder)), losses)
     if save_tables:
         write(trials, run_folder / TRIALS)
         write(steps_table(records), run_folder / STEPS)
     return trials
+
+
+def guarded(trials: pa.Table, losses: Mapping[str, Sequence[float]]) -> pa.Table:
+    """``trials`` with what the numerical guard finds in ``losses`` (per trial and step) among the warnings."""
+    axes = axes_of(trials)
+    read_by_guard = {"trial_id", "outcome", "equivalence", "environment_id", "effective_batch", *axes.values()}
+    if not losses or not {*read_by_guard, "accumulation", "warnings"} <= {*trials.column_names}:
+        return trials
+    rows = trials.select(sorted({*read_by_guard, "accumulation"})).to_pylist()
+    found = {finding.trial_id: [finding.warning] for finding in guard.findings(rows, losses, axes)}
+    said = trials["warnings"].to_pylist()
+    for place, (row, texts) in enumerate(zip(rows, said, strict=True)):
+        if texts is not None:
+            earlier = [text for text in texts if not text.startswith(f"{TRAINS_DIFFERENTLY}:")]
+            said[place] = earlier + found.get(row["trial_id"], [])
+    place = trials.column_names.index("warnings")
+    return trials.set_column(place, trials.schema.field(place), pa.array(said, trials.schema.field(place).type))
+
+
+def _losses(steps: pa.Table) -> dict[str, list[float]]:
+    """Trial -> its losses, step by step."""
+    losses: dict[str, list[float]] = {}
+    for trial_id, loss in zip(steps["trial_id"].to_pylist(), steps["loss"].to_pylist(), strict=True):
+        if loss is not None:
+            losses.setdefault(trial_id, []).append(loss)
+    return losses
 
 
 def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool, bool]]) -> pa.Table:
