@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,19 @@ NODE_SECONDS = 120.0
 CONNECT_SECONDS = 5.0
 
 Report = Mapping[str, Any]
-"""A node or the cluster: its name, versions, and findings as plain values."""
+"""A node or the cluster: its name, versions, findings and calibrations as plain values."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 no problem (there may be warnings), 1 problems, 2 wrong usage."""
     options = _parser().parse_args(arguments)
-    address = options.address or os.environ.get("RAY_ADDRESS")
-    if address:
-        reports = examine_cluster(address, options.nvme)
-    else:
-        from jobs import checks
+    from jobs import checks
 
-        reports = [checks.report(options.nvme)]
+    look = functools.partial(checks.report, options.nvme, calibrate=options.calibrate is not None)
+    address = options.address or os.environ.get("RAY_ADDRESS")
+    reports: list[Report] = examine_cluster(address, look) if address else [look()]
+    if options.calibrate is not None:
+        reports.append(calibrated(reports, options.calibrate))
     print(json.dumps(reports, indent=2) if options.json else render(reports))
     return int(count(reports, "problem") > 0)
 
@@ -42,31 +42,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)")
     parser.add_argument("--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload")
+    parser.add_argument(
+        "--calibrate", type=Path, metavar="FILE", help="measure idle GPUs (half a minute) and write their rates as YAML"
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     return parser
 
 
-def examine_cluster(address: str, nvme: Path | None) -> list[Report]:
+def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     """Every node's report, then the cluster's own. Where the cluster cannot be joined: this machine's, and why."""
-    from jobs import checks
-
     if reason := unreachable(address):
-        return [checks.report(nvme), _cluster(_problem(reason, "start Ray there, or mend the address or the firewall"))]
+        return [look(), _section("cluster", _problem(reason, "start Ray there, or mend the address or the firewall"))]
     from orchestrator.running import cluster
 
     try:
-        answers = cluster.ask_nodes(address, functools.partial(checks.report, nvme), NODE_SECONDS)
+        answers = cluster.ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:  # no cluster or token, other versions, no address
-        return [checks.report(nvme), _cluster(_problem(_sentence(error), _mend_refusal(str(error))))]
-    reports = [answer for _, answer in answers if isinstance(answer, dict)]
+        return [look(), _section("cluster", _problem(_sentence(error), _mend_refusal(str(error))))]
+    reports: list[Report] = [answer for _, answer in answers if isinstance(answer, dict)]
+    mend = "look at its Ray logs; this program must be installed there"
     silent = [
-        _problem(
-            f"{node} did not answer: {_sentence(error)}", "look at its Ray logs; this program must be installed there"
-        )
+        _problem(f"{node} did not answer: {_sentence(error)}", mend)
         for node, error in answers
         if isinstance(error, Exception)
     ]
-    return [*reports, _cluster(*silent, *disagreements(reports))]
+    return [*reports, _section("cluster", *silent, *disagreements(reports))]
+
+
+def calibrated(reports: Sequence[Report], file: Path) -> Report:
+    """Write what was measured of every GPU to a YAML file; the section that compares GPUs of one model."""
+    import yaml
+
+    from jobs.checks.rates import judge
+    from jobs.spec import to_json
+
+    measured = [one for report in reports for one in report.get("calibrations", [])]
+    file.write_text(yaml.safe_dump(measured, sort_keys=False, allow_unicode=True))
+    return _section("calibration", *(to_json(finding.of("rates")) for finding in judge(measured)))
 
 
 def unreachable(address: str) -> str:
@@ -115,8 +127,8 @@ def count(reports: Sequence[Report], severity: str) -> int:
     return sum(finding["severity"] == severity for report in reports for finding in report["findings"])
 
 
-def _cluster(*findings: Mapping[str, str]) -> Report:
-    return {"node": "cluster", "versions": {}, "findings": list(findings)}
+def _section(name: str, *findings: Mapping[str, str]) -> Report:
+    return {"node": name, "versions": {}, "findings": list(findings)}
 
 
 def _problem(message: str, mend: str) -> dict[str, str]:

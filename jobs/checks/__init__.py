@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs import environment
 from jobs.checks import gpus, host, packages, toolchain
-from jobs.checks.base import Check, Finding
+from jobs.checks.base import Check, Finding, problem
 from jobs.checks.machine import Machine, look
 from jobs.spec import to_json
 
@@ -26,13 +26,30 @@ def examine(machine: Machine) -> Iterator[Finding]:
             yield finding.of(check.name)
 
 
-def report(nvme: Path | None = None) -> dict[str, Any]:
-    """This node's name, versions and findings as plain JSON values; ``nvme`` is a folder whose disk to measure."""
+def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
+    """This node's name, versions, findings and calibrations as plain JSON values.
+
+    ``nvme`` is a folder whose disk to measure; ``calibrate`` measures every GPU, which takes half a minute.
+    """
     machine = look(nvme)
     compared = ("ray", *environment.PACKAGES)
     versions = {name: machine.packages[name] for name in compared if name in machine.packages}
+    findings = list(examine(machine))
+    calibrations = []
+    if calibrate:
+        try:
+            calibrations = _calibrations()
+        except RuntimeError as error:
+            findings.append(problem(str(error), "run python -m jobs.calibration to see all of it").of("calibration"))
     return {
         "node": machine.node,
         "versions": {"python": machine.python, **versions, "driver": machine.driver},
-        "findings": [to_json(finding) for finding in examine(machine)],
+        "findings": [to_json(finding) for finding in findings],
+        "calibrations": calibrations,
     }
+
+
+def _calibrations() -> list[dict[str, Any]]:
+    from jobs import calibration
+
+    return calibration.calibrate_all()

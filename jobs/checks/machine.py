@@ -139,6 +139,19 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
 def _gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return Gpu(
+        index=index,
+        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
+        name=str(nvml.nvmlDeviceGetName(handle)),
+        total_bytes=int(memory.total),
+        used_bytes=int(memory.used),
+        processes=tuple(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+        slowed=slowed_by(nvml, handle),
+    )
+
+
+def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Why a GPU's clocks are held down now, in words; empty when they are not, or it cannot say."""
     reasons = {
         "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
         "hardware thermal limit": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,
@@ -147,16 +160,8 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     try:
         held = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
-        held = 0
-    return Gpu(
-        index=index,
-        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
-        name=str(nvml.nvmlDeviceGetName(handle)),
-        total_bytes=int(memory.total),
-        used_bytes=int(memory.used),
-        processes=tuple(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
-        slowed=tuple(name for name, bit in reasons.items() if held & bit),
-    )
+        return ()
+    return tuple(name for name, bit in reasons.items() if held & bit)
 
 
 def _nvidia_device() -> bool:

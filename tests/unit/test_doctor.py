@@ -12,12 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from jobs import checks
+from jobs.calibration import Calibration, Load, calibrate
 from jobs.checks import CHECKS, examine
 from jobs.checks.base import Severity
 from jobs.checks.disk import Disk, probe
 from jobs.checks.machine import VARIABLES, Gpu, Machine, ask_nvml, look
+from jobs.checks.rates import judge
+from jobs.spec import to_json
 from orchestrator import doctor
 
 GIB = 2**30
@@ -267,6 +271,57 @@ def test_the_exit_status_is_one_only_for_problems(
     (report,) = json.loads(capsys.readouterr().out)
     assert report["node"] == machine.node
     assert any(finding["severity"] == "problem" for finding in report["findings"]) is bool(status)
+
+
+def calibration_of(index: int, bf16: float, **facts: Any) -> dict[str, Any]:
+    """A GPU's calibration, in invented figures."""
+    flops = {"fp32": 50e12, "tf32": 400e12, "bf16": bf16}
+    one = Calibration(device="GPU X", uuid=f"GPU-{index}", torch="2", flops_per_second=flops, seconds=9.0,
+                      copy_bytes_per_second=4e12, clock_mhz=1980, temperature_celsius=55)  # fmt: skip
+    return dict(to_json(replace(one, **facts)))
+
+
+def test_a_gpu_slower_than_its_like_is_found() -> None:
+    well = [calibration_of(0, 790e12), calibration_of(1, 760e12)]
+    assert [finding.severity for finding in judge(well)] == [Severity.OK] * 2
+    found = list(judge([*well, calibration_of(2, 700e12), calibration_of(3, 790e12, slowed=("power brake",))]))
+    assert [finding.severity for finding in found[2:]] == [Severity.WARNING] * 2
+    assert found[2].message == (
+        "GPU X GPU-2 is 11% slower than the fastest of its model at bf16;"
+        " fp32 50, tf32 400, bf16 700 TFLOP/s, 4,000 GB/s copied, 1980 MHz at 55 °C"
+    )
+    assert "held down under load: power brake" in found[3].message
+    other = [calibration_of(0, 790e12), calibration_of(4, 300e12, device="GPU Y")]
+    assert [finding.severity for finding in judge(other)] == [Severity.OK] * 2
+
+
+def test_the_processor_is_calibrated_where_there_is_no_gpu() -> None:
+    found = calibrate(Load(matrix=64, copy_bytes=2**16, round_seconds=0.001))
+    assert set(found.flops_per_second) == {"fp32", "bf16"}
+    assert min(*found.flops_per_second.values(), found.copy_bytes_per_second, found.seconds) > 0
+    assert found.device
+
+
+def test_calibrations_are_written_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(checks, "look", lambda nvme: HEALTHY)
+    measured = [calibration_of(0, 790e12), calibration_of(1, 600e12)]
+    monkeypatch.setattr(checks, "_calibrations", lambda: measured)
+    assert doctor.main(["--calibrate", str(tmp_path / "rates.yaml")]) == 0
+    assert yaml.safe_load((tmp_path / "rates.yaml").read_text()) == measured
+    assert "24% slower than the fastest of its model at bf16" in capsys.readouterr().out
+
+
+def test_a_calibration_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> list[dict[str, Any]]:
+        raise RuntimeError("the calibration failed: CUDA error: device is lost")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(checks, "look", lambda nvme: HEALTHY)
+    monkeypatch.setattr(checks, "_calibrations", fail)
+    assert doctor.main(["--calibrate", str(tmp_path / "rates.yaml")]) == 1
 
 
 def test_a_cluster_that_is_not_there_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
