@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     answer = run.recommend(
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
+        any_training=options.any_training,
         exact=options.exact,
         objective=options.objective,
         price_per_hour=options.price_per_hour,
@@ -56,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--memory", type=_sized, metavar="24GiB", help="what the configuration may take")
     parser.add_argument("--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step")
-    parser.add_argument("--exact", action="store_true", help="only what trains as the baseline does, losses checked")
+    parser.add_argument("--exact", action="store_true", help="refuse rows whose losses are not their reference's")
+    parser.add_argument("--any-training", action="store_true", help="rank other optimizers, adapters and weights, too")
     parser.add_argument("--objective", choices=OBJECTIVES, default="samples_per_second", help="what to be best in")
     parser.add_argument("--price-per-hour", type=_above_zero(float), metavar="P", help="of the GPU, for costs")
     parser.add_argument(

@@ -92,6 +92,7 @@ class MeasuredRun:
         *,
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
+        any_training: bool = False,
         exact: bool = False,
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
@@ -100,6 +101,7 @@ class MeasuredRun:
         wish = Wish(
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
+            any_training=any_training,
             exact=exact,
             objective=OBJECTIVES[objective],
             price_per_hour=price_per_hour,

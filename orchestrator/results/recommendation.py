@@ -24,8 +24,10 @@ class Wish:
 
     memory_bytes: int | None = None
     effective_batch: int | None = None
+    any_training: bool = False
+    """Whether what trains otherwise than the baseline (another optimizer, LoRA) is ranked with it."""
     exact: bool = False
-    """Only what trains as the baseline does, and whose losses the numerical guard did not doubt."""
+    """Only rows whose losses the numerical guard does not doubt."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Of one GPU, in whatever currency."""
@@ -35,11 +37,12 @@ class Wish:
         return self.objective.score(candidate.point, self.price_per_hour)
 
     def allows(self, candidate: Candidate, training: str) -> bool:
-        """Whether a candidate keeps the constraints of memory and exactness."""
+        """Whether a candidate keeps the constraints of memory and training."""
         point = candidate.point
         fits = self.memory_bytes is None or point.memory_bytes <= self.memory_bytes
-        honest = not self.exact or (point.training == training and not point.trains_differently)
-        return fits and honest and self.score(candidate) != float("-inf")
+        alike = self.any_training or point.training == training
+        sure = not (self.exact and point.trains_differently)
+        return fits and alike and sure and self.score(candidate) != float("-inf")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +50,7 @@ class Cost:
     """What loosening one constraint would buy, or what keeping within less would lose."""
 
     constraint: str
-    """memory, effective_batch, exact; "less memory" for what nearly as good a configuration saves."""
+    """memory, effective_batch, training, exact; "less memory" for what nearly as good a configuration saves."""
     candidate: Candidate
     ratio: float | None
     """The candidate's figure to the best one's; None where nothing keeps all constraints."""
@@ -75,14 +78,13 @@ def recommend(points: Iterable[Point], wish: Wish, training: str = "") -> Recomm
     known = tuple(points)
     ranked = _ranked(known, wish, training)
     best = ranked[0] if ranked else None
-    loose = replace(wish, exact=False)
-    own = [c for c in candidates(known, wish.effective_batch) if loose.allows(c, training)]
+    unsure = [c for c in candidates(known, wish.effective_batch) if replace(wish, exact=False).allows(c, training)]
     return Recommendation(
         wish=wish,
         best=best,
         runners_up=_unlike(ranked)[1 : RUNNERS_UP + 1],
         costs=_costs(known, wish, training, ranked),
-        doubted=sum(c.point.training == training and bool(c.point.trains_differently) for c in own) * wish.exact,
+        doubted=sum(bool(c.point.trains_differently) for c in unsure) if wish.exact else 0,
     )
 
 
@@ -112,6 +114,7 @@ def _costs(points: Sequence[Point], wish: Wish, training: str, ranked: Sequence[
     looser = {
         "effective_batch": replace(wish, effective_batch=None) if wish.effective_batch is not None else None,
         "exact": replace(wish, exact=False) if wish.exact else None,
+        "training": replace(wish, any_training=True) if not wish.any_training else None,
     }
     tops = {name: _ranked(points, other, training)[:1] for name, other in looser.items() if other is not None}
     found = [("memory", c) for c in _memory_steps(points, wish, training, best)]

@@ -65,7 +65,8 @@ def _asked(answer: Recommendation) -> str:
     wish = answer.wish
     parts = [] if wish.effective_batch is None else [f" for an effective batch of {wish.effective_batch}"]
     parts += [] if wish.memory_bytes is None else [f" within {memory(wish.memory_bytes)}"]
-    parts += [", exactly as the baseline trains"] if wish.exact else []
+    parts += [", losses as they should be"] if wish.exact else []
+    parts += [", any training"] if wish.any_training else []
     return "".join(parts) + f": best in {wish.objective.name}"
 
 
@@ -106,7 +107,8 @@ def _cost(run: MeasuredRun, answer: Recommendation, cost: Cost) -> str:
         return f"{memory(point.memory_bytes)} would nearly do ({gain}): {what}"
     freed = {
         "effective_batch": f"effective batch {wish.effective_batch}: {point.row['effective_batch']} instead",
-        "exact": "exact training: without it",
+        "exact": "losses as they should be: without that",
+        "training": f"training as the baseline does: {point.training or 'plain training'}",
     }[cost.constraint]
     return f"{freed} {'would buy ' * (cost.ratio is not None)}{gain}: {what}"
 
