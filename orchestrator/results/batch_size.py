@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -193,13 +194,14 @@ def plateau(sizes: Sequence[Size], tolerance: float) -> Size | None:
 
 def describe(answer: Answer, hardware: str) -> str:
     """The answer as lines under 120 columns; what was not measured is marked as predicted."""
-    return "\n".join([_heading(answer, hardware), *_table(answer), *(f"  {note}" for note in _notes(answer))])
+    notes = (textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    ") for note in _notes(answer))
+    return "\n".join([_heading(answer, hardware), *_table(answer), *notes])
 
 
 def _heading(answer: Answer, hardware: str) -> str:
     if answer.device_bytes is None or answer.margin_bytes is None:
         return f"{answer.techniques} on {hardware} (no GPU: memory is what tensors hold, and nothing limits it)"
-    kept = f"{words.memory(answer.margin_bytes)} kept free"
+    kept = f"{words.memory(answer.margin_bytes) if answer.margin_bytes else 'nothing'} kept free"
     return f"{answer.techniques} on {hardware} ({words.memory(answer.device_bytes)}, {kept})"
 
 

@@ -14,7 +14,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.results.batch_size import TOO_LARGE, Answer, Size, fastest, margin_bytes, plateau, size_of
 from orchestrator.search.base import Search
-from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, size_of_speed
+from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, optimizer_seconds, size_of_speed
 
 Batch = tuple[int, int]
 """Micro-batch and accumulation."""
@@ -241,9 +241,11 @@ class BatchSize(Search):
         batches = [(size, self._effective // size) for size in range(1, max(fitting) + 1) if not self._effective % size]
         left = [batch for batch in batches if batch not in done and (batch[0] < refused or batch[1] == 1)]
         speeds = {size: found.speed for size, found in fitting.items()}
-        predicted = {batch: accumulated_speed(speeds, *batch) for batch in left}
-        highest = max(predicted.values(), default=0.0)
         best = fastest(size for size in done.values() if size.fits)
+        ways = {batch: size.speed for batch, size in done.items() if batch[1] > 1 and size.fits}
+        once = optimizer_seconds(speeds, ways) if best else 0.0
+        predicted = {batch: accumulated_speed(speeds, *batch, once) for batch in left}
+        highest = max(predicted.values(), default=0.0)
         if not left or (best is not None and highest <= best.speed * (1 + max(self._tolerance, best.speed_error))):
             return None
         return max(batch for batch, speed in predicted.items() if speed >= (1 - self._tolerance) * highest)

@@ -54,20 +54,25 @@ def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float
     return per_pass / (1 / wanted - (fast - per_pass / above))
 
 
-def accumulated_speed(speeds: Curve, micro_batch: int, accumulation: int) -> float:
-    """Samples per second with accumulation, from speeds without. What a step costs beside its samples, as the large
-    sizes tell it, is taken to be the optimizer's and paid once a step; that rather flatters accumulation."""
+def accumulated_speed(speeds: Curve, micro_batch: int, accumulation: int, once: float = 0.0) -> float:
+    """Samples per second with accumulation, from speeds without; ``once`` is what each of those steps spent on its
+    optimizer, in seconds."""
     seconds = seconds_of_a_pass(speeds, micro_batch)
-    once = min(_seconds_beside_samples(speeds), seconds)
+    once = min(once, seconds)
     return micro_batch * accumulation / (accumulation * (seconds - once) + once)
 
 
-def _seconds_beside_samples(speeds: Curve) -> float:
+def optimizer_seconds(speeds: Curve, accumulated: Mapping[tuple[int, int], float]) -> float:
+    """At most so many seconds of a step are the optimizer's: what steps cost beside their samples, as large sizes
+    tell it, and what was saved by accumulation ((micro-batch, accumulation) -> samples per second)."""
     seconds = {size: size / speed for size, speed in speeds.items()}
-    if len(seconds) < 2:
-        return 0.0
-    at, slope = _line(seconds)
-    return max(0.0, seconds[at] - slope * at)
+    bounds = [0.0]
+    if len(seconds) > 1:
+        at, slope = _line(seconds)
+        bounds = [seconds[at] - slope * at]
+    for (size, passes), speed in accumulated.items():
+        bounds.append((passes * seconds_of_a_pass(speeds, size) - size * passes / speed) / (passes - 1))
+    return max(0.0, min(bounds))
 
 
 def seconds_of_a_pass(speeds: Curve, micro_batch: int) -> float:
