@@ -128,14 +128,14 @@ def _judge(row: Row, references: _References, losses: Mapping[str, Sequence[floa
         if _group(row)[0] != _group(reference)[0]:
             own, compared = own[:1], compared[:1]  # before the first update, the kind of training does not matter
         further = OTHER_BATCH if row["effective_batch"] != reference["effective_batch"] else 0.0
-        if factor := _factor(own, compared, rounding, further):
-            text = _words(factor, row["accumulation"] / reference["accumulation"])
-            return Finding(trial_id=row["trial_id"], reference_id=reference["trial_id"], factor=factor, text=text)
+        if ratio := factor(own, compared, rounding, further):
+            text = _words(ratio, row["accumulation"] / reference["accumulation"])
+            return Finding(trial_id=row["trial_id"], reference_id=reference["trial_id"], factor=ratio, text=text)
     return None
 
 
-def _factor(own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float) -> float | None:
-    """A row's mean loss to its reference's, in the half of the steps where they are furthest apart.
+def factor(own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float) -> float | None:
+    """A row's mean loss to its reference's; where only one half of the steps is apart, that half's.
 
     None where they agree: to within ``rounding``, or where that is None, as far as chance and ``further`` allow.
     """

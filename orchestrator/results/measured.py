@@ -58,6 +58,12 @@ class MeasuredRun:
         """What the points' memory is: the name of its column."""
         return memory_column(row for row in self.rows if row["environment_id"] == self.environment_id)
 
+    def losses(self) -> Mapping[str, Sequence[float]]:
+        """Trial -> its losses, step by step, warm-up included."""
+        from orchestrator.results import table
+
+        return table.losses_of(self.folder)
+
     def own(self) -> tuple[Point, ...]:
         """The points that may be ranked together."""
         return tuple(point for point in self.points if point.environment_id == self.environment_id)

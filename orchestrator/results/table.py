@@ -134,10 +134,8 @@ def load(run_folder: Path, *, save_tables: bool = False) -> pa.Table:
     """
     records = read_records(run_folder)
     if not records:
-        steps = run_folder / STEPS
-        return guarded(read(run_folder / TRIALS), _losses(read(steps)) if steps.exists() else {})
-    losses = {record.trial_id: record.steps.get("loss", []) for record in records}
-    trials = guarded(trials_table(records, run=read_run(run_folder)), losses)
+        return guarded(read(run_folder / TRIALS), losses_of(run_folder, records))
+    trials = guarded(trials_table(records, run=read_run(run_folder)), losses_of(run_folder, records))
     if save_tables:
         write(trials, run_folder / TRIALS)
         write(steps_table(records), run_folder / STEPS)
@@ -161,9 +159,13 @@ def guarded(trials: pa.Table, losses: Mapping[str, Sequence[float]]) -> pa.Table
     return trials.set_column(place, trials.schema.field(place), pa.array(said, trials.schema.field(place).type))
 
 
-def _losses(steps: pa.Table) -> dict[str, list[float]]:
-    """Trial -> its losses, step by step."""
+def losses_of(run_folder: Path, records: Sequence[TrialRecord] | None = None) -> dict[str, list[float]]:
+    """Trial -> its losses step by step, from ``records`` (None: the folder's), or from ``steps.parquet``."""
+    known = read_records(run_folder) if records is None else records
+    if known or not (run_folder / STEPS).exists():
+        return {record.trial_id: list(record.steps.get("loss", ())) for record in known}
     losses: dict[str, list[float]] = {}
+    steps = pq.read_table(run_folder / STEPS, columns=["trial_id", "loss"])
     for trial_id, loss in zip(steps["trial_id"].to_pylist(), steps["loss"].to_pylist(), strict=True):
         if loss is not None:
             losses.setdefault(trial_id, []).append(loss)

@@ -1,0 +1,79 @@
+"""Compare two runs of the same configurations: what got faster, slower, leaner, fatter, broken or mended."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EXIT_OK, EXIT_WORSE, EXIT_USAGE, EXIT_UNLIKE = 0, 1, 2, 3
+
+_UNLIKE = ("gpu_model", "cpu_model", "model", "data")
+"""Differences, by their first word, that make figures incomparable rather than interesting."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the runs are too unlike."""
+    options = _parser().parse_args(arguments)
+
+    from orchestrator.results.comparison import compare
+    from orchestrator.results.comparison_text import markdown, render, to_json
+    from orchestrator.results.measured import load
+
+    try:
+        before, after = load(options.before), load(options.after)
+    except FileNotFoundError as error:
+        print(f"no records and no table to compare ({error})", file=sys.stderr)
+        return EXIT_USAGE
+    found = compare(before, after)
+    unlike = [f"{what}: {old} / {new}" for what, old, new in found.differences if what.split()[0] in _UNLIKE]
+    if unlike and not options.unlike:
+        print(
+            f"the runs are too unlike to compare (--unlike does it all the same): {'; '.join(unlike)}", file=sys.stderr
+        )
+        return EXIT_UNLIKE
+    if not found.matched:
+        print("the runs have no configuration in common that ended ok in both", file=sys.stderr)
+    if options.json:
+        print(json.dumps(to_json(before, after, found), indent=2))
+    else:
+        print((markdown if options.markdown else render)(before, after, found))
+    failed = options.fail_over is not None and found.fails(options.fail_over)
+    return EXIT_WORSE if failed else EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.compare",
+        description=__doc__,
+        epilog="Exit status: 0 compared, 1 worse by more than --fail-over, 2 wrong call, 3 runs too unlike.",
+    )
+    parser.add_argument("before", type=Path, metavar="RUN_A", help="the earlier run's folder")
+    parser.add_argument("after", type=Path, metavar="RUN_B", help="the later run's folder")
+    parser.add_argument(
+        "--fail-over",
+        type=_share,
+        metavar="3%",
+        help="exit 1 when anything got slower or fatter by more than this, broke, or trains differently",
+    )
+    parser.add_argument("--unlike", action="store_true", help="compare even unlike GPUs, models or data")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")
+    return parser
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share such as 3% or 0.03")
+    return share
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Two runs of the same configurations: what changed between them beyond what chance explains.
+
+A row's speed has changed when it lies outside both confidence intervals together, widened so that among all rows
+compared not one false alarm is to be expected (Bonferroni), and by what runs differ in whatever their intervals say:
+a per cent where the accelerator set the pace, ten where the host did or the steps were unsteady. Besides, the median
+of all steady rows is judged with a distribution-free interval: a small change of everything shows there first.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+from jobs.techniques import AXES
+from orchestrator.results import guard
+from orchestrator.results.frontier import Point, Row
+from orchestrator.results.measured import MeasuredRun
+
+Kind = Literal["slower", "fatter", "broken", "trains differently", "faster", "leaner", "mended"]
+WORSE: tuple[Kind, ...] = ("broken", "trains differently", "slower", "fatter")
+BETTER: tuple[Kind, ...] = ("mended", "faster", "leaner")
+
+FALSE_ALARM = 0.01
+"""Chance that two runs that differ by chance alone show any change of speed."""
+STEADY, UNSTEADY = 0.01, 0.10
+"""What speeds of separate runs may differ by beside their intervals: paced by the accelerator, or by the host."""
+_MEMORY: Mapping[str, float] = {
+    "peak_allocated_bytes": 0.005,
+    "device_used_bytes": 0.01,
+    "host_peak_resident_bytes": 0.05,
+}
+"""Memory columns, the steadiest first -> what they may differ by: allocations repeat, a process's memory less so."""
+FEWEST_FOR_MEDIAN = 12
+"""Steady rows that it takes to judge their median."""
+_Z95 = NormalDist().inv_cdf(0.975)
+_UNSTEADY = ("host-bound", "unstable", "thrashing", "shared")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One configuration, changed in one way."""
+
+    kind: Kind
+    label: str
+    before: float | None = None
+    """Samples per second, or bytes; None where the change is none of a figure."""
+    after: float | None = None
+    ratio: float | None = None
+    """After to before."""
+    margin: float | None = None
+    """The relative change that chance may explain."""
+    text: str = ""
+    """Why it broke; what became of its loss."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shift:
+    """The median change of speed of all steady rows, with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+    rows: int
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is more than chance, and worth a word."""
+        return not self.low <= 1 <= self.high and abs(self.ratio - 1) > STEADY / 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """What became of the configurations of one run in another."""
+
+    matched: int
+    """Configurations that ended ok in both."""
+    changes: tuple[Change, ...]
+    """Worst kind first, the largest change first."""
+    shift: Shift | None
+    only_before: int
+    """Configurations with no finished trial in the other run."""
+    only_after: int
+    differences: tuple[tuple[str, str, str], ...]
+    """(what, before, after) of hardware, versions, model and data."""
+
+    def worse_than(self, tolerance: float) -> tuple[Change, ...]:
+        """What got worse by more than a relative tolerance; what broke or trains differently, always."""
+        return tuple(
+            change
+            for change in self.changes
+            if change.kind in WORSE and (change.ratio is None or _loss(change.kind, change.ratio) > tolerance)
+        )
+
+    def fails(self, tolerance: float) -> bool:
+        """Whether anything, or everything together, got worse by more than a relative tolerance."""
+        slower = self.shift is not None and self.shift.is_real and 1 - self.shift.ratio > tolerance
+        return slower or bool(self.worse_than(tolerance))
+
+
+def _loss(kind: Kind, ratio: float) -> float:
+    return 1 - ratio if kind == "slower" else ratio - 1
+
+
+def compare(before: MeasuredRun, after: MeasuredRun) -> Comparison:
+    """Match two runs by configuration. Whether their hardware is alike is the caller's to judge."""
+    old, new = _by_configuration(before), _by_configuration(after)
+    pairs = [(old[key], new[key]) for key in old if key in new]
+    both = [(a, b) for a, b in pairs if isinstance(a, Point) and isinstance(b, Point)]
+    unlike = tuple(differences(before, after))
+    changes = list(_outcomes(before, after, pairs))
+    changes += [c for a, b in both for c in (_speed(before, a, b, len(both)), _memory(before, a, b)) if c is not None]
+    changes += _losses(before, after, both, same_versions=not unlike)
+    order = (*WORSE, *BETTER)
+    return Comparison(
+        matched=len(both),
+        changes=tuple(sorted(changes, key=lambda c: (order.index(c.kind), -abs(math.log(c.ratio or 1))))),
+        shift=_shift([b.samples_per_second / a.samples_per_second for a, b in both if _is_steady(a, b)]),
+        only_before=len(old.keys() - new.keys()),
+        only_after=len(new.keys() - old.keys()),
+        differences=unlike,
+    )
+
+
+def differences(before: MeasuredRun, after: MeasuredRun) -> Iterator[tuple[str, str, str]]:
+    """What is unlike about hardware, versions, model and data: (what, before, after)."""
+    environments = (run.environments.get(run.environment_id, {}) for run in (before, after))
+    parts = [("", *environments)]
+    parts += [(part, *(run.run.config.get(part) or {} for run in (before, after))) for part in ("model", "data")]
+    for part, old, new in parts:
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                yield f"{part} {key}".strip(), str(old.get(key, "–")), str(new.get(key, "–"))
+
+
+def _by_configuration(run: MeasuredRun) -> dict[tuple[Any, ...], Point | Row]:
+    """Configuration -> its point where it ended ok, else its row; what was skipped has not been tried."""
+    found: dict[tuple[Any, ...], Point | Row] = {}
+    for row in run.rows:
+        if row["outcome"] not in ("ok", "skipped"):
+            found[_key({axis: row[column] for axis, column in run.axes.items()})] = row
+    return found | {_key(point.choices): point for point in run.own()}
+
+
+def _key(choices: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What is chosen, axes at their default left out: a run may have moved an axis that the other does not know."""
+    moved = {axis: v for axis, v in choices.items() if axis not in AXES or str(v) != str(AXES[axis].default)}
+    return tuple(sorted((axis, str(choice)) for axis, choice in moved.items()))
+
+
+def _speed(before: MeasuredRun, a: Point, b: Point, rows: int) -> Change | None:
+    ratio, margin = b.samples_per_second / a.samples_per_second, margin_of(a, b, rows)
+    if abs(math.log(ratio)) <= margin:
+        return None
+    return Change(
+        kind="slower" if ratio < 1 else "faster",
+        label=before.label(a),
+        before=a.samples_per_second,
+        after=b.samples_per_second,
+        ratio=ratio,
+        margin=margin,
+    )
+
+
+def margin_of(a: Point, b: Point, rows: int) -> float:
+    """The change of log speed that chance explains in one of ``rows`` pairs: the intervals widened, and the floor."""
+    z = NormalDist().inv_cdf(1 - FALSE_ALARM / (2 * rows))
+    errors = [point.samples_per_second_error or 0.0 for point in (a, b)]
+    return math.hypot(*(z / _Z95 * error for error in errors), STEADY if _is_steady(a, b) else UNSTEADY)
+
+
+def _is_steady(*points: Point) -> bool:
+    return not any(warning.startswith(_UNSTEADY) for point in points for warning in point.warnings)
+
+
+def _memory(before: MeasuredRun, a: Point, b: Point) -> Change | None:
+    """By the allocator where both have it, which repeats to the byte; else by the first figure that both have."""
+    column = next((c for c in _MEMORY if a.row.get(c) is not None and b.row.get(c) is not None), None)
+    if column is None:
+        return None
+    old, new, same = a.row[column], b.row[column], _MEMORY[column]
+    if abs(new / old - 1) <= same:
+        return None
+    kind: Kind = "fatter" if new > old else "leaner"
+    return Change(kind=kind, label=before.label(a), before=old, after=new, ratio=new / old, margin=same)
+
+
+def _losses(
+    before: MeasuredRun, after: MeasuredRun, both: Sequence[tuple[Point, Point]], *, same_versions: bool
+) -> Iterator[Change]:
+    """Losses that are not what they were: beyond rounding, or where versions differ, beyond what chance explains."""
+    old, new = before.losses(), after.losses()
+    for a, b in both:
+        then, now = (losses.get(point.trial_ids[0], ()) for losses, point in ((old, a), (new, b)))
+        if not then or not now or not all(map(math.isfinite, then)):
+            continue
+        rounding = guard.ROUNDING.get(str(a.choices.get("precision", "fp32")), 0.0) if same_versions else None
+        ratio = guard.factor(now, then, rounding, 0.0) if all(map(math.isfinite, now)) else math.nan
+        if ratio is not None:
+            text = "loss is no number any more" if math.isnan(ratio) else f"loss {ratio:.2f} times what it was"
+            yield Change(kind="trains differently", label=before.label(a), text=text)
+
+
+def _outcomes(
+    before: MeasuredRun, after: MeasuredRun, pairs: Iterable[tuple[Point | Row, Point | Row]]
+) -> Iterator[Change]:
+    for a, b in pairs:
+        if isinstance(a, Point) and not isinstance(b, Point):
+            yield Change(kind="broken", label=before.label(a), text=f"{b['outcome']}: {b['reason'] or ''}")
+        elif isinstance(b, Point) and not isinstance(a, Point):
+            yield Change(kind="mended", label=after.label(b), text=f"was {a['outcome']}: {a['reason'] or ''}")
+
+
+def _shift(ratios: Sequence[float]) -> Shift | None:
+    """The median with an interval from order statistics: as many ratios on either side as coin tosses may fall."""
+    count = len(ratios)
+    if count < FEWEST_FOR_MEDIAN:
+        return None
+    z = NormalDist().inv_cdf(1 - FALSE_ALARM / 20)
+    low = max(0, math.floor((count - z * math.sqrt(count)) / 2))
+    ordered = sorted(ratios)
+    return Shift(ratio=statistics.median(ordered), low=ordered[low], high=ordered[count - 1 - low], rows=count)
