@@ -233,12 +233,13 @@ def _why_largest(answer: Answer, largest: Size) -> str:
     above = [size for size in answer.sizes if size.accumulation == 1 and size.micro_batch > largest.micro_batch]
     if largest.micro_batch >= answer.max_micro_batch:
         return "the most that was asked for"
-    if above and above[0].micro_batch - largest.micro_batch <= answer.granularity:
+    within = above and above[0].micro_batch - largest.micro_batch <= answer.granularity
+    if above and (within or above[0].outcome is Outcome.TIMED_OUT):
         return f"{above[0].micro_batch}: {_refusal(above[0])}"
-    if answer.next_bytes is None:
+    if answer.unfinished or answer.next_bytes is None:
         return "not known to be the largest"
-    within = f", to within {answer.granularity}" if answer.granularity > 1 else ""
-    return f"one more: {words.memory(answer.next_bytes)} predicted{within}"
+    known = f", to within {answer.granularity}" if answer.granularity > 1 else ""
+    return f"one more: {words.memory(answer.next_bytes)} predicted{known}"
 
 
 def _refusal(size: Size) -> str:

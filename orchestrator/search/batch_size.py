@@ -7,7 +7,7 @@ which is then run; the speed is sampled where it could matter. What it answers w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from jobs.record import Outcome, TrialRecord
@@ -147,41 +147,49 @@ class BatchSize(Search):
 
     def _larger(self) -> int | None:
         """Toward the largest size that fits; None when the next one is seen or predicted not to."""
-        fitting = self._fitting()
-        low = max(fitting, default=0)
-        failing = [size.micro_batch for size in self._sizes.values() if size.accumulation == 1 and not size.fits]
-        high = min((size for size in failing if size > low), default=self._max + 1)
+        low = max(self._fitting(), default=0)
+        failing = {batch[0]: size for batch, size in self._sizes.items() if batch[1] == 1 and not size.fits}
+        high = min((size for size in failing if size > low), default=None)
         if not low:
-            return max(1, high // _GROWTH) if failing and high > 1 else None if failing else min(self._start, self._max)
-        if high - low <= (1 if high > self._max else self._granularity(low)):
+            return self._first(high)
+        if high is not None and (high - low <= self._granularity(low) or failing[high].outcome is Outcome.TIMED_OUT):
             return None
-        size = self._predicted(low, fitting[low].limit_bytes)
-        if size < low + self._granularity(low):
+        predicted = self._predicted(low)
+        if low == self._max or predicted < low + self._granularity(low):
             return None
-        size = int(min(size, low * _BOLDEST_GROWTH, self._max))
-        if size < high:
-            rounded = size // _ALIGNED * _ALIGNED
-            return rounded if size - rounded < self._granularity(size) and rounded > low else size
-        return self._below(low, high)
+        size = int(min(predicted, low * _BOLDEST_GROWTH, self._max))
+        if high is not None and size >= high:
+            return self._below(low, high)
+        rounded = size // _ALIGNED * _ALIGNED
+        return rounded if size - rounded < self._granularity(size) and rounded > low else size
+
+    def _first(self, failed: int | None) -> int | None:
+        """Where to begin, and to begin again below the smallest size that failed."""
+        if failed is None:
+            return min(self._start, self._max)
+        return max(1, failed // _GROWTH) if failed > 1 else None
 
     def _below(self, low: int, high: int) -> int:
-        """Between a size that fits and one that was not to fail by any prediction: first just below it, where an
-        allocator's rounding leads, then farther and farther, as far as the middle."""
-        failed = sum(batch[1] == 1 and batch[0] >= high for batch in self._sizes)
-        near = high - (self._granularity(high) << (failed - 1)) if len(self._memory()) > 1 else 0
+        """Between a size that fits and one that failed. Where the memory was not to run out, by what is known of it:
+        first just below, where an allocator's rounding leads, then farther and farther, as far as the middle."""
         middle = (low + high) // 2 if high <= _GROWTH * low else round(math.sqrt(low * high))
-        return max(near, middle)
+        if not self._is_predicted(low):
+            return middle
+        failed = sum(batch[1] == 1 and batch[0] >= high for batch in self._sizes)
+        return max(middle, high - (self._granularity(high) << (failed - 1)))
 
     def _granularity(self, size: int) -> int:
         """The largest is known well enough when it is known to so many samples."""
         return 1 if self._exact else max(1, size // _RESOLUTION)
 
-    def _predicted(self, low: int, limit_bytes: float) -> float:
-        """The size that the memory measured so far leaves room for."""
-        memory = self._memory()
-        if len(memory) < 2 or limit_bytes == math.inf:
+    def _is_predicted(self, low: int) -> bool:
+        return len(self._memory()) > 1 and self._fitting()[low].limit_bytes < math.inf
+
+    def _predicted(self, low: int) -> float:
+        """The size that the memory measured so far leaves room for; without a limit, or with one size, just larger."""
+        if not self._is_predicted(low):
             return low * _GROWTH
-        return largest_within(memory, limit_bytes)
+        return largest_within(self._memory(), self._fitting()[low].limit_bytes)
 
     def _aligned(self) -> int | None:
         """The multiple of 8 below the largest: with it, the largest shows whether such multiples matter."""
@@ -237,18 +245,26 @@ class BatchSize(Search):
         if self._effective is None or not fitting:
             return None
         done = {batch: size for batch, size in self._sizes.items() if batch[0] * batch[1] == self._effective}
-        refused = min((b[0] for b, size in done.items() if b[1] > 1 and not size.fits), default=math.inf)
-        batches = [(size, self._effective // size) for size in range(1, max(fitting) + 1) if not self._effective % size]
-        left = [batch for batch in batches if batch not in done and (batch[0] < refused or batch[1] == 1)]
+        most = min(max(fitting), self._most_accumulated(done))
+        sizes = [size for size in range(1, max(fitting) + 1) if self._effective % size == 0]
+        left = [(size, self._effective // size) for size in sizes if size <= most or size == self._effective]
         speeds = {size: found.speed for size, found in fitting.items()}
         best = fastest(size for size in done.values() if size.fits)
         ways = {batch: size.speed for batch, size in done.items() if batch[1] > 1 and size.fits}
         once = optimizer_seconds(speeds, ways) if best else 0.0
-        predicted = {batch: accumulated_speed(speeds, *batch, once) for batch in left}
+        predicted = {batch: accumulated_speed(speeds, *batch, once) for batch in left if batch not in done}
         highest = max(predicted.values(), default=0.0)
-        if not left or (best is not None and highest <= best.speed * (1 + max(self._tolerance, best.speed_error))):
+        if not predicted or (best and highest <= best.speed * (1 + max(self._tolerance, best.speed_error))):
             return None
         return max(batch for batch, speed in predicted.items() if speed >= (1 - self._tolerance) * highest)
+
+    def _most_accumulated(self, done: Mapping[Batch, Size]) -> float:
+        """The largest micro-batch that may still fit with accumulation: below those that ran out of memory with it;
+        none where it failed for a reason that smaller ones share."""
+        failed = [size for size in done.values() if size.accumulation > 1 and not size.fits]
+        if any(size.outcome not in (Outcome.OK, *TOO_LARGE, Outcome.CRASHED) for size in failed):
+            return 0
+        return min((size.micro_batch - 1 for size in failed), default=math.inf)
 
 
 def _between(below: int, above: int, wanted: float) -> int | None:

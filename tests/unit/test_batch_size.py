@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -214,10 +213,3 @@ def test_gpus_that_ray_cannot_tell_apart_are_refused_with_a_way_out() -> None:
     nodes = (node("a", 1, "one", GPU=1.0), node("b", 1, "other", GPU=1.0), node("c", 1, "one", GPU=1.0))
     with pytest.raises(IndistinctNodesError, match=re.escape("ray start --resources '{\"one\": 1}'")):
         Cluster(nodes=nodes).by_hardware()
-
-
-def test_answers_are_plain_json() -> None:
-    from orchestrator.search.batch_size import BatchSize
-    from tests.unit.devices import make_trial
-
-    assert json.loads(json.dumps(BatchSize(make_trial).answer.to_json()))["largest"] is None

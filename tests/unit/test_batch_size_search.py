@@ -16,7 +16,6 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.results.batch_size import Answer, describe
 from orchestrator.search.batch_size import BatchSize
-from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, optimizer_seconds, size_of_speed
 from orchestrator.search.together import Together
 from tests.benchmarks.replay import GIB, recorded
 from tests.unit.devices import Cpu, Device, Table, make_trial, run_to_the_end
@@ -187,7 +186,7 @@ def test_a_set_that_never_runs(outcome: Outcome, trials: int, unfinished: str) -
     assert (asked, search.answer.unfinished, search.answer.largest) == (trials, unfinished, None)
 
 
-@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.TIMED_OUT}))
 def test_whatever_ends_a_larger_size_bounds_it(outcome: Outcome) -> None:
     search, device = BatchSize(make_trial, exact=True), Device()
     while (spec := search.ask()) is not None:
@@ -196,18 +195,29 @@ def test_whatever_ends_a_larger_size_bounds_it(outcome: Outcome) -> None:
     assert picks(search.answer)[0] == 100
 
 
-def test_multiples_of_8_are_spoken_of_only_where_a_pair_was_measured_to_differ() -> None:
-    slow = Device(device_mib=40_000, slowdown=lambda size: 1.0 if size % 8 == 0 else 1.08)
-    asked, answer = tune(slow, margin=0.0, exact=True)
-    assert answer.alignment is not None
-    assert [size.micro_batch for size in answer.alignment] == [65, 64]
-    assert (65, 1) in asked
-    assert (64, 1) in asked
-    assert "multiples of 8 matter here: 64 was" in describe(answer, "SIMULATED")
-    _, alike = tune(Device(device_mib=40_000), margin=0.0, exact=True)
-    assert picks(alike)[0] == 65
-    assert alike.alignment is None
-    assert "multiples of 8" not in describe(alike, "SIMULATED")
+def test_what_takes_too_long_is_not_approached() -> None:
+    search, device = BatchSize(make_trial, limited=False), Cpu()
+    asked = []
+    while (spec := search.ask()) is not None:
+        asked.append(spec.micro_batch)
+        late = TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT, reason="300 s were over")
+        search.tell(device.run(spec) if spec.micro_batch < 64 else late)
+    assert asked[:3] == [4, 16, 64]
+    assert max(asked[3:]) < 16
+    assert picks(search.answer)[0] == 16
+    assert "64: timed out" in describe(search.answer, "SIMULATED")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
+def test_accumulation_that_fails_is_tried_once(outcome: Outcome) -> None:
+    search, device = BatchSize(make_trial, effective_batch=512), Device()
+    tried = 0
+    while (spec := search.ask()) is not None:
+        tried += spec.accumulation > 1
+        broken = TrialRecord(spec=spec, outcome=outcome, reason="it cannot accumulate")
+        search.tell(device.run(spec) if spec.accumulation == 1 else broken)
+    assert tried == 1
+    assert search.answer.accumulated is None
 
 
 @settings(deadline=None, max_examples=300)
@@ -340,59 +350,3 @@ def test_noise_costs_trials_and_speed_but_no_more_than_this(
     assert 1 - min(map(clean.speed, chosen)) / clean.speed(248) == pytest.approx(loss, abs=0.001)
     assert {way(answer) for answer in answers} <= {(128, 2), (64, 4), (32, 8)}
     assert {size.micro_batch for answer in answers if (size := answer.largest)} <= {240, 248}
-
-
-def test_cut_short_it_says_so_and_keeps_what_it_has() -> None:
-    search, device = BatchSize(make_trial), Device()
-    for _ in range(2):
-        spec = search.ask()
-        assert spec is not None
-        search.tell(device.run(spec))
-    assert picks(search.answer) == (64, 64, 64)
-    assert search.answer.unfinished == "it was ended before its last trial"
-    assert "not known to be the largest" not in describe(search.answer, "SIMULATED")
-
-
-TOLD = """\
-SIMULATED on SIMULATED GPU (140 GiB, 7.02 GiB kept free)
-                             batch           samples/s      memory
-  largest that fits            248          346 ±0.3 %     131 GiB  one more: 132 GiB predicted, to within 7
-  fastest                      248          346 ±0.3 %     131 GiB
-  plateau, 2%                   96          339 ±0.3 %    54.6 GiB  42% of the fastest's memory; 64 is 3.5% slower
-  effective batch 256      128 × 2          346 ±0.3 %    72.0 GiB
-  5 trials, 22.7 s of slot time: 16 (292/s), 64 (334/s), 96 (339/s), 128 × 2 (346/s), 248 (346/s)"""
-
-
-def test_the_answer_in_words() -> None:
-    _, answer = tune(Device(), effective_batch=256)
-    assert describe(answer, "SIMULATED GPU") == TOLD
-
-
-@given(
-    base=st.floats(1, 1e4),
-    sample=st.floats(1, 1e3),
-    sizes=st.sets(st.integers(1, 512), min_size=2),
-    limit=st.floats(1, 1e6),
-)
-def test_an_affine_memory_is_extended_exactly(base: float, sample: float, sizes: set[int], limit: float) -> None:
-    memory = {size: base + sample * size for size in sizes}
-    assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
-    largest = largest_within(memory, limit)
-    assert base + sample * (largest - 1e-3) <= limit <= base + sample * (largest + 1 + 1e-3)
-
-
-@given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
-def test_a_speed_is_found_where_it_is_reached(per_pass: float, per_sample: float, share: float) -> None:
-    speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
-    wanted = speeds[8] + share * (speeds[200] - speeds[8])
-    size = size_of_speed(speeds, 8, 200, wanted)
-    assert size / (per_pass + per_sample * size) == pytest.approx(wanted, rel=1e-6)
-
-
-def test_accumulation_pays_the_optimizer_once() -> None:
-    device = Device(step_seconds=0.2, host_seconds=0.0)
-    speeds = {size: device.speed(size) for size in (16, 64)}
-    once = optimizer_seconds(speeds, {})
-    assert once == pytest.approx(0.2)
-    assert accumulated_speed(speeds, 32, 8, once) == pytest.approx(device.speed(32, 8))
-    assert optimizer_seconds(speeds, {(16, 4): device.speed(16, 4) / 1.1}) < once
