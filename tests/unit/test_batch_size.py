@@ -60,6 +60,14 @@ def test_which_technique_sets_are_tuned(
     assert [one.label for one in sets] == labels
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_config_can_be_tuned(path: Path) -> None:
+    config = load_config(path)
+    for one in technique_sets(config, {}):
+        made = one.trial(config, 3, 5, has_gpu=True)
+        assert (made.spec if isinstance(made, TrialRecord) else made).effective_batch == 15
+
+
 def trial(folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any) -> TrialSpec:
     """A trial of a config's only set."""
     config = config_of(folder, **keys)
