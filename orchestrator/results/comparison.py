@@ -1,8 +1,8 @@
 """Two runs of the same configurations: what changed between them beyond what chance explains.
 
-A row's speed has changed when it lies outside both confidence intervals together, widened so that among all rows
-compared not one false alarm is to be expected (Bonferroni), and by what runs differ in whatever their intervals say:
-a per cent where the accelerator set the pace, ten where the host did or the steps were unsteady. Besides, the median
+A row's speed has changed when it lies outside both confidence intervals together, widened until two runs that differ
+by chance alone show no change at all in 99 of 100 comparisons, however many rows they have, and by what runs differ in
+whatever their intervals say: a per cent where the accelerator set the pace, ten where the host did. Besides, the median
 of all steady rows is judged with a distribution-free interval: a small change of everything shows there first.
 """
 
@@ -36,7 +36,8 @@ _MEMORY: Mapping[str, float] = {
 """Memory columns, the steadiest first -> what they may differ by: allocations repeat, a process's memory less so."""
 FEWEST_FOR_MEDIAN = 12
 """Steady rows that it takes to judge their median."""
-_Z95 = NormalDist().inv_cdf(0.975)
+FEWEST_DEGREES = 9
+"""Degrees of freedom that a row's interval has at least: rows of few steps are those that were steady at once."""
 _UNSTEADY = ("host-bound", "unstable", "thrashing", "shared")
 
 
@@ -112,13 +113,14 @@ def compare(before: MeasuredRun, after: MeasuredRun) -> Comparison:
     both = [(a, b) for a, b in pairs if isinstance(a, Point) and isinstance(b, Point)]
     unlike = tuple(differences(before, after))
     changes = list(_outcomes(before, after, pairs))
-    changes += [c for a, b in both for c in (_speed(before, a, b, len(both)), _memory(before, a, b)) if c is not None]
+    changes += _speeds(before, both)
+    changes += [change for a, b in both if (change := _memory(before, a, b)) is not None]
     changes += _losses(before, after, both, same_versions=not unlike)
     order = (*WORSE, *BETTER)
     return Comparison(
         matched=len(both),
         changes=tuple(sorted(changes, key=lambda c: (order.index(c.kind), -abs(math.log(c.ratio or 1))))),
-        shift=_shift([b.samples_per_second / a.samples_per_second for a, b in both if _is_steady(a, b)]),
+        shift=_shift([_ratio(a, b) for a, b in both if _is_steady(a, b)]),
         only_before=len(old.keys() - new.keys()),
         only_after=len(new.keys() - old.keys()),
         differences=unlike,
@@ -132,7 +134,7 @@ def differences(before: MeasuredRun, after: MeasuredRun) -> Iterator[tuple[str, 
     parts += [(part, *(run.run.config.get(part) or {} for run in (before, after))) for part in ("model", "data")]
     for part, old, new in parts:
         for key in sorted(old.keys() | new.keys()):
-            if old.get(key) != new.get(key):
+            if (old.get(key) or None) != (new.get(key) or None):  # a setting that one side does not know is off there
                 yield f"{part} {key}".strip(), str(old.get(key, "–")), str(new.get(key, "–"))
 
 
@@ -151,25 +153,52 @@ def _key(choices: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted((axis, str(choice)) for axis, choice in moved.items()))
 
 
-def _speed(before: MeasuredRun, a: Point, b: Point, rows: int) -> Change | None:
-    ratio, margin = b.samples_per_second / a.samples_per_second, margin_of(a, b, rows)
-    if abs(math.log(ratio)) <= margin:
-        return None
+def _speeds(before: MeasuredRun, both: Sequence[tuple[Point, Point]]) -> list[Change]:
+    """The more rows have changed, the less each has to prove (Benjamini and Hochberg's step-up)."""
+    changed, risk = list(both), FALSE_ALARM
+    while changed:
+        risk = FALSE_ALARM * len(changed) / len(both)
+        still = [(a, b) for a, b in both if abs(math.log(_ratio(a, b))) > margin_of(a, b, risk)]
+        if len(still) >= len(changed):
+            break
+        changed = still
+    return [_speed(before, a, b, margin_of(a, b, risk)) for a, b in changed]
+
+
+def _speed(before: MeasuredRun, a: Point, b: Point, margin: float) -> Change:
     return Change(
-        kind="slower" if ratio < 1 else "faster",
+        kind="slower" if _ratio(a, b) < 1 else "faster",
         label=before.label(a),
         before=a.samples_per_second,
         after=b.samples_per_second,
-        ratio=ratio,
+        ratio=_ratio(a, b),
         margin=margin,
     )
 
 
-def margin_of(a: Point, b: Point, rows: int) -> float:
-    """The change of log speed that chance explains in one of ``rows`` pairs: the intervals widened, and the floor."""
-    z = NormalDist().inv_cdf(1 - FALSE_ALARM / (2 * rows))
-    errors = [point.samples_per_second_error or 0.0 for point in (a, b)]
-    return math.hypot(*(z / _Z95 * error for error in errors), STEADY if _is_steady(a, b) else UNSTEADY)
+def _ratio(a: Point, b: Point) -> float:
+    return b.samples_per_second / a.samples_per_second
+
+
+def margin_of(a: Point, b: Point, risk: float) -> float:
+    """The change of log speed that chance exceeds with probability ``risk``: the intervals widened, and the floor."""
+    steps = [int(point.row.get("steps_counted") or 0) for point in (a, b)]
+    freedom = max(min(steps) - 1, FEWEST_DEGREES)
+    wider = student_quantile(1 - risk / 2, freedom) / student_quantile(0.975, freedom)
+    errors = [wider * (point.samples_per_second_error or 0.0) for point in (a, b)]
+    return math.hypot(*errors, STEADY if _is_steady(a, b) else UNSTEADY)
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Student's t, from the normal quantile by Cornish and Fisher (Abramowitz & Stegun 26.7.5); for 5 degrees on."""
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
 def _is_steady(*points: Point) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from orchestrator import compare as verb
 from orchestrator.results import run as names
-from orchestrator.results.comparison import Comparison, compare
+from orchestrator.results.comparison import Comparison, compare, student_quantile
 from orchestrator.results.comparison_text import markdown, render
 from orchestrator.results.measured import MeasuredRun, load
 from orchestrator.results.table import losses_of, read, write
@@ -109,6 +109,13 @@ def test_a_divergence_of_one_configurations_loss_is_found(
     (change,) = compare(before, after).changes
     assert change.kind == "trains differently"
     assert compare(before, after).fails(1.0)
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "quantile"), [(0.975, 9, 2.262), (0.975, 30, 2.042), (0.9999, 9, 6.010)]
+)
+def test_students_quantiles_are_those_of_the_tables(probability: float, freedom: int, quantile: float) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(quantile, rel=0.005)
 
 
 def two_runs(folder: Path, before: Sequence[TrialRecord], after: Sequence[TrialRecord], **run: Any) -> list[str]:
