@@ -8,6 +8,7 @@ of all steady rows is judged with a distribution-free interval: a small change o
 
 from __future__ import annotations
 
+import html
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,6 +88,14 @@ class Comparison:
     only_after: int
     differences: tuple[tuple[str, str, str], ...]
     """(what, before, after) of hardware, versions, model and data."""
+    text: str = ""
+    """All of it in words, where a run was asked."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
 
     def worse_than(self, tolerance: float) -> tuple[Change, ...]:
         """What got worse by more than a relative tolerance; what broke or trains differently, always."""

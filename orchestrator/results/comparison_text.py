@@ -29,7 +29,8 @@ def markdown(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> str:
 
 def to_json(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> dict[str, Any]:
     """The same as plain JSON values; ratios are after to before."""
-    return {"before": str(before.folder), "after": str(after.folder), **plain(found)}
+    content = {name: value for name, value in plain(found).items() if name != "text"}
+    return {"before": str(before.folder), "after": str(after.folder), **content}
 
 
 def _markdown(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,9 @@ from orchestrator.results.words import memory, number
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from orchestrator.results.candidates import Candidate
+    from orchestrator.results.comparison import Comparison
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +115,24 @@ class MeasuredRun:
             objective=OBJECTIVES[objective],
             price_per_hour=price_per_hour,
         )
-        return recommend(self.own(), wish, self.training)
+        from orchestrator.results.recommendation_text import render
+
+        answer = recommend(self.own(), wish, self.training)
+        return replace(answer, text=render(self, answer))
+
+    def export(self, candidate: Candidate, folder: Path | str, *, epochs: float = 1) -> tuple[Path, ...]:
+        """Write the files to train ``candidate`` with; returns them. Raises NotExportableError."""
+        from orchestrator.results.export import export_candidate
+
+        return export_candidate(self, candidate, Path(folder), epochs=epochs)
+
+    def compare(self, after: MeasuredRun) -> Comparison:
+        """What became of this run's configurations in another one."""
+        from orchestrator.results.comparison import compare
+        from orchestrator.results.comparison_text import render
+
+        found = compare(self, after)
+        return replace(found, text=render(self, after, found))
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -67,6 +68,14 @@ class Recommendation:
     costs: tuple[Cost, ...]
     doubted: int
     """Candidates within memory that ``exact`` refused because their losses are not their reference's."""
+    text: str = ""
+    """All of it in words, where a run was asked."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
 
     def figure(self, candidate: Candidate) -> float | None:
         """The objective's figure, in its own unit."""

@@ -1,0 +1,84 @@
+"""On a GPU, an exported train.py takes the row's peak memory to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import nvml, preload
+from jobs.record import Outcome
+from jobs.slot import Slot
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+from orchestrator.results.export import export
+
+CONFIG = """\
+model:
+  task: sequence-classification
+  architecture: bert
+  config: {{hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}}
+data:
+  synthetic: {{sequence_length: 512, samples: 512}}
+trials:
+  - {choices}
+measure:
+  warmup_steps: 2
+  steps: 4
+  relative_error: 0
+"""
+
+CASES = {
+    "bf16": "{precision: bf16, micro_batch: 16}",
+    "accumulated_checkpointed": "{precision: bf16, micro_batch: 16, accumulation: 4, activations: checkpoint}",
+    "adamw_bnb_8bit": "{precision: bf16, micro_batch: 16, optimizer: adamw_bnb_8bit}",
+    "adam8bit_by_hand": "{precision: fp16, micro_batch: 16, optimizer: adam8bit_decay_groups}",
+    "lora": "{precision: bf16, micro_batch: 16, adapter: lora_r8}",
+    "accelerate_loop": "{precision: bf16, micro_batch: 16, loop: accelerate}",
+    "zero2_offload": "{precision: bf16, micro_batch: 16, offload: zero2_cpu_optimizer}",
+}
+
+# The driver is asked through NVML, so that this process never holds a CUDA context while others are measured.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def slot() -> Iterator[Slot]:
+    """One slot for all trials, as in a sweep."""
+    with Slot(cpus=os.cpu_count() or 1) as ready:
+        yield ready
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_path: Path) -> None:
+    config = tmp_path / "sweep.yaml"
+    config.write_text(CONFIG.format(choices=CASES[case]))
+    (spec,) = plan(load_config(config)).trials
+    record = slot.run(spec, deadline_seconds=600.0)
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
+    expected = record.measurements["peak_allocated_bytes"]
+    export(spec, tmp_path / "exported", label=case, peak_bytes=expected)
+    done = subprocess.run(
+        [sys.executable, "train.py", "--max_steps", str(len(record.steps["loss"]))],
+        cwd=tmp_path / "exported",
+        env={k: v for k, v in (os.environ | preload.environment(os.cpu_count() or 1)).items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    figures = json.loads(done.stdout.splitlines()[-1])
+    print(f"\n{case}: exported {figures['peak_allocated_bytes']:,} B, row {expected:,} B")
+    assert figures["peak_allocated_bytes"] == expected
+    losses = record.steps["loss"]
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=0.05)
