@@ -15,6 +15,7 @@ from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.sizing import TechniqueSet, read_choice, technique_sets
 from orchestrator.results.batch_size import FILE, describe
+from orchestrator.results.run import TRIALS
 from orchestrator.running import command
 from orchestrator.running.store import RunFolder
 
@@ -92,7 +93,8 @@ def _run(config: SweepConfig, sets: Sequence[TechniqueSet], folder: RunFolder, o
             own = folder if len(alike) == 1 else RunFolder(folder.path / part.hardware.replace(" ", "-"))
             with contextlib.nullcontext() if own is folder else own.locked():
                 tuned.append(_tune(config, sets, part, own, options, time.monotonic() - begin))
-            table.load(own.path, save_tables=True)
+            if own.records():
+                table.load(own.path, save_tables=True)
             if tuned[-1].interrupted:
                 break
     document = {"name": config.name, "command": run["command"], "hardware": [one.to_json() for one in tuned]}
@@ -138,8 +140,8 @@ def _tune(
 
 def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
     told = [f"\n{describe(answer, one.hardware)}" for one in tuned for answer in one.answers]
-    files = [folder.path / FILE, *(one.folder.path / "trials.parquet" for one in tuned)]
-    return "\n".join([*told, "\nFiles", *(f"  {path}" for path in files)])
+    files = [folder.path / FILE, *(one.folder.path / TRIALS for one in tuned)]
+    return "\n".join([*told, "\nFiles", *(f"  {path}" for path in files if path.exists())])
 
 
 if __name__ == "__main__":

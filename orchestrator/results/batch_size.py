@@ -271,8 +271,9 @@ def _notes(answer: Answer) -> Iterator[str]:
     if fast is not None and answer.tolerance < fast.speed_error:
         known = f"to {words.error(fast.speed_error)}" if math.isfinite(fast.speed_error) else "from one step"
         yield f"speeds are known {known} only: sizes of like speed are not told apart"
-    listed = ", ".join(f"{_batch(size)} ({_brief(size)})" for size in answer.sizes)
-    yield f"{words.count(len(answer.sizes), 'trial')}, {words.duration(answer.slot_seconds)} of slot time: {listed}"
+    if answer.sizes:
+        listed = ", ".join(f"{_batch(size)} ({_brief(size)})" for size in answer.sizes)
+        yield f"{words.count(len(answer.sizes), 'trial')}, {words.duration(answer.slot_seconds)} of slot time: {listed}"
 
 
 def _brief(size: Size) -> str:

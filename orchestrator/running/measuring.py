@@ -38,7 +38,7 @@ def opening(cluster: Cluster, folder: RunFolder, time_budget_seconds: float | No
         )
     if time_budget_seconds is not None:
         minutes = time_budget_seconds / 60
-        yield f"   it ends within {minutes:.3g} minutes; what has had no turn by then is recorded as skipped"
+        yield f"   it ends within {minutes:.3g} minutes; what has had no turn by then is skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
         yield f"-- {path} is not a record of this program; it is left alone"

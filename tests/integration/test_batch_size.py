@@ -84,6 +84,13 @@ def test_a_set_that_cannot_run_says_why(config: Path, tmp_path: Path, capsys: py
     assert answer["unfinished"].startswith("unsupported: ")
 
 
+def test_without_time_there_is_no_answer(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = tuned(config, tmp_path, "--time-budget", "0.001s", capsys=capsys)
+    assert status == 1
+    (answer,) = document["hardware"][0]["answers"]
+    assert (answer["sizes"], answer["unfinished"]) == ([], "it was ended before its last trial")
+
+
 def test_trials_keep_to_the_nodes_that_have_the_mark(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
