@@ -192,7 +192,7 @@ class SearchSection(_Section):
     optuna: a share of the points, as Optuna's multi-objective sampler chooses them."""
     tolerance: float = Field(default=0.02, ge=0, lt=1)
     """frontier: a point is left out when it can be better than a measured one by no more than this."""
-    audit: float = Field(default=0.05, ge=0, le=1)
+    audit: float = Field(default=0.03, ge=0, le=1)
     """frontier: share of what is left out (at least two points) that is measured nevertheless; 0: none."""
     sampler: Literal["tpe", "nsga2"] = "tpe"
     """optuna: the tree-structured Parzen estimator, or the genetic algorithm NSGA-II."""

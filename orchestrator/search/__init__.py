@@ -7,7 +7,7 @@ optuna.py          what Optuna's samplers propose
 audit.py           what the frontier search checks of itself
 configurations.py  a plan's trials with their repeats, on curves along the micro-batch
 prediction.py      memory and speed of a configuration, learned from others
-surface.py         lower bounds along one curve
+surface.py         one cost's physical law, its unknowns learned
 batch_size.py      the largest micro-batch, the fastest, the plateau, and accumulation; it makes its trials as it goes
 scaling.py         how memory and speed scale with the micro-batch, to choose its next size
 together.py        several searches side by side as one

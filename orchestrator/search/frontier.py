@@ -17,6 +17,8 @@ from orchestrator.search.configurations import Configuration, Key, Measured, con
 from orchestrator.search.prediction import Prediction, Surfaces
 
 _GIB = 2**30
+CERTAINTY = 2.0
+"""Standard deviations to the best case of a configuration: one in 44 is better than that."""
 _NEW = 100.0
 """The gain of the first point of a kind of training, or of one of which nothing is known: more than any speed-up."""
 
@@ -34,13 +36,12 @@ class Frontier(Search):
     """Maps the frontier of every kind of training to within ``tolerance`` of memory and speed.
 
     A point is left out when it ran out of memory at a smaller micro-batch, is predicted not to fit, or even its best
-    case is no better, by more than the tolerance, than a measured point of its kind of training. Of what is left out
-    a random share (``audit``, at least two) is measured after all; a prediction that breaks widens every error bar,
-    and what was left out on its ground is weighed again.
+    case is no better, by more than the tolerance, than a measured point of its kind of training. What is left out is
+    weighed again after every trial. Of it a random share (``audit``, at least two) is measured after all.
     """
 
     def __init__(
-        self, trials: Iterable[TrialSpec], *, tolerance: float = 0.02, audit: float = 0.05, seed: int = 0
+        self, trials: Iterable[TrialSpec], *, tolerance: float = 0.02, audit: float = 0.03, seed: int = 0
     ) -> None:
         self._tolerance, self._share = tolerance, audit
         self._planned = configurations(trials)
@@ -49,7 +50,8 @@ class Frontier(Search):
         self._out: set[str] = set()
         self._records: dict[Configuration, list[TrialRecord]] = {}
         self._found: dict[Configuration, Measured] = {}
-        self._surfaces = Surfaces()
+        self._surfaces = Surfaces(self._planned)
+        self._predicted: dict[Configuration, Prediction] = {}
         self._verdicts: dict[Configuration, _Verdict] = {}
         self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
         self._device_bytes = 0
@@ -67,7 +69,7 @@ class Frontier(Search):
         if chosen is None:
             return None
         if (verdict := self._verdicts.pop(chosen, None)) is not None:
-            self._audited[chosen] = (verdict, self._surfaces.predict(chosen))
+            self._audited[chosen] = (verdict, self._predicted.get(chosen))
         trial_id, spec = next(self._open(chosen))
         self._taken.add(trial_id)
         self._out.add(trial_id)
@@ -130,10 +132,7 @@ class Frontier(Search):
         contradicts = is_first and found is not None and self._belongs(configuration, found)
         if found is not None:
             self._found[configuration] = found
-            if self._surfaces.put(configuration, found):
-                self._verdicts = {
-                    one: said for one, said in self._verdicts.items() if said.rule == "out_of_memory_below"
-                }
+            self._surfaces.put(configuration, found)
         if configuration in self._audited and len(self._records[configuration]) == 1:
             self._audits.append(self._audit_of(configuration, found, contradicts))
 
@@ -164,10 +163,12 @@ class Frontier(Search):
 
     def _choose(self) -> Configuration | None:
         alive: dict[Configuration, Prediction | None] = {}
+        self._predicted = self._surfaces.predict(CERTAINTY)
+        self._verdicts = {}
         for configuration in self._planned:
-            if configuration in self._verdicts or next(self._open(configuration), None) is None:
+            if next(self._open(configuration), None) is None:
                 continue
-            predicted = self._surfaces.predict(configuration)
+            predicted = self._predicted.get(configuration)
             if (verdict := self._verdict(configuration, predicted)) is not None:
                 self._verdicts[configuration] = verdict
             else:
@@ -213,7 +214,7 @@ class Frontier(Search):
 
     def _evidence(self, configuration: Configuration) -> str:
         near = [found for one, found in self._found.items() if one.curve in (configuration.curve, configuration.donor)]
-        return "trials " + ", ".join(found.trial_id for found in near)
+        return "trials " + ", ".join(found.trial_id for found in near or self._found.values())
 
     def _dominator(self, configuration: Configuration, best_case: Prediction) -> Measured | None:
         """The measured point of its kind of training that even its best case does not beat by the tolerance."""
@@ -264,18 +265,10 @@ def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
 
 
 def _design(planned: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """What to measure before anything is known: two points of each curve of the first optimizer, then one of each
-    other optimizer."""
+    """What to measure before anything is known: the smallest and the middle of each curve of the first optimizer."""
     curves: dict[Key, list[Configuration]] = {}
     for one in planned:
-        curves.setdefault(one.curve, []).append(one)
-    base: list[Configuration] = []
-    others: dict[Key, Configuration] = {}
-    for curve, members in curves.items():
-        by_size = sorted(members, key=lambda one: one.micro_batch)
-        middle = by_size[len(by_size) // 2]
-        if members[0].donor == curve:
-            base += [by_size[0], middle]
-        else:
-            others.setdefault(members[0].family, middle)
-    return (*dict.fromkeys(base), *others.values())
+        if one.donor == one.curve:
+            curves.setdefault(one.curve, []).append(one)
+    by_size = (sorted(members, key=lambda one: one.micro_batch) for members in curves.values())
+    return tuple(dict.fromkeys(one for members in by_size for one in (members[0], members[len(members) // 2])))

@@ -1,92 +1,188 @@
-"""What a few points of a cost tell of the rest: lower bounds and likely values along the micro-batch."""
+"""One cost over all configurations of a plan: a physical law with its unknowns, learned from what was measured."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.search.configurations import Configuration, Key
+
+Array = NDArray[np.float64]
+
+SHARPNESS = 100
+"""How sharply a curve turns from its floor to its slope: the exponent of a norm that stands in for the maximum."""
+UNKNOWN, AXIS, ALONE = 3.0, 1.0, 0.2
+"""What the logarithm of a parameter may vary by: all curves together, with the values of the axes, and alone."""
+APART = 0.8
+"""How much of a deviation from the law two curves share for each choice that sets them apart."""
+DEVIATIONS = (0.002, 0.008, 0.03)
+NOISES = (0.001, 0.005, 0.02, 0.05, 0.1)
+"""What the data choose from: how far the law is off, alike for near micro-batches, and how far a row is, by itself."""
+LEAST = 0.02
+"""An extra that would leave less than this of a cost is cut there; only far from a fit is one so large."""
+STEPS, LONGEST, ENOUGH = 20, 1.0, 1e-3
+"""Gauss-Newton: steps at most, the largest change of a parameter in one, and the gain that is too small to go on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
-    """A predicted cost (bytes, or seconds a micro-batch): surely no less than ``low``, probably ``likely``."""
+class Estimate:
+    """The logarithm of every configuration's cost, shape (configurations,)."""
 
-    low: float
-    likely: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """A measured cost at a micro-batch, with the doubt about it in the cost's own unit."""
-
-    micro_batch: int
-    cost: float
-    doubt: float
+    mean: Array
+    deviation: Array
+    """Standard deviation of what a trial would measure: the doubt about the cost and the noise of a row."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Doubt:
-    """How far a cost may be from what it was measured or predicted as; it grows with every prediction that broke.
+class Surface:
+    """cost = max(floor, base + slope × micro-batch) + extra, in bytes or seconds a micro-batch.
 
-    A break of e at cost c speaks for smaller costs relatively (e / c) and for larger ones absolutely (e): that is how
-    a host's jitter behaves, and where the noise is relative, larger costs will show breaks of their own.
+    Floor, base and slope belong to a curve (everything but the optimizer and the micro-batch), and are the more alike
+    the more choices two curves share; the extra belongs to an optimizer, and of a time each micro-batch of a step has
+    its share. What the law leaves unexplained is a Gaussian process, alike for near micro-batches and like techniques.
     """
 
-    relative: float
-    """What is doubted of any cost, broken predictions or not."""
-    breaks: list[tuple[float, float]] = field(default_factory=list)
-    """(cost, by how much it was below its lower bound)."""
+    def __init__(self, planned: Sequence[Configuration], *, per_step: bool) -> None:
+        self._size = np.array([one.micro_batch for one in planned], float)
+        self._share = np.array([1 / one.accumulation if per_step else 1.0 for one in planned])
+        curves, extras = _Numbers(), _Numbers()
+        self._curve = np.array([curves[one.donor] for one in planned], int)
+        self._extra = np.array([-1 if one.donor == one.curve else extras[one.family] for one in planned], int)
+        self._curves, self._extras = len(curves), len(extras)
+        octaves = np.subtract.outer(np.log2(self._size), np.log2(self._size))
+        self._alike = APART ** _apart([one.curve for one in planned]) * np.exp(-(octaves**2) / 2)
+        self._prior = np.eye(3 * self._curves + self._extras)
+        shared = UNKNOWN**2 + AXIS**2 * _axes_shared(curves) + ALONE**2 * np.eye(self._curves)
+        for block in range(3):
+            part = slice(block * self._curves, (block + 1) * self._curves)
+            self._prior[part, part] = shared
+        self._precision = np.linalg.inv(self._prior)
+        self._costs: dict[int, tuple[float, float]] = {}
+        self._at: Array | None = None
+        self.estimate: Estimate | None = None
+        """From everything measured so far; None where nothing was."""
 
-    def of(self, cost: float) -> float:
-        """The doubt about a cost, in its unit."""
-        learned = max((excess * min(1.0, cost / at) for at, excess in self.breaks), default=0.0)
-        return self.relative * cost + learned
+    def put(self, index: int, cost: float, error: float = 0.0) -> None:
+        """A measured cost of a configuration with its own relative error, in place of an earlier one."""
+        self._costs[index] = (cost, error)
+        seen = np.array(list(self._costs), int)
+        costs, errors = np.array(list(self._costs.values())).T
+        self._unit = float(costs.min())
+        centre = self._centre(costs / self._size[seen])
+        at = centre if self._at is None else self._at
+        measured, own = np.log(costs), (errors / 2) ** 2
+        deviation, noise = self._scales(at, centre, seen, measured, own)
+        unexplained, row = deviation**2 * self._alike, np.diag(own + noise**2)
+        at = self._at = self._fit(at, centre, seen, measured, unexplained[np.ix_(seen, seen)] + row)
+        value, slope = self._law(at)
+        prior = slope @ self._prior @ slope.T + unexplained
+        gain = np.linalg.solve(prior[np.ix_(seen, seen)] + row, prior[seen])
+        mean = value - slope @ (at - centre) + gain.T @ (measured - value[seen] + slope[seen] @ (at - centre))
+        variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain), 0.0)
+        near = self._alike[:, seen]
+        variance += noise**2 + near @ own / near.sum(axis=1)
+        # Rounded, so that another machine's arithmetic leads to the same trials.
+        self.estimate = Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
 
-    def learn(self, measured: float, excess: float) -> None:
-        """A cost was measured to be below its lower bound."""
-        self.breaks.append((measured, excess))
+    def _centre(self, cost_a_sample: Array) -> Array:
+        """What the parameters are before anything tells them: the order of magnitude of what was measured."""
+        a_sample = float(np.log(np.median(cost_a_sample)))
+        unit = float(np.log(self._unit))
+        return np.repeat([unit, unit - 1, a_sample - 1, 0.0], [*[self._curves] * 3, self._extras])
+
+    def _law(self, at: Array) -> tuple[Array, Array]:
+        """The logarithm of every cost, and its derivatives by every parameter."""
+        many = self._curves
+        floor, base, slope = (at[block * many : (block + 1) * many][self._curve] for block in range(3))
+        slope = slope + np.log(self._size)
+        rising = np.logaddexp(base, slope)
+        curve = np.logaddexp(SHARPNESS * floor, SHARPNESS * rising) / SHARPNESS
+        has = self._extra >= 0
+        step = self._unit * self._share * np.exp(-curve)
+        extra = np.where(has, step * np.append(at[3 * many :], 0.0)[self._extra], 0.0)
+        whole = np.maximum(1 + extra, LEAST)
+        derivative = np.zeros((len(curve), len(at)))
+        rows = np.arange(len(curve))
+        on_slope = np.exp(SHARPNESS * (rising - curve))
+        derivative[rows, self._curve] = np.exp(SHARPNESS * (floor - curve)) / whole
+        derivative[rows, many + self._curve] = on_slope * np.exp(base - rising) / whole
+        derivative[rows, 2 * many + self._curve] = on_slope * np.exp(slope - rising) / whole
+        derivative[rows[has], 3 * many + self._extra[has]] = (step / whole)[has]
+        return curve + np.log(whole), derivative
+
+    def _scales(self, at: Array, centre: Array, seen: Array, measured: Array, own: Array) -> tuple[float, float]:
+        """The deviation and the noise under which what was measured is likeliest."""
+        value, slope = self._law(at)
+        residual = measured - value[seen] + slope[seen] @ (at - centre)
+        known, alike = slope[seen] @ self._prior @ slope[seen].T, self._alike[np.ix_(seen, seen)]
+
+        def likelihood(scales: tuple[float, float]) -> float:
+            deviation, noise = scales
+            factor = np.linalg.cholesky(known + deviation**2 * alike + np.diag(own + noise**2))
+            solved = np.linalg.solve(factor, residual)
+            return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
+
+        return max(itertools.product(DEVIATIONS, NOISES), key=likelihood)
+
+    def _fit(self, at: Array, centre: Array, seen: Array, measured: Array, around: Array) -> Array:
+        """The likeliest parameters: Gauss-Newton, a step halved until it helps."""
+        weight = np.linalg.inv(around)
+
+        def loss(place: Array) -> float:
+            value, _ = self._law(place)
+            residual, moved = measured - value[seen], place - centre
+            return float(residual @ weight @ residual + moved @ self._precision @ moved)
+
+        best = loss(at)
+        for _ in range(STEPS):
+            value, slope = self._law(at)
+            slope = slope[seen]
+            pull = slope.T @ weight @ (measured - value[seen]) - self._precision @ (at - centre)
+            step = np.linalg.solve(slope.T @ weight @ slope + self._precision, pull)
+            step *= LONGEST / max(LONGEST, np.abs(step).max())
+            for _ in range(6):
+                if (found := loss(at + step)) < best:
+                    break
+                step /= 2
+            else:
+                break
+            at, gained, best = at + step, best - found, found
+            if gained < 1e-3:
+                break
+        return at
 
 
-def interval(points: Sequence[Seen], micro_batch: int) -> Interval | None:
-    """The cost at a micro-batch from points of the same curve, by rising micro-batch; None without points.
+class _Numbers(dict[Key, int]):
+    """Numbers things as they come."""
 
-    A step's time is a host's floor and then affine in the micro-batch, its memory affine above what the optimizer
-    needs alone. Both are convex, never fall, and never rise faster than the micro-batch does. The lower bound follows
-    from these three alone, each point being taken at the worse end of its doubt: so it loosens as it is extrapolated.
-    """
-    if not points:
-        return None
-    below = [point for point in points if point.micro_batch <= micro_batch]
-    above = [point for point in points if point.micro_batch >= micro_batch]
-    low = 0.0
-    if below:
-        low = max(low, max(point.cost - point.doubt for point in below))
-    if above:
-        low = max(low, max((p.cost - p.doubt) * micro_batch / p.micro_batch for p in above))
-    if len(below) > 1 and below[-1].micro_batch < micro_batch:
-        low = max(low, max(_beyond(one, below[-1], micro_batch) for one in below[:-1]))
-    if len(above) > 1 and above[0].micro_batch > micro_batch:
-        low = max(low, max(_before(above[0], one, micro_batch) for one in above[1:]))
-    return Interval(low=low, likely=max(low, _likely(points, micro_batch)))
+    def __missing__(self, key: Key) -> int:
+        self[key] = len(self)
+        return self[key]
 
 
-def _beyond(one: Seen, other: Seen, micro_batch: int) -> float:
-    """The least a convex cost can be at a micro-batch above both."""
-    slope = (other.cost - other.doubt - one.cost - one.doubt) / (other.micro_batch - one.micro_batch)
-    return other.cost - other.doubt + max(0.0, slope) * (micro_batch - other.micro_batch)
+def _codes(curves: Iterable[Key]) -> NDArray[np.int64]:
+    """A number for each choice of a curve, shape (curves, choices)."""
+    numbers, rows = _Numbers(), []
+    for techniques, regime in curves:
+        assert isinstance(techniques, tuple)
+        rows.append({"": regime, **{axis: (kind, value) for axis, kind, value in techniques}})
+    axes = sorted({axis for row in rows for axis in row})
+    return np.array([[numbers[axis, row.get(axis)] for axis in axes] for row in rows], int).reshape(
+        len(rows), len(axes)
+    )
 
 
-def _before(one: Seen, other: Seen, micro_batch: int) -> float:
-    """The least a convex cost can be at a micro-batch below both."""
-    slope = (other.cost + other.doubt - one.cost + one.doubt) / (other.micro_batch - one.micro_batch)
-    return one.cost - one.doubt - slope * (one.micro_batch - micro_batch)
+def _apart(curves: Iterable[Key]) -> Array:
+    """In how many choices two curves differ."""
+    codes = _codes(curves)
+    return np.asarray((codes[:, None] != codes[None]).sum(axis=2), float)
 
 
-def _likely(points: Sequence[Seen], micro_batch: int) -> float:
-    """Linear between the two nearest points, and beyond them."""
-    if len(points) == 1:
-        return points[0].cost * max(1.0, math.sqrt(micro_batch / points[0].micro_batch))
-    place = sum(point.micro_batch < micro_batch for point in points)
-    one, other = points[max(0, min(place, len(points) - 1) - 1) :][:2]
-    slope = (other.cost - one.cost) / (other.micro_batch - one.micro_batch)
-    return max(0.0, one.cost + slope * (micro_batch - one.micro_batch))
+def _axes_shared(curves: Iterable[Key]) -> Array:
+    """Of the choices that differ at all, the share that two curves have in common."""
+    codes = _codes(curves)
+    codes = codes[:, (codes != codes[:1]).any(axis=0)]
+    return np.asarray((codes[:, None] == codes[None]).mean(axis=2)) if codes.size else np.ones((len(codes),) * 2)
