@@ -61,7 +61,7 @@ def _in_32_bits(operator: Any) -> Callable[..., Any]:
 
 
 def _to_32_bits(operator: Any) -> Callable[..., Any]:
-    """The result in 32 bits without a copy of the input, unless the caller asked for a dtype."""
+    """The result in 32 bits, unless the caller asked for a dtype."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs.get("dtype") or next((arg for arg in args[1:] if isinstance(arg, torch.dtype)), None)
@@ -81,10 +81,10 @@ def _dropout(inputs: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 
 def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:
-    """From 16 to 32 bits in one kernel, where the CPU would copy the input first."""
+    """From fp16 to 32 bits in one kernel; bf16 is copied first (``softmax`` in aten/src/ATen/native/SoftMax.cpp)."""
 
     def run(inputs: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-        if dtype is torch.float32 and inputs.dtype in _HALF:
+        if dtype is torch.float32 and inputs.dtype is torch.float16:
             return kernel(inputs, dim, True)
         return kernel(inputs if dtype is None else inputs.to(dtype), dim, False)
 
@@ -99,7 +99,8 @@ def attention_kernel(
     same_width = width == key.shape[-1] == value.shape[-1]
     if query.dim() != 4:
         return "math"
-    if half and gpu.cudnn_attention and max(width, value.shape[-1]) <= 128 and width % 8 == value.shape[-1] % 8 == 0:
+    fits_cudnn = max(width, value.shape[-1]) <= 128 and width % 8 == value.shape[-1] % 8 == 0 and key.shape[-2] > 1
+    if half and gpu.cudnn_attention and fits_cudnn and (mask is None or not mask.requires_grad):
         return "cudnn"
     if half and mask is None and same_width and width <= 256:
         return "flash"

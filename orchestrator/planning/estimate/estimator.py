@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.estimate.gpus import Gpu
-from orchestrator.planning.estimate.prediction import Prediction, figure
+from orchestrator.planning.estimate.prediction import Figure, Prediction, figure
 from orchestrator.planning.estimate.replay import Outcome, Trial, replay
 from orchestrator.planning.estimate.stream import Stream, between
 from orchestrator.planning.estimate.unknowns import unknown
 
 if TYPE_CHECKING:
-    from orchestrator.planning.estimate.rehearsal import Rehearsal
+    from orchestrator.planning.estimate.rehearsal import Rehearsal, Updates
 
 _BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UPDATE = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
 _MIB = 2**20
+_PAGE = 2 * _MIB
 
 
 def predict(trials: Iterable[TrialSpec], gpu: Gpu) -> Iterator[Prediction]:
@@ -52,7 +52,7 @@ class _Group:
     def __init__(self, trials: list[TrialSpec], gpu: Gpu) -> None:
         self._trials, self._gpu = trials, gpu
         self._micro: dict[tuple[int, bool], tuple[Stream, Stream | None]] = {}
-        self._updates: dict[str, tuple[Stream, Stream] | str] = {}
+        self._updates: dict[str, Updates] = {}
 
     def predictions(self) -> Iterator[Prediction]:
         """One for each trial, in order."""
@@ -78,16 +78,15 @@ class _Group:
         if key not in self._updates:
             self._updates[key] = rehearsal.updates(spec)
         updates = self._updates[key]
-        assert not isinstance(updates, str)
         trial = Trial(
             model=rehearsal.weights,
             first=first,
             later=later,
             accumulation=spec.accumulation,
-            first_update=updates[0],
-            update=updates[1],
+            first_update=updates.first,
+            update=updates.later,
         )
-        return _seen(spec, replay(trial, self._gpu), first.kernels, self._gpu)
+        return _seen(spec, replay(trial, self._gpu), first.kernels, updates.paged, self._gpu)
 
     def _micro_batch(self, spec: TrialSpec, rehearsal: Rehearsal) -> tuple[Stream, Stream | None]:
         accumulated = any(trial.accumulation > 1 for trial in self._trials)
@@ -109,17 +108,20 @@ class _Group:
         return self._micro[key]
 
 
-def _seen(spec: TrialSpec, outcome: Outcome, kernels: frozenset[str], gpu: Gpu) -> Prediction:
-    allocated = figure(outcome.peak_allocated, below=0.01, above=0.01)
+def _seen(spec: TrialSpec, outcome: Outcome, kernels: frozenset[str], paged: Sequence[int], gpu: Gpu) -> Prediction:
     reserved = figure(outcome.peak_reserved, below=0.03, above=0.04, slack=20 * _MIB)
     outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
+    # Managed memory comes in pages; how densely small states share them is the driver's business.
+    least, most = sum(paged), sum(-(-nbytes // _PAGE) * _PAGE for nbytes in paged)
     return Prediction(
         trial_id=spec.trial_id,
         choices=spec.choices,
-        allocated=allocated,
+        allocated=figure(outcome.peak_allocated, below=0.01, above=0.01),
         reserved=reserved,
-        device=replace(
-            reserved, bytes=reserved.bytes + outside, low=reserved.low + outside, high=reserved.high + outside
+        device=Figure(
+            bytes=reserved.bytes + outside + (least + most) // 2,
+            low=reserved.low + outside,
+            high=reserved.high + outside + most,
         ),
         anatomy=outcome.at_peak,
     )

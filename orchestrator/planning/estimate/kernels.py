@@ -33,9 +33,7 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
     return _shared_by_blocks(gpu, inputs, outputs, width, height, vector, along=along)
 
 
-def _shared_by_blocks(
-    gpu: Gpu, inputs: int, outputs: int, width: int, height: int, vector: int, *, along: bool
-) -> int:
+def _shared_by_blocks(gpu: Gpu, inputs: int, outputs: int, width: int, height: int, vector: int, *, along: bool) -> int:
     """Bytes of the buffer through which blocks of one output exchange what they summed."""
     most = 512 // vector
     columns, rows = (min(_last_power_of_2(size), most) for size in (width, height))

@@ -36,7 +36,7 @@ class Recorder(TorchDispatchMode):
     """Sees each operator of a step on tensors without data, and the storages that come and go.
 
     Workspaces that kernels take for themselves are added where the operator runs. A value read from a tensor is
-    zero: nothing here has data.
+    one, a condition false: nothing here has data.
     """
 
     def __init__(self) -> None:
@@ -103,12 +103,15 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func is _aten._local_scalar_dense.default:
-            return {torch.bool: False}.get(args[0].dtype, 0 if not args[0].dtype.is_floating_point else 0.0)
+            return args[0].dtype is not torch.bool  # 1, or no
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
         if func in _PRODUCTS:
             self._libraries(func, args)
-        out = func(*args, **(kwargs or {}))
+        if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
+            out = _grouped_product(*args[:3])
+        else:
+            out = func(*args, **(kwargs or {}))
         for tensor in _tensors(out):
             self._see(tensor, func, args)
         if func in _ATTENTION:
@@ -143,7 +146,7 @@ class Recorder(TorchDispatchMode):
     def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
         if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
             return "autocast copies of weights"
-        if self._phase == "backward" and torch.is_grad_enabled():
+        if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:
             return "recomputed activations"
         return ""
 
@@ -162,6 +165,14 @@ class Recorder(TorchDispatchMode):
             self._events.append((-number, "", (), ""))
 
 
+def _grouped_product(left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """CUDA multiplies group by group what its kernel for bf16 does not take; without data it would be refused."""
+    if left.dim() == right.dim() == 2:
+        return left.new_empty(offsets.shape[0], left.shape[0], right.shape[1])
+    rows = left.shape[:-1] if left.dim() == 2 or right.dim() == 3 else left.shape[1:2]
+    return left.new_empty(*rows, right.shape[-1])
+
+
 def _tensors(out: Any) -> Iterator[torch.Tensor]:
     if isinstance(out, torch.Tensor):
         yield out
@@ -173,6 +184,8 @@ def _tensors(out: Any) -> Iterator[torch.Tensor]:
 def _workspaces(func: Any, args: tuple[Any, ...]) -> Iterator[Extra]:
     if func in _SUMS:
         yield "column_sum", _layout(args[0], args[1] if len(args) > 1 else None)
+    elif func is _aten._softmax_backward_data.default:
+        yield "tensor", (args[0].numel() * args[0].element_size(),)  # gradient times output
     elif func is _aten.embedding_dense_backward.default:
         yield "embedding_backward", (args[1].numel(), args[2], args[0].shape[-1])
     elif func is _aten._scaled_dot_product_cudnn_attention_backward.default:

@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +27,16 @@ from orchestrator.planning.estimate.recording import Recorder
 from orchestrator.planning.estimate.stream import Stream
 
 _ON_A_GPU_ONLY = ("tf32", "bf16", "fp16", "torch_compile", "torch_compile_backend", "torch_compile_mode", "deepspeed")
+_PAGED_ELEMENTS = 100_000  # bitsandbytes keeps states of smaller parameters in plain memory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Updates:
+    """An optimizer's step: the one that creates its states, those after, and the bytes of states in managed memory."""
+
+    first: Stream
+    later: Stream
+    paged: tuple[int, ...]
 
 
 class Rehearsal:
@@ -112,23 +122,23 @@ class Rehearsal:
         outputs = convert_to_fp32(outputs)
         return outputs.loss  # type: ignore[no-any-return]
 
-    def updates(self, spec: TrialSpec) -> tuple[Stream, Stream]:
+    def updates(self, spec: TrialSpec) -> Updates:
         """Clipping and the optimizer's step of ``spec``: the one that creates its states, and those after."""
         arguments = _arguments(spec)
-        with self._stage():
+        with self._stage(), _unmanaged():
             for parameter in self.model.parameters():
                 parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
             self._recorder.stream()
             with self._recorder.phase("update"):
                 optimizer = self._optimizer(spec, arguments)
                 self._update(spec, arguments, optimizer)
-            self._only_on_device(optimizer)
+            paged = self._only_on_device(optimizer)
             first = self._recorder.stream()
             with self._recorder.phase("update"):
                 self._update(spec, arguments, optimizer)
             later = self._recorder.stream()
         self.model.zero_grad()
-        return first, later
+        return Updates(first=first, later=later, paged=tuple(paged))
 
     def _optimizer(self, spec: TrialSpec, arguments: Any) -> torch.optim.Optimizer:
         if "bitsandbytes" in sys.modules:
@@ -153,15 +163,40 @@ class Rehearsal:
             torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
         optimizer.step()
 
-    def _only_on_device(self, optimizer: torch.optim.Optimizer) -> None:
-        """torch.optim counts steps on the host unless its kernels are fused."""
-        for group in optimizer.param_groups:
-            if group.get("fused") or group.get("capturable"):
-                continue
-            for parameter in group["params"]:
-                step = optimizer.state.get(parameter, {}).get("step")
-                if isinstance(step, torch.Tensor):
-                    self._recorder.leave_out(step)
+    def _only_on_device(self, optimizer: Any) -> list[int]:
+        """Leave out states that the allocator does not see; returns the sizes of those in managed memory.
+
+        torch.optim counts steps on the host unless its kernels are fused; bitsandbytes pages large states.
+        """
+        paged = []
+        for parameter, state in optimizer.state.items():
+            fused = any(group.get("fused") or group.get("capturable") for group in optimizer.param_groups)
+            for name, tensor in state.items():
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                managed = getattr(optimizer, "is_paged", False) and name.startswith("state")
+                if managed and parameter.numel() >= _PAGED_ELEMENTS:
+                    paged.append(tensor.nbytes)
+                    self._recorder.leave_out(tensor)
+                elif name == "step" and not fused:
+                    self._recorder.leave_out(tensor)
+        return paged
+
+
+@contextmanager
+def _unmanaged() -> Iterator[None]:
+    """bitsandbytes asks CUDA for managed memory; without a GPU its states are plain tensors."""
+    try:
+        from bitsandbytes import functional
+    except ImportError:
+        yield
+        return
+
+    def plain(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype)
+
+    with patch.object(functional, "get_paged", plain), patch.object(functional, "fill", lambda *_: None):
+        yield
 
 
 def _apply(module: torch.nn.Module, function: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
@@ -235,5 +270,3 @@ def _hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
     path, kwargs = spec.recipe.hooks[place]
     module, _, name = path.partition(":")
     return functools.partial(getattr(importlib.import_module(module), name), **kwargs)
-
-

@@ -1,0 +1,54 @@
+"""Predictions in words and as plain rows: what the verb prints and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.planning.estimate.prediction import CARDS, KINDS, Figure, Prediction
+
+_GIB = 2**30
+_SHOWN_BYTES = 2**20
+
+
+def lines(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> Iterator[str]:
+    """A table: figures in GiB, the interval of the device's total, verdicts, and under each trial its anatomy."""
+    cards = " ".join(f"{card:>7}" for card in CARDS)
+    yield f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}  {cards} GB"
+    for prediction in predictions:
+        yield from _trial(prediction, labels.get(prediction.trial_id, ""))
+
+
+def _trial(prediction: Prediction, label: str) -> Iterator[str]:
+    if prediction.allocated is None or prediction.reserved is None:
+        yield f"{prediction.trial_id:<12}  unknown: {prediction.unknown}  | {label}"
+        return
+    device = prediction.device
+    total = f"{_gib(device.bytes)} ({_gib(device.low)} to {_gib(device.high)})" if device else "unknown"
+    verdicts = " ".join(f"{prediction.fits(size):>7}" for size in CARDS.values())
+    figures = f"{_gib(prediction.allocated.bytes):>9}  {_gib(prediction.reserved.bytes):>8}  {total:>22}"
+    yield f"{prediction.trial_id:<12}  {figures}  {verdicts}     | {label}"
+    held = sorted(prediction.anatomy.items(), key=lambda item: -item[1])
+    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in held if nbytes >= _SHOWN_BYTES]
+    yield f"{'':<12}  at the peak: {', '.join(parts)}"
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / _GIB:.2f}"
+
+
+def row(prediction: Prediction) -> dict[str, Any]:
+    """A flat row: bytes as integers, null where unknown; choices as JSON text."""
+    values: dict[str, Any] = {
+        "trial_id": prediction.trial_id,
+        "choices": json.dumps(dict(prediction.choices)),
+        "unknown": prediction.unknown,
+    }
+    for name in ("allocated", "reserved", "device"):
+        given: Figure | None = getattr(prediction, name)
+        values |= {f"{name}_{part}": getattr(given, part) if given else None for part in ("bytes", "low", "high")}
+    for kind in KINDS:
+        known = prediction.anatomy.get(kind, 0) if prediction.allocated else None
+        values[f"{kind.replace(' ', '_').lower()}_bytes"] = known
+    return values | {f"fits_{card}_gb": prediction.fits(size) for card, size in CARDS.items()}

@@ -1,0 +1,87 @@
+"""Predict the memory of every trial of a sweep, with no GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from jobs.spec import TrialSpec
+from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.estimate.estimator import predict
+from orchestrator.planning.estimate.gpus import Gpu, load_gpu
+from orchestrator.planning.estimate.prediction import Prediction
+from orchestrator.planning.estimate.text import lines, row
+from orchestrator.planning.plan import plan
+from orchestrator.planning.problems import ConfigError
+
+EXIT_OK, EXIT_USAGE = 0, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        config, gpu = load_config(options.config), load_gpu(options.gpu)
+        trials = _chosen(plan(config).trials, options.trial)
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    predictions = predict_all(trials, gpu)
+    if options.output is not None:
+        from orchestrator.results.predictions import write_predictions
+
+        write_predictions([row(prediction) for prediction in predictions], options.output, gpu=gpu.name)
+    if options.json:
+        print(json.dumps([row(prediction) for prediction in predictions], indent=1))
+    else:
+        print("\n".join(lines(predictions, {trial.trial_id: _label(trial, config) for trial in trials})))
+    return EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m orchestrator.predict", description=__doc__)
+    parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
+    parser.add_argument("--trial", nargs="+", default=(), metavar="ID", help="only trials whose identifiers begin so")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table")
+    return parser
+
+
+def _chosen(trials: Sequence[TrialSpec], names: Sequence[str]) -> list[TrialSpec]:
+    """The trials whose identifiers begin so. Raises ValueError for a name that none has."""
+    if unknown := [name for name in names if not any(trial.trial_id.startswith(name) for trial in trials)]:
+        raise ValueError(f"no trial {', '.join(unknown)} in this plan; without --trial all are listed")
+    return [trial for trial in trials if not names or trial.trial_id.startswith(tuple(names))]
+
+
+def predict_all(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """Predictions in the order of the trials; what libraries have to say meanwhile is not for this page."""
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = {prediction.trial_id: prediction for prediction in predict(trials, gpu)}
+    finally:
+        logging.disable(logging.NOTSET)
+    return [found[trial.trial_id] for trial in trials]
+
+
+def _label(trial: TrialSpec, config: SweepConfig) -> str:
+    base = {} if config.axes or config.subsets else config.baseline
+    parts = [
+        f"{axis}={value}"
+        for axis, value in trial.choices.items()
+        if axis in config.axes_in_play and base.get(axis) != value
+    ]
+    return " ".join(parts) or "as the baseline"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
