@@ -67,10 +67,11 @@ def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_pa
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
     expected = record.measurements["peak_allocated_bytes"]
     export(spec, tmp_path / "exported", label=case, peak_bytes=expected)
+    variables = {name: v for name, v in preload.environment(os.cpu_count() or 1).items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "train.py", "--max_steps", str(len(record.steps["loss"]))],
         cwd=tmp_path / "exported",
-        env={k: v for k, v in (os.environ | preload.environment(os.cpu_count() or 1)).items() if k != "PYTHONPATH"},
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.frontier import Point, frontier, frontiers, memory_column, points, training_of
+from orchestrator.results.frontier import Point, fast, frontier, frontiers, lean, memory_column, points, training_of
+from orchestrator.results.objectives import OBJECTIVES
 from orchestrator.results.table import axes_of, trials_table
 from tests.unit.records import COLUMNS, H200, MIB, make_record
 
@@ -57,6 +60,33 @@ def test_groups_never_mix_and_the_mixed_front_is_among_theirs(given: list[Point]
     for (environment, _), front in across.items():
         assert {p.environment_id for p in front} == {environment}
         assert {id(p) for p in front} <= {id(p) for group in own.values() for p in group}
+
+
+THIRD = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.none() | st.integers(1, 6)), max_size=20)
+
+
+@given(THIRD)
+def test_on_three_axes_too_and_what_lacks_a_figure_is_left_out(given: list[tuple[int, int, int | None]]) -> None:
+    made = [dataclasses.replace(point(m, float(s)), row={"host_peak_resident_bytes": host}) for m, s, host in given]
+    axes = (lean, fast, OBJECTIVES["host_memory"].score)
+
+    def worse(one: Point, other: Point) -> bool:
+        mine, theirs = ([axis(p) for axis in axes] for p in (one, other))
+        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+    known = [p for p in made if p.row["host_peak_resident_bytes"] is not None]
+    unbeaten = [p for p in known if not any(worse(p, other) for other in known)]
+    assert sorted(map(id, frontier(made, axes))) == sorted(map(id, unbeaten))
+
+
+def test_objectives_say_what_they_measure_and_money_needs_a_price() -> None:
+    measured = dataclasses.replace(point(1, 50.0), row={"joules_per_sample": 2.0})
+    assert OBJECTIVES["dollars_per_million"].of(measured, 3.6) == pytest.approx(20.0)  # 20,000 s at 0.001 a second
+    assert OBJECTIVES["dollars_per_million"].of(measured, None) is None
+    assert OBJECTIVES["joules_per_sample"].score(measured) == -2.0
+    older = {"energy_joules": 300.0, "samples_per_second": 50.0, "counted_seconds": 3.0}
+    assert OBJECTIVES["joules_per_sample"].of(dataclasses.replace(measured, row=older), None) == 2.0
+    assert OBJECTIVES["host_memory"].score(measured) == float("-inf")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,6 +146,19 @@ def test_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert verb.main([str(ROOT / "docs"), "--memory", "8GiB"]) == 2
     with pytest.raises(SystemExit, match="2"):
         verb.main([run, "--objective", "dollars_per_million"])
+
+
+def test_files_are_written_from_a_published_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(RECORDED / "2026-11-20-bert_large-7xh200-part")
+    asked = ["--memory", "24GiB", "--effective-batch", "256", "--epochs", "3", "--export", str(tmp_path / "mine")]
+    assert verb.main([run, *asked]) == 0
+    settings = yaml.safe_load((tmp_path / "mine" / "training_arguments.yaml").read_text())
+    batch = settings["per_device_train_batch_size"], settings["gradient_accumulation_steps"]
+    assert (batch, settings["num_train_epochs"], settings["bf16"]) == ((32, 8), 3.0, True)
+    readme = (tmp_path / "mine" / "README.md").read_text()
+    assert "inferred from accumulation 1" in readme
+    assert "model_accepts_loss_kwargs" in readme
+    assert {line.rpartition("/")[2] for line in capsys.readouterr().err.split()} >= {"train.py", "accelerate.yaml"}
 
 
 @pytest.mark.parametrize("has_gpu", [True, False])
