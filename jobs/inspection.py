@@ -1,8 +1,7 @@
-"""The effective configuration, read back from live objects and from one more, profiled step: not what was asked for."""
+"""The effective configuration, read back from the live objects after training: not what was asked for."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,6 @@ COLUMNS = (
     Column(name="parameter_dtypes", type="string", doc="dtypes of the parameters, by count"),
     Column(name="parameters_total", type="int64", doc="parameters, frozen ones included"),
     Column(name="parameters_trainable", type="int64", doc="parameters that the optimizer updates"),
-    Column(name="attention_kernel", type="string", doc="attention operators that ran in the inspected step"),
-    Column(name="matmul_dtype", type="string", doc="dtype that most matrix products of the inspected step ran in"),
     Column(name="tf32", type="bool", doc="TF32 matrix products were allowed"),
     Column(name="autocast", type="string", doc="autocast dtype of the loop, or 'off'"),
     Column(name="compiled_graphs", type="int64", doc="graphs torch.compile made"),
@@ -34,23 +31,32 @@ COLUMNS = (
     Column(name="offload_optimizer_device", type="string", doc="where the engine keeps optimizer states"),
     Column(name="offload_parameter_device", type="string", doc="where the engine keeps parameters"),
     Column(name="dataloader_workers", type="int64", doc="worker processes of the live data loader"),
-    Column(name="inspection_seconds", type="float64", unit="s", doc="what this inspection cost, apart from the steps"),
+    Column(
+        name="persistent_bytes",
+        type="int64",
+        unit="B",
+        doc="without a GPU: parameters, buffers and optimizer states, which live through every step",
+    ),
 )
 
 
-def inspect(trained: Trained, device: torch.device) -> dict[str, Any]:
-    """Values for ``COLUMNS``; without a GPU also ``peak_allocated_bytes``, tracked over the profiled step."""
-    begin = time.perf_counter()
+def inspect(trained: Trained) -> dict[str, Any]:
+    """Values for ``COLUMNS``, those that apply, and the kernel of attention if no operator of it was seen.
+
+    A compiler may fuse attention into kernels of its own: then only the implementation that it compiled is known.
+    """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    values = {
-        **_optimizer(_innermost(trained.optimizer)),
+    optimizer = _innermost(trained.optimizer)
+    implementation = getattr(getattr(model, "config", None), "_attn_implementation", "")
+    return {
+        "attention_kernel": f"{implementation} (compiled)",
+        **_optimizer(optimizer),
         **_parameters(model),
         **_switches(trained, model),
         **_compilation(),
         **_engine(trained.model),
-        **_profiled(trained, model, device),
+        **_persistent(model, optimizer),
     }
-    return {**values, "inspection_seconds": time.perf_counter() - begin}
 
 
 def _innermost(optimizer: Any) -> Any:
@@ -159,67 +165,17 @@ def _engine(model: Any) -> dict[str, Any]:
     }
 
 
-def _profiled(trained: Trained, model: torch.nn.Module, device: torch.device) -> dict[str, Any]:
-    """One more step under the CPU profiler: which operators ran, in which dtypes, and on the CPU what they held."""
+def _persistent(model: torch.nn.Module, optimizer: Any) -> dict[str, Any]:
+    """Bytes of the storages that live through a step; on a GPU the allocator knows better."""
     import torch
 
-    on_cpu = device.type == "cpu"
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=on_cpu) as profile:
-        trained.step()
-    events = profile.profiler.kineto_results.events()
-    attention: Counter[str] = Counter()
-    products: Counter[str] = Counter()
-    for event in events:
-        name = event.name()
-        if name in _PRODUCTS and event.dtypes():
-            dtype = event.dtypes()[-1 if name == "aten::mm" else 1]
-            products[_CPP_NAMES.get(dtype, dtype)] += 1
-        elif name in _ATTENTION:
-            attention[_ATTENTION[name]] += 1
-    # A compiler may fuse attention into kernels of its own: then only the implementation it compiled is known.
-    compiled = f"{getattr(model.config, '_attn_implementation', '')} (compiled)"
-    values: dict[str, Any] = {
-        "attention_kernel": _ranked(attention) or compiled,
-        "matmul_dtype": _ranked(products).split(", ")[0],
-    }
-    if on_cpu:
-        flow = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-        values["peak_allocated_bytes"] = _held(model, _innermost(trained.optimizer)) + _highest(n for _, n in flow)
-    return values
-
-
-_CPP_NAMES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
-_ATTENTION = {
-    "aten::_scaled_dot_product_flash_attention": "flash",
-    "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",
-    "aten::_scaled_dot_product_efficient_attention": "efficient",
-    "aten::_scaled_dot_product_cudnn_attention": "cudnn",
-    "aten::_scaled_dot_product_fused_attention_overrideable": "overrideable",
-    "aten::_scaled_dot_product_attention_math": "math",
-    "aten::_softmax": "softmax",
-    "flash_attn::_flash_attn_forward": "flash-attn",
-    "flash_attn::_flash_attn_varlen_forward": "flash-attn",
-    "flex_attention": "flex",
-}
-
-
-def _held(model: torch.nn.Module, optimizer: Any) -> int:
-    """Bytes of the storages that live through a step: parameters, buffers, optimizer states."""
+    if torch.cuda.is_available():
+        return {}
     tensors = [*model.parameters(), *model.buffers()]
     for state in getattr(optimizer, "state", {}).values():
         tensors += _plain_tensors(state.values() if isinstance(state, Mapping) else ())
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.device.type == "cpu"}
-    return sum(storages.values())
-
-
-def _highest(changes: Iterable[int]) -> int:
-    level = peak = 0
-    for change in changes:
-        level += change
-        peak = max(peak, level)
-    return peak
+    return {"persistent_bytes": sum(storages.values())}
 
 
 def _ranked(counts: Counter[str]) -> str:

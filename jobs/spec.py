@@ -73,7 +73,7 @@ class MeasureSpec:
     run when the speed is known to within ``relative_error`` before (95 % confidence; 0: never stop early).
     """
 
-    warmup_steps: int = 3
+    warmup_steps: int = 2
     steps: int | None = 10
     relative_error: float = 0.0
     deadline_seconds: float = 300.0

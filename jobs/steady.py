@@ -1,4 +1,4 @@
-"""When enough steps have been measured: the confidence interval of the mean step, by Student's t."""
+"""When training runs steadily, and when enough of that was measured: the mean step's confidence interval."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Sequence
 
 FEWEST_STEPS = 3
-"""No measurement ends with fewer counted steps, however alike they are (unless fewer were asked for)."""
+"""No measurement ends with fewer counted steps, however alike they are, unless two took ``LONG_SECONDS``."""
+LONG_SECONDS = 2.0
 
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
@@ -22,9 +23,21 @@ def relative_half_width(seconds: Sequence[float]) -> float:
     return t * statistics.stdev(seconds) / math.sqrt(count) / statistics.fmean(seconds)
 
 
+def onset(seconds: Sequence[float], relative_error: float) -> int:
+    """How many of the first steps are not steady yet: at most half, those that lie outside what the later half of the
+    steps range over by more than ``relative_error``. With 0 every step counts."""
+    later = seconds[len(seconds) // 2 :]
+    if not later or relative_error == 0:
+        return 0
+    low, high = min(later) * (1 - relative_error), max(later) * (1 + relative_error)
+    return next(first for first, one in enumerate(seconds) if low <= one <= high)
+
+
 def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
-    """Whether the mean of these steps is known to within ``relative_error`` (0: never)."""
-    return len(seconds) >= FEWEST_STEPS and relative_half_width(seconds) <= relative_error
+    """Whether the mean of the steady ones of these steps is known to within ``relative_error`` (0: never)."""
+    steady = seconds[onset(seconds, relative_error) :]
+    few = len(steady) < FEWEST_STEPS and sum(steady) < LONG_SECONDS
+    return not few and relative_half_width(steady) <= relative_error
 
 
 def doubts(

@@ -22,7 +22,7 @@ from jobs.trackers.base import Moment, Tracker, tell
 if TYPE_CHECKING:
     import torch
 
-    from jobs.loops.base import Setup
+    from jobs.loops.base import Setup, Trained
     from jobs.loops.meter import Meter
 
 Announce = Callable[[str], None]
@@ -61,7 +61,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
     ``announce`` is told each phase as it begins, so that a parent can say where a dead child was. In ``scratch``,
     a folder of the trial's own comes and goes.
     """
-    from jobs.trackers import TRACKERS
+    from jobs.trackers import TRACKERS, Operators
 
     started, phases = time.time(), [""]
 
@@ -72,7 +72,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
     outcome, rule, reason = Outcome.OK, "", ""
     own: dict[str, Any] = {}
     with ExitStack() as stack:
-        trackers = [stack.enter_context(tracker()) for tracker in TRACKERS]
+        kinds = [kind for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
+        trackers = [stack.enter_context(kind()) for kind in kinds]
         try:
             own = _measured(spec, trackers, enter, scratch)
         except Exception as error:
@@ -114,18 +115,18 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
         assert train is not None
         trained = train(setup)
         tell(trackers, Moment.TRAIN_END, device)
-        # What the trackers say is fixed before the inspection can touch it.
-        values = {
-            **_collected(trackers)[0],
-            "setup_seconds": setup_seconds,
-            "docs_time_seconds": trained.train_seconds,
-            "docs_samples_per_second": trained.samples_per_second,
-        }
-        values |= _derived(values, spec)
+        values = {**_collected(trackers)[0], "setup_seconds": setup_seconds}
         if spec.measure.inspect:
             enter("inspection")
-            values |= inspection.inspect(trained, device)
-    return values
+            values = inspection.inspect(trained) | values
+    return values | _derived(values, spec) | _as_in_the_guide(trained, values)
+
+
+def _as_in_the_guide(trained: Trained, values: Mapping[str, Any]) -> dict[str, float]:
+    """The guide's "Time" and "Samples/second", less what the profiler around one step cost."""
+    seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
+    samples = trained.samples_per_second * trained.train_seconds
+    return {"docs_time_seconds": seconds, "docs_samples_per_second": samples / seconds}
 
 
 def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
@@ -139,10 +140,13 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
         allocator_retries=values.get("allocator_retries", 0),
         foreign_processes=values.get("gpu_foreign_processes", 0),
     )
-    if "energy_joules" not in values:
-        return {"warnings": warnings}
-    samples = values["samples_per_second"] * values["counted_seconds"]
-    return {"warnings": warnings, "joules_per_sample": values["energy_joules"] / samples}
+    derived: dict[str, Any] = {"warnings": warnings}
+    if "energy_joules" in values:
+        samples = values["samples_per_second"] * values["counted_seconds"]
+        derived["joules_per_sample"] = values["energy_joules"] / samples
+    if "persistent_bytes" in values and "step_growth_bytes" in values:
+        derived["peak_allocated_bytes"] = values["persistent_bytes"] + values["step_growth_bytes"]
+    return derived
 
 
 def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> torch.device:
@@ -172,7 +176,7 @@ def _assembled(
 
     enter("data")
     config = models.architecture_config(spec.model)
-    wanted = None if spec.measure.steps is None else spec.measure.warmup_steps + spec.measure.steps
+    wanted = None if spec.measure.steps is None else _warmup_steps(spec, device) + spec.measure.steps
     samples = wanted * spec.effective_batch if wanted else None
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
 
@@ -202,19 +206,22 @@ def _meter(
     spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, total_steps: int, device: torch.device
 ) -> Meter:
     """A meter that stops when the speed is known, or after all steps."""
-    from jobs import steady
     from jobs.loops.meter import Meter
-    from jobs.trackers import Steps
 
-    clock = next(tracker for tracker in trackers if isinstance(tracker, Steps))
     return Meter(
         trackers,
         enter,
-        warmup_steps=spec.measure.warmup_steps,
+        warmup_steps=_warmup_steps(spec, device),
         total_steps=total_steps,
-        enough=lambda: steady.is_settled(clock.counted_so_far(), spec.measure.relative_error),
+        relative_error=spec.measure.relative_error,
         device=device,
     )
+
+
+def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
+    """As asked; without a GPU memory is tracked in the last of them, and optimizer states exist from the second on."""
+    asked = spec.measure.warmup_steps
+    return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
 
 
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:

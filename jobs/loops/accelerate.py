@@ -29,7 +29,6 @@ def train(setup: Setup) -> Trained:
         dataloader=loop.loader,
         train_seconds=seconds,
         samples_per_second=samples / seconds,
-        step=loop.one_more,
     )
 
 
@@ -61,11 +60,6 @@ class _Loop:
             self._update()
             complete = meter.step_end()
         return samples
-
-    def one_more(self) -> None:
-        """A micro-batch and an update outside the measurement."""
-        self._micro_step(next(iter(self.loader)))
-        self._update()
 
     def _micro_step(self, batch: Any) -> torch.Tensor:
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation

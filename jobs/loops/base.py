@@ -38,5 +38,3 @@ class Trained:
     """Wall-clock of the whole training, warm-up included: the guide's "Time"."""
     samples_per_second: float
     """The guide's "Samples/second": all samples over ``train_seconds``."""
-    step: Callable[[], None]
-    """Runs one more optimizer step, outside any measurement."""

@@ -1,4 +1,4 @@
-"""The line between a training loop and the trackers: which step is warm-up, which counts, when to stop."""
+"""The line between a training loop and the trackers: which step is warm-up, and when enough has been measured."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 import torch
 
 from jobs.trackers.base import Moment, Tracker, tell
+from jobs.trackers.steps import Steps
 
 
 class Meter:
-    """Told by the loop of every wait, micro-batch and step; tells the trackers, and the loop when to stop."""
+    """Told by the loop of every wait, micro-batch and step; tells the trackers, and the loop when to stop.
+
+    At most ``total_steps`` are trained, the first ``warmup_steps`` of them uncounted; fewer where the mean step is
+    known to within ``relative_error`` before.
+    """
 
     def __init__(
         self,
@@ -20,27 +25,23 @@ class Meter:
         *,
         warmup_steps: int,
         total_steps: int,
-        enough: Callable[[], bool] = lambda: False,
+        relative_error: float = 0.0,
         device: torch.device,
     ) -> None:
-        self.total_steps = total_steps
-        self.warmup_steps = min(warmup_steps, total_steps - 1)
-        self._enough = enough
         self._trackers = trackers
         self._announce = announce
+        self._warmup_steps = min(warmup_steps, total_steps - 1)
+        self._total_steps = total_steps
+        self._relative_error = relative_error
         self._device = device
+        self._steps = next(tracker for tracker in trackers if isinstance(tracker, Steps))
         self._step = 0
-
-    def at(self, moment: Moment) -> None:
-        """Wait for the device, then tell every tracker of the moment."""
-        tell(self._trackers, moment, self._device)
 
     def train_begin(self) -> None:
         """Everything is prepared; the first batch is asked for next."""
-        self.at(Moment.TRAIN_BEGIN)
+        tell(self._trackers, Moment.TRAIN_BEGIN, self._device)
         self._announce("first_step")
-        if self.warmup_steps == 0:
-            self.at(Moment.COUNTED_BEGIN)
+        self._step_begin()
 
     def data_wait(self, seconds: float) -> None:
         """The loop waited this long for the micro-batches of its next step."""
@@ -64,10 +65,16 @@ class Meter:
             tracker.step_end()
         if self._step == 1:
             self._announce("warm_up")
-        if self._step == self.warmup_steps:
-            self.at(Moment.COUNTED_BEGIN)
+        if self._step == self._warmup_steps:
             self._announce("steps")
-        elif self._step == self.total_steps or (self._step > self.warmup_steps and self._enough()):
-            self.at(Moment.COUNTED_END)
-            return True
-        return False
+        if self._step < self._total_steps and not self._steps.are_enough(self._warmup_steps, self._relative_error):
+            self._step_begin()
+            return False
+        begin, end = self._steps.close(self._warmup_steps, self._relative_error)
+        for tracker in self._trackers:
+            tracker.counted(begin, end)
+        return True
+
+    def _step_begin(self) -> None:
+        for tracker in self._trackers:
+            tracker.step_begin(max(0, self._warmup_steps - self._step))

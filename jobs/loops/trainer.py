@@ -56,22 +56,11 @@ def train(setup: Setup) -> Trained:
     )
     trainer.meter = setup.meter
     metrics = trainer.train().metrics
-
-    loader: Any = trainer.callback_handler.train_dataloader
-
-    def step() -> None:
-        assert trainer.optimizer is not None
-        inputs = next(iter(loader))
-        transformers.Trainer.training_step(trainer, trainer.model_wrapped, inputs)
-        trainer.optimizer.step()
-        trainer.model_wrapped.zero_grad()
-
     return Trained(
         model=trainer.model_wrapped,
         optimizer=trainer.optimizer,
         accelerator=trainer.accelerator,
-        dataloader=loader,
+        dataloader=trainer.callback_handler.train_dataloader,
         train_seconds=metrics["train_runtime"],
         samples_per_second=metrics["train_samples_per_second"],
-        step=step,
     )

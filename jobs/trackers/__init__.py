@@ -8,8 +8,10 @@ from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.device import Device
 from jobs.trackers.host import Host
 from jobs.trackers.losses import Losses
+from jobs.trackers.operators import Operators
 from jobs.trackers.steps import Steps
 
-TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Steps, Losses)
+# Operators before Steps: what the profiler costs is then the warm-up's.
+TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Operators, Steps, Losses)
 
-__all__ = ["TRACKERS", "Moment", "Steps", "Tracker"]
+__all__ = ["TRACKERS", "Moment", "Operators", "Steps", "Tracker"]

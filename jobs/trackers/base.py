@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Moment(enum.StrEnum):
-    """The moments of a trial, in order. Between ``COUNTED_BEGIN`` and ``COUNTED_END`` lie the steps that count.
+    """The moments of a trial, in order; the device is idle at each.
 
     ::
 
-        START─►CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up)─►COUNTED_BEGIN─►(steps)─►COUNTED_END─►TRAIN_END
-               CUDA     weights on                     device idle             device idle
+        START─►CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up, onset, counted steps)─►TRAIN_END
+               CUDA     weights on
                context  the device
     """
 
@@ -28,8 +28,6 @@ class Moment(enum.StrEnum):
     CONTEXT = "context"
     MODEL = "model"
     TRAIN_BEGIN = "train_begin"
-    COUNTED_BEGIN = "counted_begin"
-    COUNTED_END = "counted_end"
     TRAIN_END = "train_end"
 
 
@@ -52,6 +50,9 @@ class Tracker:
     def at(self, moment: Moment, seconds: float) -> None:
         """A moment has come, at ``seconds`` of a monotonic clock; the device is idle."""
 
+    def step_begin(self, warmup_left: int) -> None:
+        """A step begins; so many of the warm-up, this one included, lie ahead (0: it may count)."""
+
     def data_wait(self, seconds: float) -> None:
         """The loop waited this long for the micro-batches of its next step."""
 
@@ -63,6 +64,9 @@ class Tracker:
 
     def step_end(self) -> None:
         """An optimizer step was issued, not necessarily finished on the device."""
+
+    def counted(self, begin: float, end: float) -> None:
+        """The steps that count lay between these times of the monotonic clock; the last is over, the device idle."""
 
     def measurements(self) -> Mapping[str, Any]:
         """The values of this tracker's columns so far; what was not measured is left out."""

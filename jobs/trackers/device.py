@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import statistics
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -11,6 +13,7 @@ from typing import Any, ClassVar, Self
 from jobs import nvml
 from jobs.record import Column
 from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.readings import Readings
 
 _POLL_SECONDS = 0.05
 
@@ -50,8 +53,8 @@ class Device(Tracker):
     def __init__(self) -> None:
         uuids = nvml.visible_uuids()
         self._values: dict[str, Any] = {"gpu_uuid": uuids[0]} if uuids else {}
-        self._samples: dict[str, list[int]] = {"used": [], "temperature": [], "clock": [], "utilization": []}
-        self._counting = False
+        self._most_used = 0
+        self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -85,29 +88,30 @@ class Device(Tracker):
         elif moment is Moment.TRAIN_BEGIN:
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
-        elif moment is Moment.COUNTED_BEGIN:
-            self._energy = self._millijoules()
-            self._counting = True
-        elif moment is Moment.COUNTED_END:
-            self._counting = False
-            if self._energy is not None and (now := self._millijoules()) is not None:
-                self._values["energy_joules"] = (now - self._energy) / 1000
         elif moment is Moment.TRAIN_END:
             self._stop_polling()
-            self._samples["used"].append(used)
+            self._most_used = max(self._most_used, used)
             self._values["gpu_after_training_bytes"] = taken
             self._values["docs_gpu_memory_mb"] = used // 1024**2
 
+    def counted(self, begin: float, end: float) -> None:
+        if not self._values:
+            return
+        self._stop_polling()
+        self._read()
+        if len(self._energy):
+            self._values["energy_joules"] = self._energy.growth(begin, end) / 1000
+        if clocks := self._clock.within(begin, end):
+            self._values["gpu_sm_clock_mhz"] = statistics.fmean(clocks)
+        if utilization := self._utilization.within(begin, end):
+            self._values["gpu_utilization_percent"] = statistics.fmean(utilization)
+        if temperatures := self._temperature.within(begin, end):
+            self._values["gpu_temperature_celsius"] = int(max(temperatures))
+
     def measurements(self) -> Mapping[str, Any]:
-        values = dict(self._values)
-        samples = self._samples
-        if samples["used"]:
-            values["device_used_bytes"] = max(samples["used"]) - values["gpu_used_before_bytes"]
-        if samples["temperature"]:
-            values["gpu_temperature_celsius"] = max(samples["temperature"])
-            values["gpu_sm_clock_mhz"] = sum(samples["clock"]) / len(samples["clock"])
-            values["gpu_utilization_percent"] = sum(samples["utilization"]) / len(samples["utilization"])
-        return values
+        if not self._most_used:
+            return self._values
+        return {**self._values, "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"]}
 
     def _used(self) -> int:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
@@ -119,24 +123,19 @@ class Device(Tracker):
             return 0
         return sum(process.pid != os.getpid() for process in running)
 
-    def _millijoules(self) -> int | None:
-        try:
-            return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
-        except self._nvml.NVMLError:
-            return None  # before Volta, or hidden by a virtual machine
-
     def _poll(self) -> None:
-        nv, samples = self._nvml, self._samples
         while not self._stop.wait(_POLL_SECONDS):
-            samples["used"].append(self._used())
-            if not self._counting:
-                continue
-            try:
-                samples["utilization"].append(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
-                samples["clock"].append(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
-                samples["temperature"].append(nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU))
-            except nv.NVMLError:
-                continue
+            self._most_used = max(self._most_used, self._used())
+            self._read()
+
+    def _read(self) -> None:
+        nv = self._nvml
+        with contextlib.suppress(nv.NVMLError):  # before Volta, or hidden by a virtual machine
+            self._energy.take(nv.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        with contextlib.suppress(nv.NVMLError):
+            self._utilization.take(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+            self._clock.take(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
+            self._temperature.take(nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU))
 
     def _stop_polling(self) -> None:
         self._stop.set()

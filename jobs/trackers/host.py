@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from jobs.record import Column
 from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.readings import Readings
 
 
 class Host(Tracker):
@@ -32,16 +33,19 @@ class Host(Tracker):
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._before = 0
-        self._cpu_begin = 0.0
+        self._cpu_seconds = Readings()
 
     def at(self, moment: Moment, seconds: float) -> None:
         if moment is Moment.START:
             self._before = _status_bytes("VmRSS")
             _reset_peak()
-        elif moment is Moment.COUNTED_BEGIN:
-            self._cpu_begin = _cpu_seconds()
-        elif moment is Moment.COUNTED_END:
-            self._values["host_cpu_seconds"] = _cpu_seconds() - self._cpu_begin
+
+    def step_end(self) -> None:
+        self._cpu_seconds.take(_cpu_seconds())
+
+    def counted(self, begin: float, end: float) -> None:
+        self._cpu_seconds.take(_cpu_seconds())
+        self._values["host_cpu_seconds"] = self._cpu_seconds.growth(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
         import torch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import relative_half_width
+from jobs.steady import is_settled, onset, relative_half_width
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -18,18 +18,25 @@ if TYPE_CHECKING:
 
 
 class Steps(Tracker):
-    """Rates are totals over the counted steps between two waits for the device, never a mean of step rates.
+    """Rates are totals over the counted steps, never a mean of step rates.
 
     ::
 
         step k-1 │ data wait │ forward backward … optimizer │ step k+1
                  ├──────────── step_seconds ────────────────┤  wall clock between step ends
                  ├──────────── device_seconds ──────────────┤  CUDA events at the same places
+
+    The counted steps begin where the device, not the host, ended the last uncounted one, so that nobody has to wait
+    for it: a drained pipeline would make the next step slower.
     """
 
     columns: ClassVar = (
-        Column(name="steps_counted", type="int64", doc="optimizer steps measured after the warm-up"),
-        Column(name="warmup_steps", type="int64", doc="optimizer steps before the counted ones"),
+        Column(name="steps_counted", type="int64", doc="optimizer steps that the rates are made of"),
+        Column(
+            name="warmup_steps",
+            type="int64",
+            doc="optimizer steps before them: warm-up, and what was not steady yet",
+        ),
         Column(name="samples_per_second", type="float64", unit="1/s", doc="samples trained over the counted time"),
         Column(name="tokens_per_second", type="float64", unit="1/s", doc="tokens, padding included"),
         Column(name="real_tokens_per_second", type="float64", unit="1/s", doc="tokens without padding"),
@@ -47,7 +54,7 @@ class Steps(Tracker):
             type="float64",
             doc="share of the micro-batches after whose last launch the GPU had nothing left to do",
         ),
-        Column(name="counted_seconds", type="float64", unit="s", doc="wall-clock of all counted steps together"),
+        Column(name="counted_seconds", type="float64", unit="s", doc="time of all counted steps together"),
     )
 
     def __init__(self) -> None:
@@ -60,13 +67,11 @@ class Steps(Tracker):
         self._tokens: list[int] = []
         self._first_micro_batch: list[int] = []
         self._real = DeviceSeries(integers=True)
-        self._counted: dict[Moment, tuple[float, int]] = {}
+        self._first_counted: int | None = None
 
     def at(self, moment: Moment, seconds: float) -> None:
         if moment is Moment.TRAIN_BEGIN:
             self._mark(seconds)
-        elif moment in (Moment.COUNTED_BEGIN, Moment.COUNTED_END):
-            self._counted[moment] = (seconds, len(self._data))
 
     def data_wait(self, seconds: float) -> None:
         self._waited += seconds
@@ -81,21 +86,40 @@ class Steps(Tracker):
         if value.is_cuda:
             self._dry.append(_has_run_dry())
 
-    def counted_so_far(self) -> list[float]:
-        """Seconds of the counted steps that the device has finished; asks, but does not wait."""
-        if Moment.COUNTED_BEGIN not in self._counted:
-            return []
-        first = self._counted[Moment.COUNTED_BEGIN][1]
-        if not self._events:
-            return _differences(self._marks[first:])
-        done = [event for event in self._events[first:] if event.query()]
-        return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(done)]
-
     def step_end(self) -> None:
         self._mark(time.perf_counter())
         self._data.append(self._waited)
         self._waited = 0.0
         self._first_micro_batch.append(len(self._samples))
+
+    def are_enough(self, warmup_steps: int, relative_error: float) -> bool:
+        """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do).
+
+        On a GPU the step just issued is left to run while those before it are looked at, unless they are so long that
+        a pause between two of them does not show.
+        """
+        if relative_error == 0 or len(self._data) <= warmup_steps:
+            return False
+        if not self._events:
+            return is_settled(_differences(self._marks[warmup_steps:]), relative_error)
+        self._events[-2].synchronize()
+        done = self._events[:-1]
+        if _device_seconds(done)[-1] > _LONG_SECONDS:
+            self._events[-1].synchronize()
+            done = self._events
+        return is_settled(_device_seconds(done[warmup_steps:]), relative_error)
+
+    def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
+        """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
+
+        All after the warm-up, less what is not steady yet where an error was asked for. Waits for the device.
+        """
+        series = self.series()
+        seconds = series.get("device_seconds", series["step_seconds"])
+        first = warmup_steps + onset(seconds[warmup_steps:], relative_error)
+        self._first_counted = first
+        end = time.perf_counter() if self._events else self._marks[-1]
+        return end - sum(seconds[first:]), end
 
     def series(self) -> Mapping[str, list[float]]:
         series = {"step_seconds": _differences(self._marks), "data_seconds": self._data}
@@ -103,8 +127,7 @@ class Steps(Tracker):
             import torch
 
             torch.cuda.synchronize()
-            pairs = itertools.pairwise(self._events)
-            series["device_seconds"] = [begin.elapsed_time(end) / 1000 for begin, end in pairs]
+            series["device_seconds"] = _device_seconds(self._events)
         return series
 
     def measurements(self) -> Mapping[str, Any]:
@@ -112,21 +135,22 @@ class Steps(Tracker):
         # On a GPU the wall clock sees when a step was issued, the events when it was done.
         seconds = series.get("device_seconds", series["step_seconds"])
         values: dict[str, Any] = {"first_step_seconds": seconds[0]} if seconds else {}
-        if len(self._counted) < 2:
+        if self._first_counted is None:
             return values
-        (begin, first), (end, last) = self._counted[Moment.COUNTED_BEGIN], self._counted[Moment.COUNTED_END]
-        counted, elapsed = seconds[first:last], end - begin
+        first = self._first_counted
+        counted = seconds[first:]
+        elapsed = sum(counted)
         quartiles = statistics.quantiles(counted, n=4) if len(counted) > 1 else [counted[0]] * 3
-        micro = slice(self._first_micro_batch[first - 1] if first else 0, self._first_micro_batch[last - 1])
+        micro = slice(self._first_micro_batch[first - 1] if first else 0, None)
         tokens = sum(self._tokens[micro])
         real = sum(self._real.values()[micro]) if len(self._real) else tokens
         values |= {
-            "steps_counted": last - first,
+            "steps_counted": len(counted),
             "warmup_steps": first,
             "samples_per_second": sum(self._samples[micro]) / elapsed,
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": quartiles[2] - quartiles[0],
-            "data_seconds_median": statistics.median(self._data[first:last]),
+            "data_seconds_median": statistics.median(self._data[first:]),
             "samples_per_second_error": relative_half_width(counted),
             "counted_seconds": elapsed,
         }
@@ -147,6 +171,7 @@ class Steps(Tracker):
 
 
 _DRY_SECONDS = 200e-6
+_LONG_SECONDS = 1.0
 
 
 def _has_run_dry() -> bool:
@@ -159,6 +184,10 @@ def _has_run_dry() -> bool:
     while not (done := event.query()) and time.perf_counter() < give_up:
         pass
     return bool(done)
+
+
+def _device_seconds(events: Sequence[torch.cuda.Event]) -> list[float]:
+    return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(events)]
 
 
 def _differences(marks: list[float]) -> list[float]:

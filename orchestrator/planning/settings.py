@@ -15,7 +15,7 @@ from orchestrator.planning.axes import Assignment, Grid
 class CpuSpec:
     """What ``measure`` becomes on a machine without a GPU, and the time (seconds) the whole sweep gets there."""
 
-    warmup_steps: int = 1
+    warmup_steps: int = 2
     steps: int | None = 2
     time_budget_seconds: float = 600.0
 

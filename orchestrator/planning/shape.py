@@ -134,8 +134,8 @@ def _synthetic() -> DataSection:
 class MeasureSection(_Section):
     """How long and how carefully to measure each trial."""
 
-    warmup_steps: int = Field(default=3, ge=0)
-    """Optimizer steps before counting starts."""
+    warmup_steps: int = Field(default=2, ge=1)
+    """Optimizer steps that never count; later ones that are not steady yet do not either."""
     steps: Steps = 10
     """Optimizer steps that count; epoch: one pass over the data, the guides' way."""
     relative_error: float = Field(default=0.01, ge=0, lt=1)
@@ -154,7 +154,7 @@ class MeasureSection(_Section):
 class CpuSection(_Section):
     """What to measure on a machine without a GPU."""
 
-    warmup_steps: int = Field(default=1, ge=0)
+    warmup_steps: int = Field(default=2, ge=1)
     steps: Steps = 2
     time_budget: Duration = 600.0
     """The whole sweep ends after this long; smallest points first, the rest is recorded as skipped."""

@@ -37,11 +37,14 @@ def play(tracker: Tracker, until: Moment | None = None) -> None:
         tracker.at(moment, float(number))
         if moment is until:
             return
-        if moment in (Moment.TRAIN_BEGIN, Moment.COUNTED_BEGIN):
-            tracker.data_wait(0.5)
-            tracker.micro_batch(inputs)
-            tracker.loss(torch.tensor(1.5))
-            tracker.step_end()
+        if moment is Moment.TRAIN_BEGIN:
+            for warmup_left in (1, 0):
+                tracker.step_begin(warmup_left)
+                tracker.data_wait(0.5)
+                tracker.micro_batch(inputs)
+                tracker.loss(torch.tensor(1.5))
+                tracker.step_end()
+            tracker.counted(number + 1.0, number + 2.0)
 
 
 def assert_keeps_to_its_columns(tracker: Tracker) -> None:
@@ -101,7 +104,7 @@ def test_a_whole_trial_has_a_value_a_step(kind: type[Tracker]) -> None:
 def test_an_error_passes_through(kind: type[Tracker]) -> None:
     def fail() -> None:
         with kind() as tracker:
-            play(tracker, Moment.COUNTED_BEGIN)
+            play(tracker, Moment.TRAIN_END)
             raise ValueError("the trial's own")
 
     with pytest.raises(ValueError, match="the trial's own"):

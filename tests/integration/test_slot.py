@@ -84,7 +84,7 @@ def test_an_ok_record_is_whole(slot: Slot, ok_before: TrialRecord, good: TrialSp
     assert ok_before.spec == good
     assert (ok_before.reason, ok_before.rule, ok_before.phase, ok_before.log) == ("", "", "", "")
     assert ok_before.measurements["steps_counted"] == good.measure.steps
-    assert {len(series) for series in ok_before.steps.values()} == {3}
+    assert {len(series) for series in ok_before.steps.values()} == {4}
     assert ok_before.environment == slot.hello["environment"]
 
 

@@ -198,7 +198,7 @@ def test_every_task_trains(name: str, run: Run) -> None:
     task, architecture, config = TASKS[name]
     spec = replace(build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config))
     record = run(spec=spec)
-    assert len(record.steps["loss"]) == 3
+    assert len(record.steps["loss"]) == 4
     assert all(0 < loss < 100 for loss in record.steps["loss"])
     assert record.measurements["peak_allocated_bytes"] > 4 * record.measurements["parameters_total"]
     assert ("tokens_per_second" in record.measurements) == (task != "image-classification")

@@ -1,4 +1,4 @@
-"""The meter's line between warm-up and counted steps, and the rates that the step tracker makes of it by its clock."""
+"""What a meter tells of a training, when it has enough, and the rates that the step tracker makes of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from jobs.trackers import Moment, Steps, Tracker
 from jobs.trackers.losses import Losses
 
 CPU = torch.device("cpu")
-M = Moment
 
 
 class Clock:
@@ -53,64 +52,74 @@ class Recorder(Tracker):
     def loss(self, value: torch.Tensor) -> None:
         self.heard.append("loss")
 
+    def step_begin(self, warmup_left: int) -> None:
+        self.heard.append(f"step_begin {warmup_left}")
+
     def step_end(self) -> None:
         self.heard.append("step_end")
 
+    def counted(self, begin: float, end: float) -> None:
+        self.heard.append(f"counted {begin:g} to {end:g}")
 
-def moments(*, warmup_steps: int, total_steps: int, enough_after: int | None = None) -> tuple[list[str], list[str]]:
-    """What trackers hear and what is announced when a loop runs until the meter has enough."""
-    recorder, announced = Recorder(), list[str]()
-    steps = 0
+
+def heard(
+    clock: Clock, seconds: list[float], *, warmup_steps: int, relative_error: float = 0.0
+) -> tuple[list[str], list[str], Steps]:
+    """What trackers hear and what is announced when steps take so long, until the meter has enough."""
+    recorder, steps, announced = Recorder(), Steps(), list[str]()
     meter = Meter(
-        [recorder],
+        [recorder, steps],
         announced.append,
         warmup_steps=warmup_steps,
-        total_steps=total_steps,
-        enough=lambda: enough_after is not None and steps >= enough_after,
+        total_steps=len(seconds),
+        relative_error=relative_error,
         device=CPU,
     )
     meter.train_begin()
-    while True:
-        steps += 1
+    for one in seconds:
+        meter.micro_batch({"input_ids": torch.zeros(2, 10)})
+        clock.now += one
         if meter.step_end():
-            return recorder.heard, announced
+            break
+    return [said for said in recorder.heard if said != "micro_batch"], announced, steps
 
 
-def test_the_counted_steps_begin_after_the_warm_up() -> None:
-    heard, announced = moments(warmup_steps=2, total_steps=4)
-    assert heard == [
+def test_the_counted_steps_begin_after_the_warm_up(clock: Clock) -> None:
+    said, announced, _ = heard(clock, [9.0, 1.0, 2.0, 3.0], warmup_steps=2)
+    assert said == [
         "train_begin",
-        "step_end",
-        "step_end",
-        "counted_begin",
-        "step_end",
-        "step_end",
-        "counted_end",
+        *("step_begin 2", "step_end"),
+        *("step_begin 1", "step_end"),
+        *("step_begin 0", "step_end"),
+        *("step_begin 0", "step_end"),
+        "counted 1010 to 1015",
     ]
     assert announced == ["first_step", "warm_up", "steps"]
 
 
-def test_without_a_warm_up_every_step_counts() -> None:
-    heard, _ = moments(warmup_steps=0, total_steps=2)
-    assert heard == ["train_begin", "counted_begin", "step_end", "step_end", "counted_end"]
-
-
 @pytest.mark.parametrize("total", [1, 2, 3])
-def test_a_short_training_still_has_a_counted_step(total: int) -> None:
-    heard, _ = moments(warmup_steps=5, total_steps=total)
-    assert heard.count("step_end") == total
-    assert heard[-3:] == ["counted_begin", "step_end", "counted_end"]
+def test_a_short_training_still_has_a_counted_step(clock: Clock, total: int) -> None:
+    said, _, steps = heard(clock, [1.0] * total, warmup_steps=5)
+    assert said.count("step_end") == total
+    assert steps.measurements()["steps_counted"] == 1
 
 
-def test_enough_ends_the_measurement_early() -> None:
-    heard, _ = moments(warmup_steps=1, total_steps=100, enough_after=4)
-    assert heard.count("step_end") == 4
-    assert heard[-1] == "counted_end"
+def test_a_known_mean_ends_the_measurement_early(clock: Clock) -> None:
+    said, _, steps = heard(clock, [9.0, *[0.1] * 100], warmup_steps=1, relative_error=0.01)
+    assert said.count("step_end") == 4
+    assert steps.measurements()["samples_per_second"] == pytest.approx(20.0)
 
 
-def test_enough_is_not_asked_before_a_step_has_counted() -> None:
-    heard, _ = moments(warmup_steps=3, total_steps=100, enough_after=1)
-    assert heard.count("step_end") == 4
+def test_steps_that_are_not_steady_yet_do_not_count(clock: Clock) -> None:
+    _, _, steps = heard(clock, [9.0, 0.5, *[0.1] * 9], warmup_steps=1, relative_error=0.01)
+    found = steps.measurements()
+    assert (found["warmup_steps"], found["steps_counted"]) == (2, 3)
+    assert found["samples_per_second"] == pytest.approx(20.0)
+
+
+def test_every_step_counts_where_no_error_was_asked_for(clock: Clock) -> None:
+    _, _, steps = heard(clock, [9.0, 0.5, *[0.1] * 3], warmup_steps=1)
+    assert steps.measurements()["steps_counted"] == 4
 
 
 def trained(clock: Clock, trackers: list[Tracker], *, accumulation: int = 1, padded: bool = False) -> None:
@@ -148,7 +157,6 @@ def test_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
     assert found["samples_per_second_error"] == pytest.approx(0.0)
     assert steps.series()["step_seconds"] == pytest.approx([5.0, 1.0, 1.0, 1.0])
     assert steps.series()["data_seconds"] == pytest.approx([1.0, 0.2, 0.2, 0.2])
-    assert steps.counted_so_far() == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_without_a_mask_every_token_is_real(clock: Clock) -> None:
@@ -160,7 +168,7 @@ def test_without_a_mask_every_token_is_real(clock: Clock) -> None:
 
 def test_a_steps_loss_is_the_sum_of_its_micro_batches(clock: Clock) -> None:
     losses = Losses()
-    trained(clock, [losses], accumulation=4)
+    trained(clock, [Steps(), losses], accumulation=4)
     assert losses.series() == {"loss": [2.0] * 4}
     assert losses.measurements() == {"loss_first": 2.0, "loss_last": 2.0}
 
@@ -172,4 +180,3 @@ def test_an_interrupted_training_keeps_its_steps_and_has_no_rates(clock: Clock) 
     clock.now += 2.0
     meter.step_end()
     assert steps.measurements() == {"first_step_seconds": 2.0}
-    assert steps.counted_so_far() == []

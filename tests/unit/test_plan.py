@@ -172,7 +172,7 @@ def test_every_rule_has_a_name_of_its_own_and_a_sentence() -> None:
 
 def test_without_a_gpu_the_cpu_section_measures(plan_of: PlanOf) -> None:
     (trial,) = plan_of(has_gpu=False, cpu={"steps": 7}, measure={"steps": "epoch"}).trials
-    assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 1, 0)
+    assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 2, 0)
 
 
 def test_by_size_the_small_come_first(plan_of: PlanOf) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.steady import FEWEST_STEPS, doubts, is_settled, relative_half_width
+from jobs.steady import FEWEST_STEPS, LONG_SECONDS, doubts, is_settled, onset, relative_half_width
 
 SECONDS = st.floats(min_value=1e-4, max_value=1e3)
 NO_DOUBT: dict[str, Any] = {
@@ -49,6 +49,33 @@ def test_more_of_the_same_narrows_the_interval(pairs: int) -> None:
 def test_equal_steps_settle_with_the_fewest() -> None:
     assert not is_settled([0.1] * (FEWEST_STEPS - 1), 0.01)
     assert is_settled([0.1] * FEWEST_STEPS, 0.01)
+
+
+def test_two_long_steps_that_agree_settle() -> None:
+    assert is_settled([LONG_SECONDS / 2] * 2, 0.01)
+    assert not is_settled([LONG_SECONDS / 2, LONG_SECONDS], 0.01)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [
+        ([], 0),
+        ([1.0], 0),
+        ([1.0, 1.0, 1.0, 1.0], 0),
+        ([1.5, 1.2, 1.0, 1.0, 1.0, 1.0], 2),
+        ([0.5, 1.0, 1.0, 1.0], 1),
+        ([1.005, 1.0, 1.0, 1.0], 0),
+        ([1.1, 1.0, 1.2, 0.9], 0),
+    ],
+)
+def test_steps_outside_the_range_of_the_later_half_are_not_steady_yet(seconds: list[float], first: int) -> None:
+    assert onset(seconds, 0.01) == first
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=40), st.floats(min_value=0, max_value=0.5))
+def test_at_least_half_of_the_steps_are_steady(seconds: list[float], relative_error: float) -> None:
+    assert onset(seconds, relative_error) <= len(seconds) // 2
+    assert onset(seconds, 0.0) == 0
 
 
 def test_unequal_steps_do_not_settle() -> None:
