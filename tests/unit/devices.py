@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
 from orchestrator.search.base import Search
-from tests.benchmarks.replay import recorded
+from tests.benchmarks.grids import recorded
 
 MIB = 2**20
 

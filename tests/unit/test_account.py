@@ -16,7 +16,7 @@ from orchestrator.search.base import Search
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
-from tests.benchmarks.replay import recorded, simulated
+from tests.benchmarks.grids import recorded, simulated
 from tests.unit.records import make_grid, write_run
 
 

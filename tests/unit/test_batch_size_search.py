@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.results.batch_size import Answer, describe
 from orchestrator.search.batch_size import BatchSize
-from tests.benchmarks.replay import GIB, recorded
+from tests.benchmarks.grids import GIB, recorded
 from tests.unit.devices import Cpu, Device, Table, make_trial, run_to_the_end
 
 Batches = list[tuple[int, int]]

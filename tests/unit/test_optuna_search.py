@@ -12,7 +12,8 @@ from jobs.record import Outcome
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.search import optuna
 from orchestrator.search.optuna import Optuna
-from tests.benchmarks.replay import GIB, Table, front, make_record, make_spec, replay, simulated
+from tests.benchmarks.grids import GIB, Table, make_record, make_spec, simulated
+from tests.benchmarks.replay import front, replay
 
 CONFIG = """
 model: {task: causal-lm, architecture: llama}

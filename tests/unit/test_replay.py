@@ -1,0 +1,40 @@
+"""The searches replayed: exact figures, which change only with a search. A new measured table joins by a row.
+
+``python -m tests.benchmarks.replay`` prints the same for a hundred seeds.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.search.frontier import Frontier
+from tests.benchmarks.grids import DATA, recorded, simulated, with_noise
+from tests.benchmarks.replay import replay, rivals
+
+RECORDED = {"bert_large_h200_fp32_tf32.parquet": (144, 83, 786)}
+"""Table in tests/data -> its configurations, the trials that the frontier search runs, their slot seconds."""
+
+NOISY = {0.01: (87, 1.0, 1.0), 0.03: (88, 1.0, 1.0), 0.10: (91, 1.0, 1.0)}
+"""Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
+
+RIVALS = {"frontier": (65, 1.0), "optuna, TPE": (49, 0.306), "optuna, NSGA-II": (48, 0.167), "random": (48, 0.194)}
+"""Search -> trials and recall in the same slot seconds; of the simulated grid, the first seed."""
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("bert_large_h200*.parquet")))
+def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) -> None:
+    found = replay(Frontier, recorded(DATA / name))
+    assert found.recall == 1.0
+    assert (len(recorded(DATA / name)), found.trials, round(found.seconds)) == RECORDED[name]
+
+
+@pytest.mark.parametrize("noise", NOISY)
+def test_noise_does_not_hide_the_frontier(noise: float) -> None:
+    found = replay(Frontier, with_noise(recorded(), noise, 0), truth=recorded())
+    assert (found.trials, round(found.recall, 3), round(found.recall_of_truth, 3)) == NOISY[noise]
+
+
+def test_in_the_same_time_the_others_find_less() -> None:
+    found = rivals(simulated(), 0.0, 0)
+    assert {name: (run.trials, round(run.recall, 3)) for name, run in found.items()} == RIVALS
+    assert max(run.recall for name, run in found.items() if name != "frontier") < 0.5 * found["frontier"].recall
