@@ -138,13 +138,17 @@ def compare(before: MeasuredRun, after: MeasuredRun) -> Comparison:
 
 def differences(before: MeasuredRun, after: MeasuredRun) -> Iterator[tuple[str, str, str]]:
     """What is unlike about hardware, versions, model and data: (what, before, after)."""
-    environments = (run.environments.get(run.environment_id, {}) for run in (before, after))
-    parts = [("", *environments)]
-    parts += [(part, *(run.run.config.get(part) or {} for run in (before, after))) for part in ("model", "data")]
-    for part, old, new in parts:
+    for part in ("", "model", "data"):
+        old, new = (_part(run, part) for run in (before, after))
         for key in sorted(old.keys() | new.keys()):
             if (old.get(key) or None) != (new.get(key) or None):  # a setting that one side does not know is off there
                 yield f"{part} {key}".strip(), str(old.get(key, "–")), str(new.get(key, "–"))
+
+
+def _part(run: MeasuredRun, part: str) -> Mapping[str, Any]:
+    environment = run.environments.get(run.environment_id, {})
+    found: Mapping[str, Any] = run.run.config.get(part) or {} if part else environment
+    return found
 
 
 def _by_configuration(run: MeasuredRun) -> dict[tuple[Any, ...], Point | Row]:
@@ -198,7 +202,7 @@ def margin_of(a: Point, b: Point, risk: float) -> float:
     return math.hypot(*errors, STEADY if _is_steady(a, b) else UNSTEADY)
 
 
-def student_quantile(probability: float, freedom: int) -> float:
+def student_quantile(probability: float, freedom: float) -> float:
     """Student's t, from the normal quantile by Cornish and Fisher (Abramowitz & Stegun 26.7.5); for 5 degrees on."""
     z = NormalDist().inv_cdf(probability)
     terms = (
