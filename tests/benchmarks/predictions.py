@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.predictions write`` predicts every config of tests/data/predictions/ and writes
 predicted.parquet beside them. After ``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each,
-``... compare RUNS`` prints how far off they were. ``... recorded`` predicts what docs/results/ has measured, and compares.
+``... compare RUNS`` prints how far off they were. ``... recorded`` predicts and compares what docs/results/ has.
 """
 
 from __future__ import annotations
@@ -131,9 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the three."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.predictions", description=__doc__)
     parser.add_argument("what", choices=("write", "compare", "recorded"))
-    parser.add_argument(
-        "runs", nargs="?", type=Path, help="folder that holds a run folder for each config, by its name"
-    )
+    parser.add_argument("runs", nargs="?", type=Path, help="folder of run folders, one a config, by its name")
     options = parser.parse_args(arguments)
     if options.what == "write":
         _write()

@@ -23,7 +23,7 @@ _IN_32_BITS = """
     nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
     multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits
     dist cdist renorm logsumexp
-""".split()
+"""
 _TO_32_BITS = ("softmax.int", "log_softmax.int", "prod", "cumprod", "cumsum", "sum", "sum.dim_IntList")
 
 
@@ -32,7 +32,7 @@ def cuda_semantics(gpu: Gpu) -> Iterator[None]:
     """Operators on CPU tensors behave, as far as memory goes, as they would on ``gpu``. Undone on leaving."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
-        for name in _IN_32_BITS:
+        for name in _IN_32_BITS.split():
             library.impl(name, _in_32_bits(_operator(name)), "AutocastCPU")
         for name in _TO_32_BITS:
             library.impl(name, _to_32_bits(_operator(name)), "AutocastCPU")

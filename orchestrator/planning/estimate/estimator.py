@@ -74,6 +74,8 @@ class _Group:
 
     def _prediction(self, spec: TrialSpec, rehearsal: Rehearsal) -> Prediction:
         first, later = self._micro_batch(spec, rehearsal)
+        if spec.recipe.deepspeed is not None:
+            return self._under_deepspeed(spec, rehearsal, first, later)
         key = _update_key(spec)
         if key not in self._updates:
             self._updates[key] = rehearsal.updates(spec)
@@ -87,6 +89,15 @@ class _Group:
             update=updates.later,
         )
         return _seen(spec, replay(trial, self._gpu), first.kernels, updates.paged, self._gpu)
+
+    def _under_deepspeed(
+        self, spec: TrialSpec, rehearsal: Rehearsal, first: Stream, later: Stream | None
+    ) -> Prediction:
+        from orchestrator.planning.estimate import zero
+
+        engine = zero.Engine.of(spec, rehearsal.hidden_size)
+        trial = zero.trial(rehearsal.model, engine, first, later, spec.accumulation)
+        return _seen(spec, replay(trial, self._gpu), first.kernels, (), self._gpu, zero_stage=engine.stage)
 
     def _micro_batch(self, spec: TrialSpec, rehearsal: Rehearsal) -> tuple[Stream, Stream | None]:
         accumulated = any(trial.accumulation > 1 for trial in self._trials)
@@ -108,9 +119,22 @@ class _Group:
         return self._micro[key]
 
 
-def _seen(spec: TrialSpec, outcome: Outcome, kernels: frozenset[str], paged: Sequence[int], gpu: Gpu) -> Prediction:
-    reserved = figure(outcome.peak_reserved, below=0.03, above=0.04, slack=20 * _MIB)
+def _seen(
+    spec: TrialSpec,
+    outcome: Outcome,
+    kernels: frozenset[str],
+    paged: Sequence[int],
+    gpu: Gpu,
+    *,
+    zero_stage: int | None = None,
+) -> Prediction:
     outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
+    if zero_stage is None:
+        reserved = figure(outcome.peak_reserved, below=0.03, above=0.04, slack=20 * _MIB)
+    else:
+        # The engine sets its partitions up with copies whose memory stays reserved.
+        reserved = figure(outcome.peak_reserved, below=0.05, above=0.1, slack=20 * _MIB)
+        outside += gpu.deepspeed_zero3_bytes if zero_stage == 3 else gpu.deepspeed_bytes
     # Managed memory comes in pages; how densely small states share them is the driver's business.
     least, most = sum(paged), sum(-(-nbytes // _PAGE) * _PAGE for nbytes in paged)
     return Prediction(

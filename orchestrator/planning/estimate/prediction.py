@@ -22,7 +22,7 @@ KINDS: Mapping[str, str] = {
 """What memory is held for at the peak -> meaning."""
 
 Verdict = Literal["yes", "tight", "no", "unknown"]
-"""yes: everything fits; tight: only if cached memory is given back, or within the interval; no: tensors alone do not."""
+"""yes: everything fits; no: tensors alone do not; tight: between, where cached memory would have to be given back."""
 
 _MIB = 2**20
 CARDS: Mapping[int, int] = {
@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """A trial's peaks. Where ``unknown`` says why, there are no figures; where only the device's is unknown, no total."""
+    """A trial's peaks, or in ``unknown`` why there are none."""
 
     trial_id: str
     choices: Mapping[str, Any]

@@ -40,7 +40,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._phase = ""
         self._parameters: set[int] = set()
         self._living: dict[int, tuple[int, int]] = {}

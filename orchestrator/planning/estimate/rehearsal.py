@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from jobs import models
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
+from orchestrator.planning.estimate import zero
 from orchestrator.planning.estimate.cuda_semantics import cuda_semantics
 from orchestrator.planning.estimate.gpus import Gpu
 from orchestrator.planning.estimate.recording import Recorder
@@ -53,6 +54,8 @@ class Rehearsal:
         self._arguments = _arguments(spec)
         with self._stage(), self._recorder.phase("build"):
             self.model = self._built()
+            if spec.recipe.deepspeed is not None:
+                zero.cast(self.model, precision(spec) or torch.float32)
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         _enable_checkpointing(self.model, self._arguments)
@@ -79,6 +82,11 @@ class Rehearsal:
             model = models.build(spec, kwargs, device)
         adapt = _hook(self._spec, "model")
         return adapt(model, spec.task, self._arguments) if adapt else model  # type: ignore[no-any-return]
+
+    @property
+    def hidden_size(self) -> int:
+        """The model's width, 0 where its configuration does not say."""
+        return int(getattr(self.model.config, "hidden_size", 0) or 0)
 
     def micro_batches(self, samples: int, *, accumulated: bool) -> tuple[Stream, Stream | None]:
         """A micro-batch that meets no gradients and, where ``accumulated``, one that meets those of the first."""
@@ -115,7 +123,7 @@ class Rehearsal:
     def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
         """The loss, its outputs raised to 32 bits after autocast as accelerate does."""
         dtype = precision(self._spec)
-        if dtype is None:
+        if dtype is None or self._spec.recipe.deepspeed is not None:
             return self.model(**inputs).loss  # type: ignore[no-any-return]
         with torch.autocast("cpu", dtype=dtype):
             outputs = self.model(**inputs)

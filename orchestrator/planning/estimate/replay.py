@@ -28,6 +28,8 @@ class Trial:
     first_update: Stream
     """Clipping and the optimizer's step that creates its states."""
     update: Stream
+    reserved_elsewhere: int = 0
+    """Bytes cached for another CUDA stream, which are not given to this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +103,7 @@ def replay(trial: Trial, gpu: Gpu) -> Outcome:
         _drop(state, passing)
     return Outcome(
         peak_allocated=state.allocator.peak_allocated,
-        peak_reserved=state.allocator.peak_reserved,
+        peak_reserved=state.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in state.at_peak.items() if nbytes},
     )
 

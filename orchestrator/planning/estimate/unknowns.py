@@ -37,4 +37,18 @@ def unknown(spec: TrialSpec) -> str:
 
 
 def _deepspeed(spec: TrialSpec) -> str:
-    return "" if spec.recipe.deepspeed is None else "DeepSpeed's engine is not modelled yet"
+    config = spec.recipe.deepspeed
+    if config is None:
+        return ""
+    zero = config.get("zero_optimization", {})
+    offloaded = {
+        part: str((zero.get(f"offload_{part}") or {}).get("device", "none")) for part in ("optimizer", "param")
+    }
+    if "nvme" in offloaded.values():
+        return "NVMe offload keeps buffers whose number depends on the disk"
+    if offloaded["optimizer"] == "none":
+        if not str(spec.recipe.training_arguments.get("optim", "adamw_torch_fused")).startswith("adamw_torch"):
+            return "DeepSpeed flattens parameters before this optimizer sees them"
+        if spec.accumulation > 1:
+            return "how DeepSpeed accumulates gradients on the GPU is not modelled"
+    return ""
