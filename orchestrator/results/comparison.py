@@ -35,6 +35,8 @@ _MEMORY: Mapping[str, float] = {
     "host_peak_resident_bytes": 0.05,
 }
 """Memory columns, the steadiest first -> what they may differ by: allocations repeat, a process's memory less so."""
+TOO_UNSTEADY = 0.25
+"""A row whose mean step is known no better than this is not judged by its speed at all."""
 FEWEST_FOR_MEDIAN = 12
 """Steady rows that it takes to judge their median."""
 FEWEST_DEGREES = 9
@@ -80,6 +82,8 @@ class Comparison:
 
     matched: int
     """Configurations that ended ok in both."""
+    unsteady: int
+    """Of those, the ones whose speeds were too unsteady to be judged."""
     changes: tuple[Change, ...]
     """Worst kind first, the largest change first."""
     shift: Shift | None
@@ -122,12 +126,14 @@ def compare(before: MeasuredRun, after: MeasuredRun) -> Comparison:
     both = [(a, b) for a, b in pairs if isinstance(a, Point) and isinstance(b, Point)]
     unlike = tuple(differences(before, after))
     changes = list(_outcomes(before, after, pairs))
-    changes += _speeds(before, both)
+    judged = [pair for pair in both if all((p.samples_per_second_error or 0.0) < TOO_UNSTEADY for p in pair)]
+    changes += _speeds(before, judged)
     changes += [change for a, b in both if (change := _memory(before, a, b)) is not None]
     changes += _losses(before, after, both, same_versions=not unlike)
     order = (*WORSE, *BETTER)
     return Comparison(
         matched=len(both),
+        unsteady=len(both) - len(judged),
         changes=tuple(sorted(changes, key=lambda c: (order.index(c.kind), -abs(math.log(c.ratio or 1))))),
         shift=_shift([_ratio(a, b) for a, b in both if _is_steady(a, b)]),
         only_before=len(old.keys() - new.keys()),

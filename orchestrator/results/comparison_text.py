@@ -65,6 +65,7 @@ def _counts(found: Comparison) -> str:
     kinds = [c.kind for c in found.changes]
     parts = [f"{count(found.matched, 'configuration')} compared"]
     parts += [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
+    parts += [f"{found.unsteady} too unsteady for their speed to be judged"] * (found.unsteady > 0)
     parts += [f"{found.only_before} not tried again"] * (found.only_before > 0)
     parts += [f"{found.only_after} new"] * (found.only_after > 0)
     return ", ".join(parts)

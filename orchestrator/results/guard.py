@@ -161,7 +161,7 @@ def _scatter(losses: Sequence[float]) -> float:
 
 
 def _words(factor: float, accumulation: float) -> str:
-    times = f"{factor:.1f}" if not 0.5 < factor < 2 else f"{factor:.2f}"
+    times = f"{factor:.1f}" if not 0.5 < factor < 1.5 else f"{factor:.2f}"
     text = f"loss {times} times its reference's"
     if accumulation > 1 and 0.8 < factor / accumulation < 1.25:
         return f"{text}, as is its accumulation: this model does not divide by it, and gradients are as much too large"

@@ -187,6 +187,13 @@ def test_unlike_runs_are_refused_unless_told(
     assert verb.main([*runs, "--unlike"]) == 0
 
 
+def test_what_is_hardly_known_is_not_judged(tmp_path: Path) -> None:
+    vague = [replace(r, measurements={**r.measurements, "samples_per_second_error": 0.6}) for r in [make_record()]]
+    two_runs(tmp_path, vague, [replace(r, measurements={**r.measurements, "samples_per_second": 900.0}) for r in vague])
+    found = compare(load(tmp_path / "a"), load(tmp_path / "b"))
+    assert (found.matched, found.unsteady, found.changes) == (1, 1, ())
+
+
 def test_markdown_folds_what_is_long_and_breaks_no_table(tmp_path: Path) -> None:
     plain = steady([make_record(micro_batch=2**n, choice="a|b") for n in range(12)])
     two_runs(tmp_path, plain, steady(plain, samples_per_second=0.9))
