@@ -123,12 +123,11 @@ def _judge(row: Row, references: _References, losses: Mapping[str, Sequence[floa
         return Finding(trial_id=row["trial_id"], reference_id="", factor=math.nan, text=text)
     for reference in references.of(row):
         same_draws = references.draws(reference) == references.draws(row)
-        rounding = max(ROUNDING.get(references.precision(r), 0.0) for r in (row, reference)) if same_draws else None
-        compared = losses[reference["trial_id"]]
-        if _group(row)[0] != _group(reference)[0]:
-            own, compared = own[:1], compared[:1]  # before the first update, the kind of training does not matter
+        rounding = ROUNDING.get(references.precision(row), 0.0) if same_draws else None
         further = OTHER_BATCH if row["effective_batch"] != reference["effective_batch"] else 0.0
-        if ratio := factor(own, compared, rounding, further):
+        # Before the first update, the kind of training does not matter; afterwards it does.
+        alike = own if _group(row)[0] == _group(reference)[0] else own[:1]
+        if ratio := factor(alike, losses[reference["trial_id"]], rounding, further):
             text = _words(ratio, row["accumulation"] / reference["accumulation"])
             return Finding(trial_id=row["trial_id"], reference_id=reference["trial_id"], factor=ratio, text=text)
     return None
@@ -139,13 +138,13 @@ def factor(own: Sequence[float], reference: Sequence[float], rounding: float | N
 
     None where they agree: to within ``rounding``, or where that is None, as far as chance and ``further`` allow.
     """
-    steps = min(len(own), len(reference))
+    steps, scatter = min(len(own), len(reference)), _scatter(reference)
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
     halves = [slice(0, steps)] if steps < 2 else [slice(0, steps // 2), slice(steps // 2, steps)]
     apart: dict[float, float] = {}
     for half in halves:
         mine, theirs = statistics.fmean(own[half]), statistics.fmean(reference[half])
-        chance = SCATTER * _scatter(reference) / scale * math.sqrt(2 / len(own[half]))
+        chance = SCATTER * scatter / scale * math.sqrt(2 / (half.stop - half.start))
         allowed = OTHER_DRAWS + further + chance if rounding is None else rounding
         distance = abs(mine - theirs) / scale
         if distance > allowed:

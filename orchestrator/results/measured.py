@@ -34,6 +34,8 @@ class MeasuredRun:
     rows: tuple[Row, ...]
     axes: Mapping[str, str]
     """Axis -> its column."""
+    varying: frozenset[str]
+    """The axes on which the trials differ."""
     environments: Mapping[str, Mapping[str, Any]]
     """Environment's id -> GPU model, driver and versions."""
     points: tuple[Point, ...]
@@ -73,12 +75,10 @@ class MeasuredRun:
 
     def label(self, point: Point) -> str:
         """A configuration in a few words: the axes on which the run's trials differ, and it from its row."""
-        differing = [
-            axis
-            for axis, column in self.axes.items()
-            if len({row[column] for row in self.rows}) > 1 or point.choices[axis] != point.row[column]
+        moved = [
+            axis for axis in self.axes if axis in self.varying or point.choices[axis] != point.row[self.axes[axis]]
         ]
-        return label(point.choices, differing or list(self.axes))
+        return label(point.choices, moved or list(self.axes))
 
     def frontier(
         self,
@@ -158,6 +158,7 @@ def load(run_folder: Path | str) -> MeasuredRun:
         table=trials,
         rows=rows,
         axes=axes,
+        varying=frozenset(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1),
         environments=table.environments_of(trials),
         points=points(rows, axes),
     )

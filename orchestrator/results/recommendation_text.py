@@ -43,6 +43,8 @@ def render(run: MeasuredRun, answer: Recommendation, workload: Workload | None =
 
 def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) -> Iterator[str]:
     yield f"{run.run.name or run.folder.name} on {run.hardware}{_asked(answer)}"
+    if others := {point.environment_id for point in run.points} - {run.environment_id}:
+        yield f"  (of the run's {len(others) + 1} environments the one with most rows: they are never ranked together)"
     if answer.best is None:
         yield "  nothing that was measured keeps these constraints"
     else:
