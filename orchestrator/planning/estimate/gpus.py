@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import yaml
@@ -40,11 +40,20 @@ class Gpu:
 
 
 def load_gpu(name: str) -> Gpu:
-    """The constants of a GPU by its file's name. Raises ValueError naming the valid ones."""
-    path = FOLDER / f"{name.lower()}.yaml"
-    if not path.is_file():
-        raise ValueError(f'no calibration for "{name}"; valid choices: {", ".join(known_gpus())}')
-    return Gpu(name=name.lower(), **yaml.safe_load(path.read_text(encoding="utf-8")))
+    """The constants of a GPU by its file's name, or of the first in a file that ``doctor --calibrate`` wrote.
+
+    What such a file does not hold (libraries, workspaces) is taken from the H200's. Raises ValueError naming the valid
+    choices.
+    """
+    own = FOLDER / f"{name.lower()}.yaml"
+    if own.is_file():
+        return Gpu(name=name.lower(), **yaml.safe_load(own.read_text(encoding="utf-8")))
+    file = Path(name)
+    if not file.is_file():
+        raise ValueError(f'no calibration for "{name}"; valid choices: {", ".join(known_gpus())}, or a file')
+    measured = (yaml.safe_load(file.read_text(encoding="utf-8")) or [{}])[0]
+    constants = {field.name: measured[field.name] for field in fields(Gpu) if field.name in measured}
+    return replace(load_gpu("h200"), **constants, name=str(measured.get("device", name)), source=name)
 
 
 def known_gpus() -> list[str]:

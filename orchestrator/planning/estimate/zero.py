@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -39,15 +38,15 @@ class Engine:
 
 def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
     """Parameters and buffers in ``dtype``, shared ones still shared, as the engine casts them."""
-    met: dict[int, Any] = {}
+    met: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in module._parameters.items():
-            if parameter is not None:
-                made = met.get(id(parameter)) or torch.nn.Parameter(
-                    parameter.detach().to(dtype), parameter.requires_grad
-                )
+            if parameter is None:
+                continue
+            if id(parameter) not in met:
+                made = torch.nn.Parameter(parameter.detach().to(dtype), parameter.requires_grad)
                 met |= {id(parameter): made, id(made): made}
-                module._parameters[name] = made
+            module._parameters[name] = met[id(parameter)]
         for name, buffer in module._buffers.items():
             if buffer is not None and buffer.is_floating_point():
                 module._buffers[name] = buffer.to(dtype)
