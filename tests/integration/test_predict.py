@@ -1,0 +1,142 @@
+"""Predictions against what an H200 measured, and what they cost: no GPU takes part."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.spec import ModelSpec, TrialSpec
+from jobs.techniques import AXES
+from orchestrator import predict
+from orchestrator.planning.config import load_config
+from orchestrator.planning.estimate.gpus import load_gpu
+from orchestrator.planning.estimate.prediction import CARDS, Prediction
+from orchestrator.planning.plan import plan
+from orchestrator.results.table import read
+from tests.conftest import SpecFactory
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "docs/results/2026-11-20-all_techniques-h200-part/trials.parquet"
+H200 = load_gpu("h200")
+# Each costs a trace of BERT-large, but optimizers share one.
+CHOSEN: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"optimizer": "adamw_foreach"},
+    {"optimizer": "adafactor"},
+    {"optimizer": "adamw_bnb_8bit"},
+    {"optimizer": "paged_adamw_8bit"},
+    {"activations": "checkpoint"},
+    {"attention": "eager"},
+    {"adapter": "lora_r8"},
+    {"offload": "zero2_cpu_optimizer"},
+)
+
+
+def _identity(choices: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(choices[axis]) for axis in AXES)
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
+    """Predictions of the chosen trials, each with its measured row."""
+    base = {name: axis.default for name, axis in AXES.items()} | {"micro_batch": 16, "precision": "bf16"}
+    wanted = {_identity({**base, **choices}) for choices in CHOSEN}
+    trials = [
+        trial
+        for trial in plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
+        if _identity(trial.choices) in wanted
+    ]
+    measured = {_identity(row): row for row in read(RECORDED).to_pylist()}
+    return [(one, measured[_identity(one.choices)]) for one in predict.predict_all(trials, H200)]
+
+
+@pytest.mark.slow
+def test_peaks_are_those_an_h200_measured(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+    assert len(pairs) == len(CHOSEN)
+    for prediction, row in pairs:
+        assert prediction.allocated is not None, prediction.unknown
+        assert prediction.device is not None
+        assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=2e-3), prediction.choices
+        assert prediction.device.low <= row["device_used_bytes"] <= prediction.device.high, prediction.choices
+
+
+@pytest.mark.slow
+def test_no_trial_is_said_to_fit_where_it_did_not(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+    for prediction, row in pairs:
+        for size in CARDS.values():
+            assert prediction.fits(size) != "yes" or row["device_used_bytes"] <= size
+
+
+@pytest.mark.slow
+def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+    for prediction, row in pairs:
+        assert prediction.allocated is not None
+        assert sum(prediction.anatomy.values()) == prediction.allocated.bytes
+        if prediction.choices["offload"] == "none" and prediction.choices["adapter"] == "none":
+            assert prediction.anatomy["weights"] == pytest.approx(row["model_allocated_bytes"], rel=1e-3)
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize(
+    ("task", "architecture", "config"),
+    [
+        ("token-classification", "bert", {}),
+        ("masked-lm", "bert", {}),
+        ("causal-lm", "llama", {"num_key_value_heads": 1}),
+        ("seq2seq-lm", "t5", {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}),
+        ("image-classification", "vit", {"image_size": 32, "patch_size": 16}),
+        ("causal-lm", "olmoe", {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}),
+    ],
+)
+def test_every_task_is_predicted(
+    tiny_spec: SpecFactory, task: Any, architecture: str, config: Mapping[str, Any], accumulation: int
+) -> None:
+    spec = _with_model(tiny_spec({"precision": "bf16", "accumulation": accumulation}), task, architecture, config)
+    (prediction,) = predict.predict_all([spec], H200)
+    assert prediction.unknown == ""
+    assert prediction.allocated is not None
+    assert prediction.anatomy["library workspaces"] >= 2 * H200.cublas_workspace_bytes
+
+
+def _with_model(spec: TrialSpec, task: Any, architecture: str, config: Mapping[str, Any]) -> TrialSpec:
+    import dataclasses
+
+    tiny = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes = {} if architecture == "t5" else {**tiny, "intermediate_size": 64}
+    model = ModelSpec(task=task, architecture=architecture, config={"vocab_size": 128, **sizes, **config})
+    return dataclasses.replace(spec, model=model)
+
+
+def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> None:
+    spec = _with_model(tiny_spec(), "masked-lm", "vit", {})
+    (prediction,) = predict.predict_all([spec], H200)
+    assert prediction.allocated is None
+    assert prediction.unknown
+
+
+@pytest.mark.slow
+def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
+    )
+    config = ROOT / "tests/data/predictions/lora_7b.yaml"
+    first = plan(load_config(config)).trials[0].trial_id
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(config), "--trial", first, "--json", "--output", str(tmp_path / "p.parquet")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["weights_bytes"] > 13 * 2**30
+    assert read(tmp_path / "p.parquet").to_pylist() == [row]
+    assert int(done.stderr.split()[-1]) < 4 * 2**30
