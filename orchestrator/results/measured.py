@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,17 +41,10 @@ class MeasuredRun:
     """Environment's id -> GPU model, driver and versions."""
     points: tuple[Point, ...]
     """The ok rows, repeats combined."""
-
-    @property
-    def environment_id(self) -> str:
-        """The environment that most points were measured in; "" where nothing was measured."""
-        ids = [point.environment_id for point in self.points]
-        return max(dict.fromkeys(ids), key=ids.count, default="")
-
-    @property
-    def training(self) -> str:
-        """The baseline's kind of training, or the nearest measured; "" is the plain one."""
-        return baseline_training(((p.choices, p.training) for p in self.own()), self.run.baseline)
+    environment_id: str
+    """The environment that most points were measured in; "" where nothing was measured."""
+    training: str
+    """The baseline's kind of training, or the nearest measured; "" is the plain one."""
 
     @property
     def hardware(self) -> str:
@@ -151,14 +145,19 @@ def load(run_folder: Path | str) -> MeasuredRun:
 
     folder = Path(run_folder)
     trials = table.load(folder)
-    rows, axes = tuple(trials.to_pylist()), table.axes_of(trials)
+    run, rows, axes = table.run_of(trials), tuple(trials.to_pylist()), table.axes_of(trials)
+    measured = points(rows, axes)
+    environment_id = max(counts := Counter(p.environment_id for p in measured), key=counts.__getitem__, default="")
+    own = ((p.choices, p.training) for p in measured if p.environment_id == environment_id)
     return MeasuredRun(
         folder=folder,
-        run=table.run_of(trials),
+        run=run,
         table=trials,
         rows=rows,
         axes=axes,
         varying=frozenset(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1),
         environments=table.environments_of(trials),
-        points=points(rows, axes),
+        points=measured,
+        environment_id=environment_id,
+        training=baseline_training(own, run.baseline),
     )

@@ -13,6 +13,7 @@ from jobs.techniques import AXES
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.results.export import arguments, script
+from orchestrator.results.export.source import lifted
 
 ROOT = Path(__file__).parents[2]
 TRIALS = plan(load_config(ROOT / "configs" / "all_techniques.yaml")).trials
@@ -48,3 +49,10 @@ def test_every_technique_becomes_files_that_stand_alone(spec: TrialSpec) -> None
     kept = {name: v for name, v in spec.recipe.training_arguments.items() if "activation_checkpointing" not in name}
     assert kept.items() <= settings.items()
     assert ("deepspeed" in settings) == (arguments.deepspeed(spec) is not None)
+
+
+def test_a_function_that_leans_on_its_modules_imports_is_not_lifted() -> None:
+    with pytest.raises(ValueError, match="which its module imports"):
+        lifted("jobs.loops.accelerate:train")
+    with pytest.raises(ValueError, match="not to be found"):
+        lifted("jobs.nowhere:train")
