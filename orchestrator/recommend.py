@@ -53,7 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m orchestrator.recommend", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.recommend",
+        description=__doc__,
+        epilog="Exit status: 0 with a recommendation, 1 when nothing measured keeps the constraints, 2 wrong call.",
+    )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--memory", type=_sized, metavar="24GiB", help="what the configuration may take")
     parser.add_argument("--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step")

@@ -10,6 +10,7 @@ from orchestrator.results.candidates import Candidate
 from orchestrator.results.measured import MeasuredRun
 from orchestrator.results.objectives import HOUR, OBJECTIVES
 from orchestrator.results.recommendation import Cost, Recommendation
+from orchestrator.results.summary import MEMORY_WORDS
 from orchestrator.results.words import change, count, duration, memory, number
 
 _JOULES_PER_KWH = 3_600_000
@@ -43,6 +44,7 @@ def render(run: MeasuredRun, answer: Recommendation, workload: Workload | None =
 
 def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) -> Iterator[str]:
     yield f"{run.run.name or run.folder.name} on {run.hardware}{_asked(answer)}"
+    yield f"  memory is {MEMORY_WORDS[run.memory_column]}"
     if others := {point.environment_id for point in run.points} - {run.environment_id}:
         yield f"  (of the run's {len(others) + 1} environments the one with most rows: they are never ranked together)"
     if answer.best is None:
