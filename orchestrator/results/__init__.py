@@ -3,7 +3,9 @@
 run.py         the run folder's file names, what was run, the records
 columns.py     what columns the tables have
 table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
-frontier.py    rows -> points -> the Pareto front of memory and speed
+guard.py       rows whose losses are not their reference's
+frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes
+objectives.py  what a point can be good at: speed, energy, money, host memory
 ranking.py     the fastest in each budget; what each technique did
 doubts.py      what trials warned of, alike warnings together
 guide.py       the guide's published figures, beside ours taken its way
@@ -13,6 +15,12 @@ summary.py     all of it computed once, for the pages
 page/          the pages: printed text, Markdown, picture, HTML
 publishing.py  a run folder's tables and pages, written
 schema.py      the tables' columns as a page of the documentation
+
+measured.py    a run as an object to ask: what ``orchestrator.load`` returns. Its answers, each with its text beside it:
+candidates.py  what can serve an effective batch, measured or inferred
+recommendation.py, recommendation_text.py    the best under constraints, and what each constraint costs
+comparison.py, comparison_text.py            two runs: what changed beyond chance
+export/        a row as files to train with
 """
 
 from __future__ import annotations
