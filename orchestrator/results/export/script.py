@@ -42,6 +42,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
         label,
         auto_class=AUTO_CLASSES[spec.model.task],
         collator=_COLLATORS.get(spec.model.task, "DataCollatorWithPadding(tokenizer)"),
+        trust=f"trust_remote_code={spec.model.trust_remote_code}",
         model_kwargs={"dtype": "float32", **spec.recipe.model_kwargs},
         hooks={place: _lifted_hook(*hook) for place, hook in hooks.items()},
         decay_groups=lifted("jobs.techniques.optimizer:decay_groups"),
@@ -63,10 +64,9 @@ def _render(template: str, spec: TrialSpec, label: str, **own: Any) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["text"] = _text
-    environment.globals["keywords"] = _keywords
+    environment.globals["given"] = _given
     return environment.get_template(template).render(
         label=label,
-        trial_id=spec.trial_id,
         model=spec.model,
         file=spec.data.file,
         synthetic=spec.data.synthetic,
@@ -91,11 +91,13 @@ def _lifted_hook(path: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         raise NotExportableError(f"{path} cannot stand alone: {error}") from error
 
 
-def _keywords(kwargs: Mapping[str, Any]) -> str:
-    """``, name=value`` for each, a line each where they are many; a dtype's name becomes torch's object."""
+def _given(first: Sequence[str], kwargs: Mapping[str, Any]) -> str:
+    """What stands between a call's brackets, a line each where it is long; a dtype's name becomes torch's object."""
     words = [f"{name}={f'torch.{value}' if name == 'dtype' else _text(value)}" for name, value in kwargs.items()]
-    between = ", " if len(words) < 3 else ",\n        "
-    return "".join(between + word for word in words) + ("\n    " if len(words) > 2 else "")
+    parts = [*first, *words]
+    if len(together := ", ".join(parts)) < 60:
+        return together
+    return "".join(f"\n        {part}," for part in parts) + "\n    "
 
 
 def _text(value: Any) -> str:

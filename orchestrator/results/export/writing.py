@@ -57,7 +57,7 @@ def export_candidate(run: MeasuredRun, candidate: Candidate, folder: Path, *, ep
     return export(
         spec,
         folder,
-        label=run.label(candidate.point),
+        label=f"{run.label(candidate.point)} (trial {row['trial_id']})",
         epochs=epochs,
         peak_bytes=None if candidate.inferred or not row["gpu_model"] else row.get("peak_allocated_bytes"),
         measured={
