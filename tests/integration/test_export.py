@@ -26,7 +26,7 @@ from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData, TrialSpec, spec_from_json, to_json
 from orchestrator.results.export import script
 from orchestrator.results.export.writing import export
-from tests.conftest import SpecFactory
+from tests.conftest import TINY_BERT, SpecFactory
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
 
@@ -130,13 +130,18 @@ def test_other_tasks_and_padding_too(
     assert loss == pytest.approx(sum(record.steps["loss"]) / len(record.steps["loss"]), rel=1e-4)
 
 
-def test_a_dataset_file_is_read_as_it_was(processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path) -> None:
+def test_the_users_own_checkpoint_and_dataset_are_read_as_they_were(
+    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    config = transformers.BertConfig(**TINY_BERT)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "checkpoint")
     rows = [{"tokens": [(7 * n + k) % 128 for k in range(16)], "labels": n % 2} for n in range(16)]
     (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows))
     file = DatasetFile(
         path=str(tmp_path / "rows.json"), format="json", columns={"input_ids": "tokens", "labels": "labels"}
     )
-    spec = dataclasses.replace(tiny_spec(inspect=False), data=DataSpec(file=file))
+    model = ModelSpec(task="sequence-classification", name_or_path=str(tmp_path / "checkpoint"))
+    spec = dataclasses.replace(tiny_spec(inspect=False), model=model, data=DataSpec(file=file))
     record, loss = trained_twice(processes, spec, tmp_path)
     assert loss == pytest.approx(sum(record.steps["loss"]) / len(record.steps["loss"]), rel=1e-4)
 
