@@ -19,6 +19,7 @@ from accelerate.utils import convert_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs import models
+from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
 from orchestrator.planning.estimate import zero
@@ -58,7 +59,7 @@ class Rehearsal:
                 zero.cast(self.model, precision(spec) or torch.float32)
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
-        _enable_checkpointing(self.model, self._arguments)
+        accelerate_loop._enable_checkpointing(self.model, self._arguments)
         self.model.train()
         self._sample = _sample(spec, self.model.config)
 
@@ -116,7 +117,7 @@ class Rehearsal:
 
     def _loss_arguments(self, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
         """The Trainer tells models that take it how many labels count."""
-        if self._spec.recipe.hooks["loop"][0].endswith("trainer:train") and _accepts_loss_arguments(self.model):
+        if _by_trainer(self._spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
 
@@ -155,6 +156,8 @@ class Rehearsal:
         make = _hook(spec, "optimizer")
         if make is not None:
             optimizer = make(self.model, arguments)
+        elif not _by_trainer(spec):
+            optimizer = accelerate_loop._named_optimizer(self.model, arguments)
         else:
             trainer = transformers.Trainer(model=self.model, args=arguments)
             optimizer = trainer.create_optimizer()
@@ -165,8 +168,7 @@ class Rehearsal:
         return optimizer  # type: ignore[no-any-return]
 
     def _update(self, spec: TrialSpec, arguments: Any, optimizer: torch.optim.Optimizer) -> None:
-        by_trainer = spec.recipe.hooks["loop"][0].endswith("trainer:train")
-        if by_trainer and arguments.max_grad_norm:
+        if _by_trainer(spec) and arguments.max_grad_norm:
             trained = [p for p in self.model.parameters() if p.grad is not None]
             torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
         optimizer.step()
@@ -224,6 +226,10 @@ def _apply(module: torch.nn.Module, function: Callable[[Any], Any], recurse: boo
     return module
 
 
+def _by_trainer(spec: TrialSpec) -> bool:
+    return spec.recipe.hooks["loop"][0] == "jobs.loops.trainer:train"
+
+
 def precision(spec: TrialSpec) -> torch.dtype | None:
     """The dtype of autocast; None where there is none."""
     arguments = spec.recipe.training_arguments
@@ -247,17 +253,6 @@ def _sample(spec: TrialSpec, config: Any) -> dict[str, torch.Tensor]:
     one = replace(spec.data, synthetic=replace(spec.data.synthetic, samples=1))
     dataset, _ = data.load(one, spec.model.task, config, samples=1, seed=0)
     return {name: torch.as_tensor(value) for name, value in dataset[0].items()}
-
-
-def _enable_checkpointing(model: Any, arguments: Any) -> None:
-    """As the Trainer does it, in the words of either end of the supported versions."""
-    newer = getattr(arguments, "activation_checkpointing", None)
-    if newer:
-        kwargs = dict(arguments.activation_checkpointing_kwargs or {})
-        every, offload = kwargs.pop("every_n_layers", 1), kwargs.pop("offload", False)
-        model.activation_checkpointing_enable(kwargs or None, every_n_layers=every, offload=offload)
-    elif newer is None and arguments.gradient_checkpointing:
-        model.gradient_checkpointing_enable(arguments.gradient_checkpointing_kwargs)
 
 
 def _accepts_loss_arguments(model: Any) -> bool:

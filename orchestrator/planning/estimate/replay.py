@@ -69,6 +69,11 @@ class _Replay:
                 self._allocate(key, event)
         return list(left)
 
+    def batch(self, stream: Stream) -> list[tuple[int, int]]:
+        """The inputs alone: all micro-batches of an accumulation are fetched before the first is run."""
+        inputs = [event for event in stream.events if isinstance(event, Allocation) and event.kind == "inputs"]
+        return self.run(Stream(events=tuple(inputs)))
+
     def _allocate(self, key: tuple[int, int], event: Allocation) -> None:
         allocator = self.allocator
         before = allocator.peak_allocated
@@ -96,6 +101,8 @@ def replay(trial: Trial, gpu: Gpu) -> Outcome:
     state.at_peak = state.held.copy()
     for step in range(_STEPS):
         passing = state.run(trial.first)
+        for _ in range(trial.accumulation - _MICRO_BATCHES):
+            passing += state.batch(trial.first)
         for _ in range(min(trial.accumulation, _MICRO_BATCHES) - 1):
             if trial.later is not None:
                 passing += state.run(trial.later)
