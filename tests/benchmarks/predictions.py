@@ -32,7 +32,7 @@ DATA = Path(__file__).parents[1] / "data" / "predictions"
 PREDICTED = DATA / "predicted.parquet"
 RECORDED = {
     "bert_large": "2026-11-20-bert_large-7xh200-part",
-    "all_techniques": "2026-11-20-all_techniques-h200-part",
+    "all_techniques": "2026-11-21-all_techniques-2xh200",
     "docs_table": "2026-11-20-docs_table-h200",
 }
 _PAIRS = {

