@@ -70,9 +70,11 @@ def measure(
     What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run.
     """
     ops = sorted({op for spec in like for op in spec.recipe.prepares})
-    folder.describe({**run, "one_time_costs": ray_cluster.prepare(cluster, ops)})
+    described = {**run, "one_time_costs": ray_cluster.prepare(cluster, ops)}
+    folder.describe(described)
     ray_cluster.run(session, cluster, needs)
     session.account()
+    folder.describe({**described, "search": dict(session.search.account)})
 
 
 def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:
