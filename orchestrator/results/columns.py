@@ -29,6 +29,15 @@ BASE: tuple[Column, ...] = (
     Column(name="log", type="string", doc="The trial's last lines of output when it did not end well."),
 )
 
+COMPARED: tuple[Column, ...] = (
+    Column(
+        name="compile_break_even_steps",
+        type="float64",
+        doc="Steps until compiling has paid for its first step, beside the eager trial otherwise equal; inf: never.",
+    ),
+)
+"""What follows from several rows of a table."""
+
 FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column(name="frontier_memory_bytes", type="int64", unit="B", doc="The largest memory of its repeats."),
     Column(name="frontier_samples_per_second", type="float64", unit="1/s", doc="The median speed of its repeats."),
@@ -88,4 +97,4 @@ def columns(declared: Sequence[Column] | None = None, records: Sequence[TrialRec
     measured = declared_columns() if declared is None else tuple(declared)
     axes = axis_columns(records, (column.name for column in measured)).values()
     known = {column.name for column in BASE}
-    return (*BASE, *(column for column in axes if column.name not in known), *measured)
+    return (*BASE, *(column for column in axes if column.name not in known), *measured, *COMPARED)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.record import ArrowType, Column, TrialRecord
-from orchestrator.results import guard
+from orchestrator.results import compilation, guard
 from orchestrator.results.columns import FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
 from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point
 from orchestrator.results.run import STEPS, TRIALS, Run, read_records, read_run
@@ -52,6 +52,9 @@ def trials_table(
         "tool_version": tool_version(),
     }
     named = {column.name: axis for axis, column in axes.items()}
+    pays = compilation.break_even_steps(rows, {axis: column.name for axis, column in axes.items()})
+    for row in rows:
+        row["compile_break_even_steps"] = pays.get(row["trial_id"])
     return _build(columns(measured, records), rows, metadata, named)
 
 
