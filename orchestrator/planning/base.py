@@ -17,6 +17,8 @@ CUSTOM = "custom"
 DEFAULT = "default"
 """The choice on an argument's axis where a trial leaves the argument to TrainingArguments."""
 
+_OFFLOADS = ("offload_optimizer", "offload_param")
+
 
 def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
     """What is wrong with the user's training arguments, given the axes that the sweep uses."""
@@ -44,6 +46,12 @@ def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
         section = part.value.get(name)
         if isinstance(section, dict) and section.get("enabled", "auto") != "auto" and "precision" in used:
             yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
+    zero = part.value.get("zero_optimization")
+    sections = {"": zero, **{key: zero.get(key) for key in _OFFLOADS}} if isinstance(zero, dict) else {"": zero}
+    for key, section in sections.items():
+        if not isinstance(section, (dict, type(None))):
+            at = ("zero_optimization", key) if key else ("zero_optimization",)
+            yield part.problem(at, f"must be a mapping, not {described(section)}")
     if "optimizer" in part.value and "optimizer" in used:
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
 

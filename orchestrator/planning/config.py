@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from orchestrator.planning.shape import SweepSection, shape_of
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
+MOST_TRIALS = 100_000
+"""Beyond this a plan takes minutes to write down and weeks to run; before, seconds."""
+
 
 def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepConfig:
     """The configuration in a YAML file. Raises ConfigError with every problem found, not only the first.
@@ -35,6 +39,9 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     if not isinstance(shape, SweepSection):
         raise ConfigError([*(document.problem(*found) for found in shape), *problems])
     problems += _model_problems(document, shape)
+    if (planned := _planned(points, shape.measure.repeats)) > MOST_TRIALS:
+        message = f"plans {planned:,} trials; more than {MOST_TRIALS:,} are a mistake, or need several sweeps"
+        problems.append(document.problem(("axes",), message))
     if shape.model.trust_remote_code and not trust_remote_code:
         message = "runs code that the checkpoint brings; who wants that says so on the command line too"
         problems.append(document.problem(("model", "trust_remote_code"), f"{message}: --trust-remote-code"))
@@ -61,6 +68,12 @@ def _points(document: Document, reader: AxisReader) -> _Points:
         trials=tuple(reader.assignment("trials", index) for index in range(_length(trials))),
         baseline=reader.assignment("baseline"),
     )
+
+
+def _planned(points: _Points, repeats: int) -> int:
+    """Trials of the grids before anything is excluded, and the lone ones."""
+    grids = [lay(points.axes, subset) for subset in points.subsets.values()] or [dict(points.axes)]
+    return repeats * (sum(math.prod(map(len, grid.values())) for grid in grids) + len(points.trials))
 
 
 def _length(value: object) -> int:

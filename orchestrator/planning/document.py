@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ def part_of(document: Document, key: str) -> Part | None:
             return Part(document=document, at=(key,), value=value)
         case str() as name:
             path = Path(document.file).parent / name
-            if not path.is_file():
+            if not os.path.isfile(path):  # a name too long for any file is no error to it
                 raise ConfigError([document.problem((key,), f"there is no file {path}")])
             other = read_document(path)
             return Part(document=other, at=(), value=other.value)
@@ -74,6 +75,13 @@ def read_document(path: Path) -> Document:
 class _Loader(yaml.SafeLoader):
     """Safe YAML 1.1, but 5e-5 is a number as in YAML 1.2 and in Python, not a text."""
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """As YAML says, but what is overridden is dropped at once: merges of merges would grow exponentially."""
+        super().flatten_mapping(node)
+        # A key that is no plain word is refused later, and until then nobody's equal.
+        last = {k.value if isinstance(k, yaml.ScalarNode) else id(k): (k, v) for k, v in node.value}
+        node.value = list(last.values())
+
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
@@ -81,6 +89,21 @@ _Loader.add_implicit_resolver(
 
 
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_DEEPEST, _MOST_VALUES = 64, 100_000
+"""Beyond these a file is a mistake or an attack: a few aliases of aliases can stand for more than any memory holds."""
+
+
+_TOO_MANY = f"more than {_MOST_VALUES:,} values, aliases (*) counted each time"
+_TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
+
+
+def _is_text(value: str) -> bool:
+    """No NUL, which no path can hold, and no half of a surrogate pair, which no terminal can show."""
+    return not re.search("[\0\ud800-\udfff]", value)
+
+
+def _short(written: str) -> str:
+    return f'"{written}"' if len(written) <= 40 else f'"{written[:40]}…"'
 
 
 class _Reader:
@@ -105,6 +128,8 @@ class _Reader:
             self._complain(mark.line + 1 if mark else 1, f"not valid YAML: {error.problem}{context}")
         except yaml.YAMLError as error:
             self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
+        except RecursionError:
+            self._complain(1, _TOO_DEEP)
         else:
             if value is None:
                 self._complain(1, "the file is empty; it needs at least a model")
@@ -119,9 +144,15 @@ class _Reader:
 
     def _value(self, loader: Any, node: yaml.Node, at: KeyPath) -> Any:
         self._lines.setdefault(at, node.start_mark.line + 1)
+        if len(self._lines) > _MOST_VALUES:
+            self._complain(node.start_mark.line + 1, _TOO_MANY)
+            raise ConfigError(self._problems)
         if isinstance(node, yaml.ScalarNode):
             self._written[at] = node.value
-            return loader.construct_object(node)
+            return self._scalar(loader, node, at)
+        if len(at) >= _DEEPEST:
+            self._complain(node.start_mark.line + 1, _TOO_DEEP)
+            return None
         if id(node) in self._open:
             self._complain(node.start_mark.line + 1, "an alias (*) inside its own anchor (&)", dotted(at))
             return None
@@ -135,6 +166,22 @@ class _Reader:
         self._open.discard(id(node))
         return value
 
+    def _scalar(self, loader: Any, node: yaml.ScalarNode, at: KeyPath) -> Any:
+        line, kind, written = node.start_mark.line + 1, node.tag.rpartition(":")[2], _short(node.value)
+        try:
+            value = loader.construct_object(node)
+        except (ValueError, KeyError, IndexError, AttributeError):  # what PyYAML's constructors raise
+            self._complain(line, f"{written} is no {kind}; for text use quotes", dotted(at))
+            return None
+        if not isinstance(value, (str, int, float, bool, type(None))):
+            message = f"YAML reads {written} as a {kind}, which nothing here takes; for text use quotes"
+            self._complain(line, message, dotted(at))
+        elif isinstance(value, int) and value.bit_length() > 63:
+            self._complain(line, "is beyond the integers of 64 bits", dotted(at))
+        elif isinstance(value, str) and not _is_text(value):
+            self._complain(line, "holds what is not a character (NUL or a surrogate)", dotted(at))
+        return value
+
     def _mapping(self, loader: Any, node: yaml.MappingNode, at: KeyPath) -> dict[str, Any]:
         if id(node) not in self._flat:  # an anchored mapping is met once more at each of its aliases
             self._flat.add(id(node))
@@ -142,7 +189,7 @@ class _Reader:
             loader.flatten_mapping(node)
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
+            if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.value):
                 self._complain(key_node.start_mark.line + 1, "a key must be a plain word", dotted(at))
                 continue
             # A key is always its text: YAML would read `on:` as the boolean true, and `8:` as a number.
