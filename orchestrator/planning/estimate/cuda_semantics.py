@@ -24,6 +24,9 @@ _IN_32_BITS = """
     multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits
     dist cdist renorm logsumexp
 """
+# Only the CPU's autocast takes these as one operator; CUDA's sees their parts: cross entropy's logarithm of softmax
+# keeps 16 bits, and what is raised to 32 is its result.
+_BY_PARTS = ("cross_entropy_loss", "poisson_nll_loss")
 _TO_32_BITS = ("softmax.int", "log_softmax.int", "prod", "cumprod", "cumsum", "sum", "sum.dim_IntList")
 
 
@@ -36,6 +39,8 @@ def cuda_semantics(gpu: Gpu) -> Iterator[None]:
             library.impl(name, _in_32_bits(_operator(name)), "AutocastCPU")
         for name in _TO_32_BITS:
             library.impl(name, _to_32_bits(_operator(name)), "AutocastCPU")
+        for name in _BY_PARTS:
+            library.impl(name, torch.library.fallthrough_kernel, "AutocastCPU")
         library.impl("dropout", _dropout, "AutogradCPU")
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
@@ -97,7 +102,8 @@ def attention_kernel(
     """The kernel that ``select_sdp_backend`` picks (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)."""
     half, width = query.dtype in _HALF, query.shape[-1]
     same_width = width == key.shape[-1] == value.shape[-1]
-    if query.dim() != 4:
+    rows_apart = mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
+    if query.dim() != 4 or rows_apart:
         return "math"
     fits_cudnn = max(width, value.shape[-1]) <= 128 and width % 8 == value.shape[-1] % 8 == 0 and key.shape[-2] > 1
     if half and gpu.cudnn_attention and fits_cudnn and (mask is None or not mask.requires_grad):
