@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from jobs import environment, failures, nvml, trial
-from jobs.preload import preload, unclean
+from jobs.preload import preload, remember_processor, unclean
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
@@ -49,6 +49,8 @@ def serve(requests: int, replies: TextIO, folder: Path) -> None:
         request = json.loads(line)
         spec = spec_from_json(request["spec"])
         isolation = "fresh" if reason else spec.measure.isolation
+        if isolation == "fork" and spec.recipe.deepspeed is not None:
+            remember_processor()
         channels = (requests, replies.fileno())
         record = run_child(spec, request["deadline_seconds"], isolation, folder, channels)
         if reason:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import threading
@@ -70,6 +71,15 @@ def preload() -> float:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
     return time.perf_counter() - begin
+
+
+def remember_processor() -> None:
+    """Let py-cpuinfo answer from memory: DeepSpeed asks it twice for every op that it loads, and it takes seconds."""
+    import cpuinfo
+
+    if not hasattr(cpuinfo.get_cpu_info, "cache_info"):
+        cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+        cpuinfo.get_cpu_info()
 
 
 def unclean() -> str:
