@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from rich.console import Console
 from jobs.record import Outcome
 from orchestrator import report
 from orchestrator.results import publish
-from orchestrator.results.page.html import chart_data, script_json
+from orchestrator.results.page import cells
+from orchestrator.results.page.columnar import anatomy, chart_data
+from orchestrator.results.page.html import queries, script_json
 from orchestrator.results.page.labels import MOST, Label, key_points, place
 from orchestrator.results.page.picture import encodings
 from orchestrator.results.page.text import print_summary
@@ -33,7 +36,7 @@ FILES = {"trials.parquet", "steps.parquet", "frontier.parquet", "report.md", "re
 
 def page_without_library(page: str) -> str:
     """The HTML without the chart library, whose own text is full of everything."""
-    return "".join(part for part in re.split(r"(?s)<script>.*?</script>", page))
+    return "".join(re.split(r"(?s)<script[^>]*>.*?</script>", page))
 
 
 def printed(folder: Path) -> str:
@@ -116,9 +119,50 @@ def test_the_chart_holds_every_point_of_every_environment(tmp_path: Path) -> Non
     other = {**H200, "gpu_model": "Another GPU"}
     records = [*make_grid(), make_record(environment=other, precision="fp32", activations="keep", optimizer="sgd")]
     data = chart_data(summarize_folder(write_run(tmp_path, records)))
-    assert [len(cohort["memory"]) for cohort in data["cohorts"]] == [280, 1]
+    assert [data["columns"]["cohort"].count(place) for place in (0, 1)] == [280, 1]
     assert [axis["name"] for axis in data["axes"]] == ["micro_batch", "precision", "activations", "optimizer"]
     assert data["axes"][0]["values"] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert [measure["name"] for measure in data["measures"]] == [
+        "memory_bytes",
+        "samples_per_second",
+        "dollars_per_million",
+    ]
+
+
+def test_a_devices_memory_is_taken_apart_where_it_adds_up() -> None:
+    row = {
+        "model_allocated_bytes": 10,
+        "optimizer_state_bytes": 20,
+        "peak_allocated_bytes": 100,
+        "peak_reserved_bytes": 110,
+        "device_used_bytes": 150,
+    }
+    assert anatomy(row) == [10, 20, 70, 10, 40]
+    assert anatomy({**row, "offload_optimizer_device": "cpu"}) == [10, 0, 90, 10, 40]
+    assert anatomy({**row, "peak_allocated_bytes": 25}) is None
+    assert anatomy({**row, "device_used_bytes": None}) is None
+
+
+def test_the_pages_queries_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import duckdb
+    import polars
+
+    summary = publish(folder)
+    monkeypatch.chdir(folder)
+    snippets = {tool: f"{before}24{after}" for tool, before, after in queries(summary)}
+    found = duckdb.sql(snippets["DuckDB"]).fetchall()
+    assert len(found) == 10
+    best = max(p.samples_per_second for p in summary.cohorts[0].points if p.memory_bytes <= 24 * 2**30)
+    assert best in found[0]
+    table = eval(snippets["Polars"].split("\n\n", 1)[1], {"pl": polars})
+    assert table["samples_per_second"].to_list()[0] == best
+
+
+def test_the_searchs_account_is_part_of_every_page(tmp_path: Path) -> None:
+    search = {"kind": "frontier", "planned": 9, "measured": 4, "skipped": {"dominated": 5}}
+    publish(write_run(tmp_path, [make_record()], search=search))
+    for name in ("report.md", "report.html"):
+        assert "earch: frontier measured 4 of 9 trials and left out 5 (5 dominated)." in (tmp_path / name).read_text()
 
 
 @pytest.mark.parametrize("outcomes", [[], [Outcome.FAILED], [Outcome.OK]])
@@ -170,13 +214,23 @@ def test_a_training_that_is_not_the_baselines_is_not_called_so(tmp_path: Path) -
 
 
 def test_the_chart_knows_trainings_and_batches(folder: Path) -> None:
-    (cohort,) = chart_data(summarize_folder(folder))["cohorts"]
+    data = chart_data(summarize_folder(folder))
+    (cohort,) = data["cohorts"]
     assert cohort["trainings"][cohort["ranked"]] == "as the baseline"
     assert set(cohort["trainings"]) == {
         "as the baseline",
         *(f"optimizer={name}" for name in ("sgd", "adafactor", "adamw_bnb_8bit")),
     }
-    assert sorted(set(cohort["batch"])) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert sorted(set(data["columns"]["batch"])) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def test_rows_whose_losses_are_not_their_references_are_marked(folder: Path) -> None:
+    cohort = summarize_folder(folder).cohorts[0]
+    doubted = replace(cohort.front[-1], warnings=("trains differently: mean loss 4.0 times its reference's",))
+    assert cells.speed(doubted, cohort) == f"≠ {cells.speed(cohort.front[-1], cohort)}"
+    assert cells.frontier_notes(replace(cohort, fronts={cohort.training: (doubted,)})) == [
+        "≠ its losses are not its reference's"
+    ]
 
 
 def test_host_bound_points_are_marked_and_speeds_have_their_error(tmp_path: Path) -> None:

@@ -5,5 +5,6 @@ text.py       the printed end of a run
 markdown.py   report.md
 picture.py    frontier.png (the only file with matplotlib)
 labels.py     where a picture's labels go so that none covers another
+columnar.py   the data of report.html: every configuration, column by column
 html.py       report.html, from report.*.j2 (the only file with plotly and jinja2)
 """

@@ -10,13 +10,14 @@ from orchestrator.results.ranking import Effect, Stage
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import error, memory, number
 
-OTHER, HOST_BOUND = "†", "h"
+OTHER, HOST_BOUND, DOUBTED = "†", "h", "≠"
 MIB = 2**20
 
 
 def speed(point: Point, cohort: Cohort) -> str:
     """Samples per second behind its marks: ``† h 34.5``."""
     marks = [OTHER] * (point.training != cohort.training) + [HOST_BOUND] * point.host_bound
+    marks += [DOUBTED] * bool(point.trains_differently)
     return " ".join([*marks, number(point.samples_per_second)])
 
 
@@ -69,6 +70,8 @@ def _notes(cohort: Cohort, points: Iterable[Point]) -> Iterator[str]:
         yield f"{OTHER} trains differently: {'; '.join(cohort.training_name(kind) for kind in others)}"
     if any(point.host_bound for point in shown):
         yield f"{HOST_BOUND} host-bound: the accelerator waited for the host, whose speed this is"
+    if any(point.trains_differently for point in shown):
+        yield f"{DOUBTED} its losses are not its reference's"
 
 
 def scope(cohort: Cohort) -> str:
