@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TextIO
 
 from jobs import environment, failures, nvml, trial
 from jobs.preload import preload, remember_processor, unclean
+from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
@@ -51,6 +52,7 @@ def serve(requests: int, replies: TextIO, folder: Path) -> None:
         isolation = "fresh" if reason else spec.measure.isolation
         if isolation == "fork" and spec.recipe.deepspeed is not None:
             remember_processor()
+            remove_abandoned_locks()
         channels = (requests, replies.fileno())
         record = run_child(spec, request["deadline_seconds"], isolation, folder, channels)
         if reason:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
+from pathlib import Path
 
 
 def build(ops: list[str]) -> dict[str, float | str]:
@@ -15,6 +17,7 @@ def build(ops: list[str]) -> dict[str, float | str]:
     from jobs.loops.deepspeed import use_own_architecture
 
     use_own_architecture()
+    remove_abandoned_locks()
     from deepspeed.ops.op_builder.all_ops import ALL_OPS
 
     if not torch.cuda.is_available():
@@ -31,6 +34,29 @@ def build(ops: list[str]) -> dict[str, float | str]:
         except Exception as error:  # a compiler's failure has no type of its own; the trials will be unsupported
             costs[op] = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
     return costs
+
+
+def remove_abandoned_locks() -> None:
+    """Remove the locks of builds that were killed: whoever loads the op next would wait for them for ever.
+
+    Whoever builds keeps the lock's file open (``torch.utils.file_baton``); one that nobody has open is abandoned.
+    """
+    from torch.utils.cpp_extension import get_default_build_root
+
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    for lock in (*root.glob("*/lock"), *root.glob("*/*/lock")):
+        if not _is_open(lock):
+            lock.unlink(missing_ok=True)
+
+
+def _is_open(file: Path) -> bool:
+    """Whether any process that may be looked at has the file open."""
+    wanted = str(file.resolve())
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if os.readlink(descriptor) == wanted:
+                return True
+    return False
 
 
 if __name__ == "__main__":
