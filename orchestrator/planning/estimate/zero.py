@@ -55,16 +55,17 @@ def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
 def trial(model: torch.nn.Module, engine: Engine, first: Stream, later: Stream | None, accumulation: int) -> Trial:
     """The trial's streams under the engine. ``model`` has the training precision already.
 
-    Each gradient is copied to a bucket and goes; see deepspeed/runtime/zero/stage_1_and_2.py and stage3.py. Stage 3
-    reduces a bucket on a stream of its own, whose cached memory no other stream gets.
+    Each gradient is copied to a bucket and goes; see deepspeed/runtime/zero/stage_1_and_2.py and stage3.py. Up to
+    stage 2 the first gradient of a backward pass brings the bucket; stage 3 has it from the start, and reduces it on a
+    stream of its own, whose cached memory no other stream gets.
     """
     _, element, _ = _trained(model)
     bucket = engine.bucket_elements * element if engine.stage else 0
     update = Stream(events=tuple(_step(model, engine)))
     return Trial(
         model=Stream(events=tuple(_resident(model, engine))),
-        first=_bucketed(first, bucket),
-        later=later and _bucketed(later, bucket),
+        first=_bucketed(first, bucket, early=engine.stage == 3),
+        later=later and _bucketed(later, bucket, early=engine.stage == 3),
         accumulation=accumulation,
         first_update=update,
         update=update,
@@ -109,14 +110,27 @@ def _trained(model: torch.nn.Module) -> tuple[int, int, int]:
     )
 
 
-def _bucketed(stream: Stream, bucket: int) -> Stream:
-    """Gradients are freed as soon as they are there: their bucket holds them, until the pass is over."""
+def _bucketed(stream: Stream, bucket: int, *, early: bool) -> Stream:
+    """Gradients are freed as soon as they are there: their bucket holds them, until the pass is over.
+
+    Where it comes with the first gradient, the operator that made that has given back its inputs before.
+    """
     if not bucket:
         return stream
     number = 1 + max(event.number for event in stream.events)
-    events: list[Event] = [Allocation(number=number, formula="tensor", integers=(bucket,), kind="ZeRO buffers")]
+    buffer = Allocation(number=number, formula="tensor", integers=(bucket,), kind="ZeRO buffers")
+    events: list[Event] = [buffer] if early else []
+    held, made, freed = early, False, False
     for event in stream.events:
-        if isinstance(event, Allocation) and event.kind == "gradients":
+        if isinstance(event, Free):
+            freed = made
+            events.append(event)
+            continue
+        if freed and not held:
+            events.append(buffer)
+            held = True
+        if event.kind == "gradients":
+            made = True
             events += [replace(event, kind="temporary buffers"), Free(number=event.number)]
         else:
             events.append(event)
