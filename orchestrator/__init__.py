@@ -18,7 +18,6 @@ In a notebook::
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,4 +30,6 @@ def __getattr__(name: str) -> Any:
     """The names of ``__all__``, imported when first asked for, so that the verbs stay instant."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("orchestrator.results.measured"), name)
+    from orchestrator.results import measured
+
+    return getattr(measured, name)

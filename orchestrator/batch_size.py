@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in config or options, 130 interrupted."""
     options = _parser().parse_args(arguments)
     try:
-        config = load_config(options.config)
+        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         over = dict(read_choice(text, config) for text in options.set)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -145,4 +145,4 @@ def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.finish(main)

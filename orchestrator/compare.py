@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.running.command import finish
+
 EXIT_OK, EXIT_WORSE, EXIT_USAGE, EXIT_UNLIKE = 0, 1, 2, 3
 
 _UNLIKE = ("gpu_model", "cpu_model", "model", "data")
@@ -21,11 +23,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.results.comparison import compare
     from orchestrator.results.comparison_text import markdown, render, to_json
     from orchestrator.results.measured import load
+    from orchestrator.results.run import UnreadableRunError
 
     try:
         before, after = load(options.before), load(options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to compare ({error})", file=sys.stderr)
+        return EXIT_USAGE
+    except (OSError, UnreadableRunError) as error:
+        print(error, file=sys.stderr)
         return EXIT_USAGE
     found = compare(before, after)
     unlike = [f"{what}: {old} / {new}" for what, old, new in found.differences if what.split()[0] in _UNLIKE]
@@ -76,4 +82,4 @@ def _share(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)

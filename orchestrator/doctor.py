@@ -7,10 +7,11 @@ import functools
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from orchestrator.running.command import finish
 
 NODE_SECONDS = 120.0
 """A node that has not answered by then is not going to."""
@@ -155,4 +156,4 @@ def _mend_refusal(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)

@@ -19,6 +19,7 @@ from orchestrator.planning.estimate.prediction import Prediction
 from orchestrator.planning.estimate.text import lines, row
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
+from orchestrator.running.command import finish
 
 EXIT_OK, EXIT_USAGE = 0, 2
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
     options = _parser().parse_args(arguments)
     try:
-        config, gpu = load_config(options.config), load_gpu(options.gpu)
+        config, gpu = load_config(options.config, trust_remote_code=options.trust_remote_code), load_gpu(options.gpu)
         trials = _chosen(plan(config).trials, options.trial)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -49,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
     parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
     parser.add_argument("--trial", nargs="+", default=(), metavar="ID", help="only trials whose identifiers begin so")
+    remote = "let the checkpoint run its own code; the config must ask for it too"
+    parser.add_argument("--trust-remote-code", action="store_true", help=remote)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table")
     return parser
@@ -84,4 +87,4 @@ def _label(trial: TrialSpec, config: SweepConfig) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.planning.quantities import size_bytes
 from orchestrator.results.objectives import OBJECTIVES
+from orchestrator.running.command import finish
 
 EXIT_OK, EXIT_NOTHING_FITS, EXIT_USAGE = 0, 1, 2
 
@@ -24,11 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.results.export import NotExportableError, export_candidate
     from orchestrator.results.measured import load
     from orchestrator.results.recommendation_text import Workload, render, to_json
+    from orchestrator.results.run import UnreadableRunError
 
     try:
         run = load(options.run)
     except FileNotFoundError as error:
         print(f"{options.run}: no records and no table to recommend from ({error})", file=sys.stderr)
+        return EXIT_USAGE
+    except (OSError, UnreadableRunError) as error:
+        print(error, file=sys.stderr)
         return EXIT_USAGE
     answer = run.recommend(
         memory_bytes=options.memory,
@@ -94,4 +99,4 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)

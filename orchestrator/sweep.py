@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jobs import nvml
@@ -12,12 +13,14 @@ from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.describe import describe
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.running.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, add_options, holding
+from orchestrator.running.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, add_options, finish, holding
 from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
     from jobs.spec import TrialSpec
     from orchestrator.search.base import Search
+
+    Searching = Callable[[Sequence[TrialSpec]], Search]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_options(parser, output="the config's, runs/NAME")
     options = parser.parse_args(arguments)
     try:
-        config = load_config(options.config)
+        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
@@ -34,11 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         has_gpu = bool(options.address or nvml.visible_uuids())
         print(describe(plan(config, has_gpu=has_gpu), config))
         return EXIT_OK
+    try:
+        searching = _search(config)
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
     folder = RunFolder(options.output or config.output)
-    return holding(folder, lambda: _run(config, folder, options), resume=options.resume)
+    return holding(folder, lambda: _run(config, searching, folder, options), resume=options.resume)
 
 
-def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) -> int:
+def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: argparse.Namespace) -> int:
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
     from orchestrator.running import cluster as ray_cluster
@@ -52,7 +60,7 @@ def _run(config: SweepConfig, folder: RunFolder, options: argparse.Namespace) ->
         budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
         wanted = {spec.trial_id for spec in trials}
         earlier = measuring.still_wanted(folder, lambda spec: spec.trial_id in wanted, fresh=options.fresh)
-        search = _search(config, trials)
+        search = searching(trials)
         progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline)
         session = Session(search, folder, progress, time_budget_seconds=budget)
         progress.say(f"{_count(config, planned)}, on {measuring.slots_in_words(cluster)}")
@@ -72,21 +80,22 @@ def _count(config: SweepConfig, planned: Plan) -> str:
     return f"{config.name}: {len(planned.trials)} trials, {len(planned.ruled_out)} ruled out"
 
 
-def _search(config: SweepConfig, trials: Sequence[TrialSpec]) -> Search:
+def _search(config: SweepConfig) -> Searching:
+    """The config's search, its options given. Raises ImportError, in a sentence, where its package is missing."""
     from orchestrator.search.frontier import Frontier
     from orchestrator.search.grid import Grid
 
     options = config.search.options
     match config.search.kind:
         case "frontier":
-            return Frontier(trials, **options)
+            return functools.partial(Frontier, **options)
         case "optuna":
             from orchestrator.search.optuna import Optuna
 
-            return Optuna(trials, **options)
+            return functools.partial(Optuna, **options)
         case _:
-            return Grid(trials)
+            return Grid
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)

@@ -226,7 +226,7 @@ def _is_steady(*points: Point) -> bool:
 
 def _memory(before: MeasuredRun, a: Point, b: Point) -> Change | None:
     """By the allocator where both have it, which repeats to the byte; else by the first figure that both have."""
-    column = next((c for c in _MEMORY if a.row.get(c) is not None and b.row.get(c) is not None), None)
+    column = next((c for c in _MEMORY if a.row.get(c) and b.row.get(c)), None)
     if column is None:
         return None
     old, new, same = a.row[column], b.row[column], _MEMORY[column]

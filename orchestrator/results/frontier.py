@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ def memory_column(rows: Iterable[Row]) -> str:
 def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
     """The ok rows as points, in order of first appearance; ``axes`` maps an axis to its column.
 
-    Rows without a memory or a speed are left out.
+    Rows without a memory or a speed above zero are left out.
     """
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
@@ -93,7 +94,7 @@ def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
         memory = memory_column(own)
         repeats: dict[tuple[Any, ...], list[Row]] = {}
         for row in own:
-            if row.get(memory) is not None and row.get("samples_per_second") is not None:
+            if (row.get(memory) or 0) > 0 and 0 < (row.get("samples_per_second") or 0) < math.inf:
                 key = (row["equivalence"], row["effective_batch"], *(row[column] for column in axes.values()))
                 repeats.setdefault(key, []).append(row)
         found += [_combine(environment_id, memory, group, axes) for group in repeats.values()]

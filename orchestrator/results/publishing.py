@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +30,5 @@ def summarize_folder(run_folder: Path) -> Summary:
 
 
 def _write(content: bytes, path: Path) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content)
-    beside.replace(path)
+    with run.written_beside(path) as beside:
+        beside.write_bytes(content)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from jobs.record import TrialRecord, record_from_json
+from pydantic import TypeAdapter
+from pydantic_core import from_json
+
+from jobs.record import TrialRecord
 from jobs.spec import Choice
+from orchestrator.results.record_file import read_record
 
 RUN = "run.json"
 RECORDS = "records"
@@ -42,24 +46,40 @@ class Run:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """A run from ``run.json``; foreign keys are left alone, missing ones take their defaults."""
-        return cls(
-            name=str(raw.get("name") or ""),
-            command=str(raw.get("command") or ""),
-            config=raw.get("config") or {},
-            budgets=tuple(int(budget) for budget in raw.get("budgets") or ()),
-            baseline=raw.get("baseline") or {},
-            one_time_costs=raw.get("one_time_costs") or {},
-            search=raw.get("search") or {},
-            started_at=float(raw.get("started_at") or 0.0),
-        )
+        """A run from ``run.json``; foreign keys are left alone, missing ones take their defaults. Raises ValueError."""
+        given = {key: value for key, value in raw.items() if value is not None}
+        checked: Self = TypeAdapter(cls).validate_python(given)
+        if checked.search:
+            _ACCOUNT.validate_python(dict(checked.search))
+        return checked
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Account:
+    """What a page needs to know of a search, where there is anything to say of it."""
+
+    kind: str
+    planned: int
+    measured: int
+    skipped: Mapping[str, int]
+    audit: Mapping[str, Any] | None = None
+
+
+_ACCOUNT = TypeAdapter(_Account)
+
+
+class UnreadableRunError(ValueError):
+    """A file of the run folder that is torn or foreign; the text says which."""
 
 
 def read_run(run_folder: Path) -> Run:
-    """The folder's ``run.json``, or an anonymous run named after the folder."""
+    """The folder's ``run.json``, or an anonymous run named after the folder. Raises UnreadableRunError."""
     path = run_folder / RUN
-    raw = json.loads(path.read_text()) if path.exists() else {}
-    return Run.from_json({**raw, "name": raw.get("name") or run_folder.resolve().name})
+    try:
+        raw = from_json(path.read_bytes()) if path.exists() else {}
+        return Run.from_json({**raw, "name": raw.get("name") or run_folder.resolve().name})
+    except (AttributeError, TypeError, ValueError):
+        raise UnreadableRunError(f"{path} is torn or not of this program; moved away, it is done without") from None
 
 
 def read_records(run_folder: Path) -> list[TrialRecord]:
@@ -67,8 +87,23 @@ def read_records(run_folder: Path) -> list[TrialRecord]:
 
     A torn or foreign file is passed over, as the sweep does, which names it.
     """
-    records: list[TrialRecord] = []
-    for path in sorted((run_folder / RECORDS).glob("*.json")):
-        with contextlib.suppress(KeyError, TypeError, ValueError):  # a UnicodeDecodeError is a ValueError
-            records.append(record_from_json(json.loads(path.read_text())))
-    return sorted(records, key=lambda record: (record.started_at == 0, record.started_at))
+    found = [record for path in record_files(run_folder) if (record := read_record(path)) is not None]
+    return sorted(found, key=lambda record: (record.started_at == 0, record.started_at))
+
+
+def record_files(run_folder: Path) -> list[Path]:
+    """What lies among the records, by name."""
+    return sorted((run_folder / RECORDS).glob("*.json"))
+
+
+@contextlib.contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A place to write a file's new content, moved to ``path`` when all is well: no reader ever meets half a file."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()  # a full disk needs the room
+        raise

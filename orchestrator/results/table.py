@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,9 +15,9 @@ import pyarrow.parquet as pq
 
 from jobs.record import ArrowType, Column, TrialRecord
 from orchestrator.results import compilation, guard
-from orchestrator.results.columns import FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
+from orchestrator.results.columns import BASE, FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
 from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point
-from orchestrator.results.run import STEPS, TRIALS, Run, read_records, read_run
+from orchestrator.results.run import STEPS, TRIALS, Run, UnreadableRunError, read_records, read_run, written_beside
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),
@@ -168,7 +167,8 @@ def losses_of(run_folder: Path, records: Sequence[TrialRecord] | None = None) ->
     if known or not (run_folder / STEPS).exists():
         return {record.trial_id: list(record.steps.get("loss", ())) for record in known}
     losses: dict[str, list[float]] = {}
-    steps = pq.read_table(run_folder / STEPS, columns=["trial_id", "loss"])
+    named = ["trial_id", "loss"]
+    steps = _read(run_folder / STEPS, named, columns=named)
     for trial_id, loss in zip(steps["trial_id"].to_pylist(), steps["loss"].to_pylist(), strict=True):
         if loss is not None:
             losses.setdefault(trial_id, []).append(loss)
@@ -198,15 +198,28 @@ def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool, bool]])
 
 def write(table: pa.Table, path: Path) -> Path:
     """Write a table beside its place and move it there, so that no reader meets half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, beside, compression="zstd")
-    beside.replace(path)
+    with written_beside(path) as beside:
+        pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
     return path
 
 
 def read(path: Path) -> pa.Table:
-    """A table this project wrote. Raises FileNotFoundError or pyarrow.ArrowInvalid."""
-    return pq.read_table(path)
+    """A table of trials that this project wrote. Raises FileNotFoundError, or UnreadableRunError: torn or foreign."""
+    return _read(path, [column.name for column in BASE])
+
+
+def _read(path: Path, needed: Sequence[str], columns: list[str] | None = None) -> pa.Table:
+    try:
+        table = pq.read_table(path, columns=columns, page_checksum_verification=True)
+        run_of(table), environments_of(table)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnreadableRunError(f"{path} is torn or no table of this program ({reason})") from None
+    if missing := [name for name in needed if name not in table.column_names]:
+        raise UnreadableRunError(f"{path} is no table of this program: it has no column {missing[0]}")
+    return table
 
 
 def run_of(table: pa.Table) -> Run:

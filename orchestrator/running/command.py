@@ -1,17 +1,49 @@
-"""What every verb that measures takes on its command line, and its hold on the run folder."""
+"""Habits of the command line: what a verb that measures takes, its hold on the run folder, and how every verb ends."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import os
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from orchestrator.planning.quantities import duration_seconds, size_bytes
-from orchestrator.running.store import RunFolder, RunFolderBusyError
+from orchestrator.results.run import UnreadableRunError
+from orchestrator.running.store import RunFolder, RunFolderError
 
-EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
+_NOT_OURS_TO_MEND = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+"""What a disk answers when it is full or not to be written."""
+
+
+def finish(main: Callable[[], int]) -> NoReturn:
+    """End the process with ``main``'s exit status: without a word at Ctrl-C, or where nobody listens (``| head``)."""
+    try:
+        try:
+            status = main()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        if not _is_unheard():
+            raise  # another pipe's
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_UNHEARD
+    sys.exit(status)
+
+
+def _is_unheard() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
@@ -24,6 +56,8 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue a run: repeat nothing that has finished")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew, also what has been measured")
+    remote = "let the checkpoint run its own code; the config must ask for it too"
+    parser.add_argument("--trust-remote-code", action="store_true", help=remote)
     parser.add_argument("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 
@@ -35,9 +69,13 @@ def holding(folder: RunFolder, run: Callable[[], int], *, resume: bool) -> int:
     try:
         with folder.locked():
             return run()
-    except RunFolderBusyError as error:
+    except (RunFolderError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
-        return EXIT_FAILURE
+    except OSError as error:
+        if error.errno not in _NOT_OURS_TO_MEND:
+            raise
+        print(f"{error.filename or folder.path}: {error.strerror}", file=sys.stderr)
+    return EXIT_FAILURE
 
 
 def duration(text: str) -> float:

@@ -10,13 +10,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.record import TrialRecord, record_from_json, record_to_json
-from orchestrator.results.run import RECORDS, RUN
+from jobs.record import TrialRecord, record_to_json
+from orchestrator.results.record_file import read_record
+from orchestrator.results.run import RECORDS, RUN, record_files, written_beside
 
 _LOCK = "lock"
 
 
-class RunFolderBusyError(RuntimeError):
+class RunFolderError(RuntimeError):
+    """The run folder cannot be written: no room, no permission, or something else in its place."""
+
+
+class RunFolderBusyError(RunFolderError):
     """Another driver is writing to this run folder."""
 
 
@@ -27,12 +32,18 @@ class RunFolder:
         self.path = path
         self.unreadable: list[Path] = []
         """Files among the records that are not records; they are left alone."""
+        self._files: dict[str, set[Path]] = {}
+        """Where the trials' records were found: an earlier version digested a trial to another name."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises RunFolderBusyError when another one does."""
-        (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
-        with open(self.path / _LOCK, "a") as lock:
+        """Hold the folder for this process. Raises RunFolderBusyError when another one does, else RunFolderError."""
+        try:
+            (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / _LOCK, "a")  # noqa: SIM115
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {self.path}: {error.strerror or error}") from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -52,31 +63,44 @@ class RunFolder:
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> None:
-        """Keep a record; an earlier one of the same trial is replaced."""
-        _write(self.path / RECORDS / f"{record.trial_id}.json", record_to_json(record))
+        """Keep a record; an earlier one of the same trial is replaced, whatever its file is called."""
+        path = self.path / RECORDS / f"{record.trial_id}.json"
+        _write(path, record_to_json(record))
+        self._drop_others(record.trial_id, path)
 
     def remove(self, trial_id: str) -> None:
         """Forget a trial, because it is going to be repeated or is no longer planned."""
-        (self.path / RECORDS / f"{trial_id}.json").unlink(missing_ok=True)
+        path = self.path / RECORDS / f"{trial_id}.json"
+        path.unlink(missing_ok=True)
+        self._drop_others(trial_id, path)
 
     def records(self) -> dict[str, TrialRecord]:
-        """Every readable record by trial id; what is torn or foreign is listed in ``unreadable``."""
+        """Every readable record by trial id, the latest; what is torn or foreign is listed in ``unreadable``."""
         found: dict[str, TrialRecord] = {}
         self.unreadable = []
-        for path in sorted((self.path / RECORDS).glob("*.json")):
-            try:
-                record = record_from_json(json.loads(path.read_text()))
-            except (KeyError, TypeError, ValueError, UnicodeDecodeError):
+        for path in record_files(self.path):
+            record = read_record(path)
+            if record is None:
                 self.unreadable.append(path)
                 continue
-            found[record.trial_id] = record
+            trial_id = record.trial_id
+            self._files.setdefault(trial_id, set()).add(path)
+            if trial_id not in found or found[trial_id].started_at < record.started_at:
+                found[trial_id] = record
         return found
+
+    def _drop_others(self, trial_id: str, path: Path) -> None:
+        for other in self._files.pop(trial_id, set()) - {path}:
+            other.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    with open(partial, "w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with written_beside(path) as partial, open(partial, "w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write {path}: {error.strerror or error}; what was written before is whole"
+        ) from error
