@@ -27,6 +27,11 @@ def frontier_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
     return _without_empty([["memory", "samples/s", "±", "configuration"], *rows])
 
 
+def configuration_first(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """The table with its last column, the configuration, in front."""
+    return [[row[-1], *row[:-1]] for row in rows]
+
+
 def budget_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
     """Budget, speed, its uncertainty, memory and configuration of each verdict, after a row of headings.
 

@@ -1,0 +1,235 @@
+"""The report in a real browser: headless Chromium clicks, drags, filters and hovers.
+
+Skipped where playwright or a Chromium is missing; no browser is downloaded. ``AXE_CORE`` may name an ``axe.min.js``
+(https://github.com/dequelabs/axe-core) to check accessibility with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import recommend
+from orchestrator.results import publish
+from orchestrator.results.page import html
+from orchestrator.results.run import Run
+from orchestrator.results.summary import summarize
+from tests.unit.records import H200, make_grid, make_record, write_run
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+AXE = Path(os.environ.get("AXE_CORE", ""))
+HOSTILE = "\"'></script><script>alert(1)</script><img src=x onerror=alert(1)>"
+DRAWN = "#chart .main-svg"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = make_grid()
+    other = {**H200, "gpu_model": "Another GPU"}
+    energy = {"joules_per_sample": 3.0, "host_peak_resident_bytes": 2**30, "warnings": ["unstable: it is"]}
+    choices = {"precision": "bf16", "activations": "keep", "optimizer": "adamw_torch_fused"}
+    for batch, joules in ((4, 7.0), (8, 5.0), (16, 6.0)):
+        records.append(
+            make_record(
+                micro_batch=batch,
+                memory_mib=9000 + batch,
+                speed=10.0 * batch,
+                environment=other,
+                equivalence=f"effective_batch={batch}",
+                measurements={**energy, "joules_per_sample": joules},
+                **choices,
+            )
+        )
+    path = write_run(tmp_path_factory.mktemp("a run's folder"), records, budgets=[2**33, 3 * 2**33])
+    publish(path)
+    return path
+
+
+@pytest.fixture
+def page(browser: Any, folder: Path) -> Iterator[Any]:
+    yield from opened(browser, folder / "report.html")
+
+
+def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
+    """The page with its chart drawn; in the end nothing may have failed, asked the network or opened a dialogue."""
+    own = browser.new_context(**{"viewport": {"width": 1440, "height": 1000}, "reduced_motion": "reduce", **context})
+    own.set_default_timeout(60_000)
+    page, wrong = own.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("dialog", lambda dialog: (wrong.append("dialogue"), dialog.dismiss()))
+    page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector(DRAWN)
+    yield page
+    own.close()
+    assert wrong == []
+
+
+def verdict(page: Any) -> str:
+    return str(page.locator("#verdict strong").first.inner_text())
+
+
+def test_the_slider_moves_the_verdict_and_the_command_gives_the_same(
+    page: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for place in (60, 250, 500, 750, 1000):
+        page.locator("#budget").fill(str(place))
+        words = shlex.split(page.locator("#command").inner_text())
+        assert words[:3] == ["python", "-m", "orchestrator.recommend"]
+        assert recommend.main([*words[3 : words.index("--export")], "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)["best"]
+        assert verdict(page) == answer["label"]
+        assert page.locator("#table tr.chosen").inner_text().startswith(answer["label"])
+        answers.append(answer["samples_per_second"])
+    assert answers == sorted(set(answers))
+    assert page.locator("#budget").get_attribute("aria-valuetext") == "any"
+    page.get_by_role("button", name="8 GiB", exact=True).click()
+    assert "in 8 GiB" in page.locator("#verdict").inner_text()
+    assert "would buy" in page.locator("#asides").inner_text()
+    assert "<= 8 * 1024" in page.locator("#queries ~ .columns").inner_text()
+
+
+def test_filters_leave_out_techniques_from_verdict_table_and_chart(page: Any) -> None:
+    assert "bf16" in verdict(page)
+    page.locator("#filter-fields label", has_text="bf16").click()
+    assert "bf16" not in verdict(page)
+    assert "bf16" not in page.locator("#table tbody").inner_text()
+    assert "bf16" not in page.evaluate("document.getElementById('chart').data.map((trace) => trace.name)")
+    assert "none of the filters" in page.locator("#command-notes").inner_text()
+    page.get_by_role("button", name="Show everything").click()
+    assert "bf16" in verdict(page)
+
+
+def test_a_point_is_told_of_when_hovered_and_kept_when_picked(page: Any) -> None:
+    dot = page.locator("#chart .scatterlayer .trace:has(.point)").last.locator(".point").first
+    dot.scroll_into_view_if_needed()
+    box = dot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#tip", state="visible")
+    assert verdict(page) in page.locator("#tip").inner_text()  # the last trace is the ring around the best
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector("#picked", state="visible")
+    assert page.locator("#picked h3").inner_text() == verdict(page)
+    page.locator("#table tbody button").first.click()
+    assert page.locator("#picked h3").inner_text() == page.locator("#table tbody button").first.inner_text()
+
+
+def test_axes_objective_and_batch_are_the_readers_to_choose(page: Any) -> None:
+    page.select_option("#hardware", label=page.locator("#hardware option").nth(1).inner_text())
+    page.select_option("#objective", "joules_per_sample")
+    assert verdict(page).startswith("batch 8")
+    assert "5.00 J/sample" in page.locator("#verdict").inner_text()
+    assert page.locator("#map-title").inner_text() == "Memory against joules per sample"
+    assert [row.inner_text().split(" · ")[0] for row in page.locator("#table tbody th").all()] == ["batch 4", "batch 8"]
+    page.select_option("#batch", "16")
+    assert verdict(page).startswith("batch 16")
+    assert "--effective-batch 16 --objective joules_per_sample" in page.locator("#command").inner_text()
+    page.select_option("#objective", "dollars_per_million")
+    page.locator("#price").fill("5.76")
+    assert "10.0 per million samples" in page.locator("#verdict").inner_text()
+    page.select_option("#hardware", "all")
+    page.select_option("#objective", "samples_per_second")
+    page.select_option("#batch", "")
+    assert page.locator("#verdict strong").count() == 2
+    page.check("#log-y")
+    assert page.evaluate("document.getElementById('chart').layout.yaxis.type") == "log"
+
+
+def test_other_trainings_can_be_ranked_and_every_row_listed(page: Any) -> None:
+    page.select_option("#training", label="optimizer=sgd")
+    assert "sgd" in verdict(page)
+    page.select_option("#rows", "all")
+    listed = page.locator("#table tbody tr")
+    assert listed.count() == 50
+    page.locator("#more").click()
+    assert listed.count() > 50
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1440])
+def test_it_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
+    for page in opened(browser, folder / "report.html", viewport={"width": width, "height": 900}, color_scheme=scheme):
+        page.locator("#table tbody button").first.click()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+
+
+def test_it_reads_without_a_script(browser: Any, folder: Path) -> None:
+    own = browser.new_context(java_script_enabled=False)
+    page = own.new_page()
+    page.goto((folder / "report.html").as_uri())
+    assert "batch 256 · bf16" in page.locator("#table tbody").inner_text()
+    assert "CUDA out of memory" in page.locator("main").inner_text()
+    own.close()
+
+
+def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
+    records = [
+        make_record(optimizer=HOSTILE, micro_batch=size, measurements={"warnings": [HOSTILE]}) for size in (1, 2)
+    ]
+    publish(write_run(tmp_path, records, name=HOSTILE, command=HOSTILE))
+    for page in opened(browser, tmp_path / "report.html"):
+        page.locator("#table tbody button").first.click()
+        page.select_option("#colour", "optimizer")
+        assert HOSTILE in page.locator("#picked").inner_text()
+        assert page.locator("img").count() == 0
+
+
+def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
+    rows = [
+        {
+            "trial_id": f"{place:012x}",
+            "outcome": "ok",
+            "environment_id": "one",
+            "equivalence": "exact",
+            "micro_batch": 1 + place % 100,
+            "effective_batch": 1 + place % 100,
+            "seed": place // 100,
+            "peak_allocated_bytes": 2**30 + 7919 * place % 10_007 * 2**20,
+            "samples_per_second": 10.0 + 104_729 * place % 10_009,
+            "wall_seconds": 1.0,
+        }
+        for place in range(10_000)
+    ]
+    summary = summarize(rows, {"micro_batch": "micro_batch", "seed": "seed"}, Run(name="many"), {})
+    (tmp_path / "report.html").write_text(html.render(summary))
+    for page in opened(browser, tmp_path / "report.html"):
+        traces = page.evaluate("document.getElementById('chart').data.map((trace) => [trace.type, trace.x.length])")
+        drawn = sum(length for kind, length in traces if kind == "scattergl")
+        assert drawn == 10_000
+        assert summary.best is not None
+        assert verdict(page) == summary.label(summary.best)
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_axe_finds_nothing(browser: Any, folder: Path, width: int, scheme: str) -> None:
+    for page in opened(browser, folder / "report.html", viewport={"width": width, "height": 900}, color_scheme=scheme):
+        page.locator("#table tbody button").first.click()
+        page.add_script_tag(path=AXE)
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(each["impact"], each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
