@@ -46,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m orchestrator.batch_size", description=__doc__)
+    failed = command.STATUSES.format(failed="some batch could not be tuned")
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.batch_size", description=__doc__, epilog=f"Exit status: {failed}."
+    )
     command.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
     add("--effective-batch", type=command.count, metavar="N", help="samples a step, to be reached by accumulation")

@@ -46,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m orchestrator.predict", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.predict",
+        description=__doc__,
+        epilog="Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong.",
+    )
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
     parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
     parser.add_argument("--trial", nargs="+", default=(), metavar="ID", help="only trials whose identifiers begin so")

@@ -13,7 +13,7 @@ from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.describe import describe
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.running.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, add_options, finish, holding
+from orchestrator.running.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, STATUSES, add_options, finish, holding
 from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the sweep could not run, 2 the configuration is wrong, 130 interrupted."""
-    parser = argparse.ArgumentParser(prog="python -m orchestrator.sweep", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.sweep",
+        description=__doc__,
+        epilog=f"Exit status: {STATUSES.format(failed='the sweep could not run')}.",
+    )
     add_options(parser, output="the config's, runs/NAME")
     options = parser.parse_args(arguments)
     try:

@@ -1,6 +1,7 @@
 """Records become tables, tables a frontier, the frontier pages. Read in this order:
 
 run.py         the run folder's file names, what was run, the records
+record_file.py a record's file, doubted: torn, foreign, of another version
 columns.py     what columns the tables have
 table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
 guard.py       rows whose losses are not their reference's

@@ -17,6 +17,7 @@ from orchestrator.results.run import UnreadableRunError
 from orchestrator.running.store import RunFolder, RunFolderError
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
+STATUSES = "0 done, 1 {failed}, 2 wrong call or configuration, 130 interrupted, 141 nobody reads the output"
 _NOT_OURS_TO_MEND = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 """What a disk answers when it is full or not to be written."""
 

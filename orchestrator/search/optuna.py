@@ -17,7 +17,7 @@ try:
     from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
     from optuna.trial import Trial, TrialState, create_trial
 except ImportError as error:
-    raise ImportError("search: optuna needs the package optuna: pip install 'orchestrator[optuna]'") from error
+    raise ImportError("search: optuna needs the package optuna: pip install optuna") from error
 
 Sampler = Literal["tpe", "nsga2"]
 _SAMPLERS = {"tpe": optuna.samplers.TPESampler, "nsga2": optuna.samplers.NSGAIISampler}

@@ -1,0 +1,56 @@
+"""``orchestrator VERB ...``: every verb as one command; alone, it lists them."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import runpy
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, STATUSES, finish
+
+
+def verbs() -> Mapping[str, str]:
+    """Verb -> what it does, in a line: the beginning of its module's docstring, read without importing it."""
+    return {path.stem: _line(path) for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))}
+
+
+def _line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split()).partition(":")[0].rstrip(".")
+
+
+def usage() -> str:
+    """The text of ``--help``."""
+    known = verbs()
+    width = max(map(len, known))
+    listed = (f"  {verb:<{width}}  {line}" for verb, line in known.items())
+    about = f"Exit status: {STATUSES.format(failed='failed')}; VERB --help says more."
+    return "\n".join(("usage: orchestrator VERB [-h] ...", "", *listed, "", about))
+
+
+def main() -> int:
+    """Exit status: the verb's; 0 for the list of verbs, 2 where there is no such verb."""
+    if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
+        print(usage())
+        return EXIT_OK
+    verb, known = sys.argv[1].replace("-", "_"), verbs()
+    if verb not in known:
+        meant = difflib.get_close_matches(verb, known, n=1)
+        guess = f'did you mean "{meant[0]}"? ' if meant else ""
+        print(f'orchestrator: no verb "{sys.argv[1]}"; {guess}valid choices: {", ".join(known)}', file=sys.stderr)
+        return EXIT_USAGE
+    sys.argv = [f"orchestrator {verb}", *sys.argv[2:]]
+    runpy.run_module(f"orchestrator.{verb}", run_name="__main__")
+    return EXIT_OK
+
+
+def run() -> None:
+    """The installed command."""
+    finish(main)
+
+
+if __name__ == "__main__":
+    run()
