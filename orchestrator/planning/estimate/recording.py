@@ -14,6 +14,7 @@ from orchestrator.planning.estimate.stream import Allocation, Event, Free, Strea
 
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
+_ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
 _SUMS = {_aten.sum.dim_IntList, _aten.mean.dim}
 _ATTENTION = {
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
@@ -35,8 +36,9 @@ Extra = tuple[str, tuple[int, ...]]
 class Recorder(TorchDispatchMode):
     """Sees each operator of a step on tensors without data, and the storages that come and go.
 
-    Workspaces that kernels take for themselves are added where the operator runs. A value read from a tensor is
-    one, a condition false: nothing here has data.
+    Workspaces that kernels take for themselves are added where the operator runs. Nothing here has data: a value read
+    from a tensor is one, "all" is true and any other condition false, as they are for samples that are neither padded
+    nor packed.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class Recorder(TorchDispatchMode):
         self._parameters: set[int] = set()
         self._living: dict[int, tuple[int, int]] = {}
         self._references: dict[int, Any] = {}
+        self._all: set[int] = set()
         self._opened = 0
         self._start()
 
@@ -105,7 +108,7 @@ class Recorder(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return args[0].fake_device  # asked more often than all else together
         if func is _aten._local_scalar_dense.default:
-            return args[0].dtype is not torch.bool  # 1, or no
+            return args[0].dtype is not torch.bool or args[0].untyped_storage()._cdata in self._all
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
         if func in _PRODUCTS:
@@ -116,6 +119,8 @@ class Recorder(TorchDispatchMode):
             out = func(*args, **(kwargs or {}))
         for tensor in _tensors(out):
             self._see(tensor, func, args)
+        if func in _ALL:
+            self._all.add(out.untyped_storage()._cdata)
         if func in _ATTENTION:
             self._kernels.add(_ATTENTION[func])
         for formula, integers in _workspaces(func, args):
@@ -162,6 +167,7 @@ class Recorder(TorchDispatchMode):
     def _gone(self, key: int) -> None:
         opened, number = self._living.pop(key)
         del self._references[key]
+        self._all.discard(key)
         if opened == self._opened:
             self._alive.pop(number, None)
             self._events.append((-number, "", (), ""))

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +17,7 @@ import torch
 import transformers
 from accelerate.utils import convert_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.utils import import_utils
 
 from jobs import models
 from jobs.loops import accelerate as accelerate_loop
@@ -60,6 +61,8 @@ class Rehearsal:
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         accelerate_loop._enable_checkpointing(self.model, self._arguments)
+        if _by_trainer(spec) and hasattr(self._arguments, "use_cache"):
+            self.model.config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
         self.model.train()
         self._sample = _sample(spec, self.model.config)
 
@@ -67,7 +70,7 @@ class Rehearsal:
     def _stage(self) -> Iterator[None]:
         with warnings.catch_warnings(), patch.object(torch.nn.Module, "_apply", _apply):
             warnings.simplefilter("ignore")
-            with cuda_semantics(self._gpu), self._fake, self._recorder:
+            with _untold(), cuda_semantics(self._gpu), self._fake, self._recorder:
                 yield
 
     def _built(self) -> torch.nn.Module:
@@ -191,6 +194,11 @@ class Rehearsal:
                 elif name == "step" and not fused:
                     self._recorder.leave_out(tensor)
         return paged
+
+
+def _untold() -> AbstractContextManager[Any]:
+    """transformers makes every mask where it sees tensors without data; a real step leaves out those of no effect."""
+    return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
 
 
 @contextmanager
