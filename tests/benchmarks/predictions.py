@@ -2,7 +2,9 @@
 
 ``python -m tests.benchmarks.predictions write`` predicts every config of tests/data/predictions/ and writes
 predicted.parquet beside them. After ``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each,
-``... compare RUNS`` prints how far off they were. ``... recorded`` predicts and compares what docs/results/ has.
+``... compare RUNS`` prints how far off they were: these figures are of predictions that no measurement has touched.
+``... compare RUNS --fresh`` predicts the same trials again with the code as it is now, which has learned from them.
+``... recorded`` predicts and compares what docs/results/ has.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from orchestrator.planning.estimate.prediction import CARDS
 from orchestrator.planning.estimate.text import row
 from orchestrator.planning.plan import plan
 from orchestrator.predict import predict_all
-from orchestrator.results.predictions import read_predictions, write_predictions
+from orchestrator.results.predictions import present_versions, read_predictions, write_predictions
 from orchestrator.results.table import read
 
 DATA = Path(__file__).parents[1] / "data" / "predictions"
@@ -118,6 +120,21 @@ def _write() -> None:
     print(f"{PREDICTED}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)")
 
 
+def _fresh(names: Iterable[str]) -> list[dict[str, Any]]:
+    print(f"predicted now, by the code as it is: {_traced_with(present_versions())}")
+    return [values for name in names for values in predicted(DATA / f"{name}.yaml")]
+
+
+def _committed(names: Iterable[str]) -> list[dict[str, Any]]:
+    rows, versions = read_predictions(PREDICTED)
+    print(f"predicted before the measurement, {PREDICTED.name}: {_traced_with(versions)}")
+    return [values for values in rows if values["config"] in names]
+
+
+def _traced_with(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers"))
+
+
 def _print(comparisons: Sequence[Row]) -> None:
     print("\n".join([*summary(comparisons), *details(comparisons)]))
 
@@ -132,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.predictions", description=__doc__)
     parser.add_argument("what", choices=("write", "compare", "recorded"))
     parser.add_argument("runs", nargs="?", type=Path, help="folder of run folders, one a config, by its name")
+    parser.add_argument("--fresh", action="store_true", help="compare: predict again with the code as it is now")
     options = parser.parse_args(arguments)
     if options.what == "write":
         _write()
@@ -140,9 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = [values for name in folders for values in predicted(Path("configs") / f"{name}.yaml")]
         _print(list(compared(rows, _tables(folders))))
     else:
-        rows = read_predictions(PREDICTED)
-        names = {values["config"] for values in rows}
-        folders = {path.name: path for path in sorted(options.runs.iterdir()) if path.name in names}
+        configs = {path.stem for path in DATA.glob("*.yaml")}
+        folders = {path.name: path for path in sorted(options.runs.iterdir()) if path.name in configs}
+        rows = _fresh(folders) if options.fresh else _committed(folders)
         _print(list(compared(rows, _tables(folders))))
     return 0
 
