@@ -10,7 +10,7 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.progress import Progress
-from orchestrator.running.store import RunFolder
+from orchestrator.running.store import RunFolder, RunFolderError
 from orchestrator.search.base import Search
 
 _REPEATED = frozenset({Outcome.SKIPPED, Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY})
@@ -36,6 +36,8 @@ class Session:
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
         self._closing = ""
+        self._unwritten: list[TrialRecord] = []
+        self._trouble: RunFolderError | None = None
         self._earlier: dict[str, TrialRecord] = {}
         self._kept: dict[str, TrialRecord] = {}
         self.reused = 0
@@ -114,18 +116,31 @@ class Session:
         if self._cut_by_budget(record):
             reason = f"the sweep's time budget ended while the trial was in phase {record.phase or 'start'}"
             record = dataclasses.replace(record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason)
-        self._folder.write(record)
+        try:
+            self._folder.write(record)
+        except RunFolderError as error:  # raised here it would end in Tune's traceback
+            self._unwritten.append(record)
+            self._trouble = error
+            self.close("unwritable")
+            self._progress.say(f"-- {error}; nothing new is started")
         self.search.tell(record)
         self._progress.ended(record)
 
     def account(self) -> None:
-        """Give every planned trial that has no record yet its row: skipped, with the rule and the reason."""
+        """Give every planned trial that has no record yet its row: skipped, with the rule and the reason.
+
+        Raises RunFolderError where the folder could not be written, now or before: there may be room again by now.
+        """
+        while self._unwritten:
+            self._folder.write(self._unwritten[-1])
+            self._unwritten.pop()
         for record in self.search.skipped():
             self._folder.write(record)
             self._progress.skipped(record)
         reason = {
             "time_budget": "the sweep's time budget ended before the trial's turn came",
             "interrupted": "the sweep was interrupted before the trial's turn came",
+            "unwritable": "the run folder could not be written before the trial's turn came",
         }.get(self._closing, "the sweep ended before the trial's turn came")
         for spec in (*self._out.values(), *self.search.unasked()):
             if (known := self._earlier.get(spec.trial_id)) is not None:
@@ -134,6 +149,8 @@ class Session:
             record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
             self._folder.write(record)
             self._progress.skipped(record)
+        if self._trouble is not None:
+            raise self._trouble
 
     def _cut_by_budget(self, record: TrialRecord) -> bool:
         """Timed out before its own deadline: it was the sweep's budget that ended."""

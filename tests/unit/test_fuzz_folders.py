@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -329,6 +330,31 @@ command.finish(lambda: command.holding(folder, lambda: folder.write(make_record(
     assert "File too large" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert contents(folder) == before, "not even half a file"
+
+
+@pytest.mark.parametrize("room_again", [True, False])
+def test_a_disk_that_fills_up_ends_the_sweep_with_every_row_that_there_is_room_for(
+    room_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, writes = RunFolder(tmp_path), iter(range(100))
+
+    def fsync(file: int) -> None:
+        if (write := next(writes)) == 2 or (write > 2 and not room_again):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fsync)
+    progress = Progress(len(SPECS), 1, (), stream=io.StringIO())
+    session = Session(Grid(SPECS), store, progress, time_budget_seconds=None)
+    with store.locked():
+        while (spec := session.next_trial()) is not None:
+            session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED, started_at=1.8e9))
+        with pytest.raises(RunFolderError, match="No space left on device; what was written before is whole"):
+            session.account()
+    outcomes = [store.records()[spec.trial_id].outcome for spec in SPECS if spec.trial_id in store.records()]
+    failed, skipped = [Outcome.FAILED], [Outcome.SKIPPED]
+    assert outcomes == (failed * 3 + skipped * (len(SPECS) - 3) if room_again else failed * 2)
+    assert store.unreadable == []
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_an_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
