@@ -16,6 +16,7 @@ for _name, _value in {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "GOMP_SPINCOUNT": "0",
+    "OPENBLAS_NUM_THREADS": "1",  # the searches' matrices are small: threads would only wait for each other
     "MPLBACKEND": "Agg",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
