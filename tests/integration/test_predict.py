@@ -83,6 +83,47 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
             assert prediction.anatomy["weights"] == pytest.approx(row["model_allocated_bytes"], rel=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("encoder", {"offload": "zero2_cpu_optimizer"}),
+        ("decoder_gqa", {"precision": "bf16", "micro_batch": 4}),
+    ],
+)
+def test_peaks_that_were_predicted_wrong_before_their_mechanism_was_known(name: str, choices: Mapping[str, Any]) -> None:
+    measured = read(ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet").to_pylist()
+    trials = plan(load_config(ROOT / f"tests/data/predictions/{name}.yaml")).trials
+    trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
+    (prediction,) = predict.predict_all([trial], H200)
+    (row,) = (row for row in measured if _identity(row) == _identity(trial.choices))
+    assert prediction.allocated is not None, prediction.unknown
+    assert prediction.reserved is not None
+    assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=5e-3)
+    assert prediction.reserved.bytes == pytest.approx(row["peak_reserved_bytes"], rel=1e-2)
+
+
+def test_a_bias_whose_rows_lie_apart_is_attended_to_without_a_fused_kernel() -> None:
+    import torch
+
+    from orchestrator.planning.estimate.cuda_semantics import attention_kernel
+
+    query = torch.empty((2, 4, 16, 64), dtype=torch.bfloat16, device="meta")
+    bias = torch.empty((1, 4, 16, 16), dtype=torch.bfloat16, device="meta")
+    apart = torch.empty((1, 16, 16, 4), dtype=torch.bfloat16, device="meta").permute(0, 3, 1, 2)
+    assert attention_kernel(H200, query, query, query, bias) == "cudnn"
+    assert attention_kernel(H200, query, query, query, apart) == "math"
+
+
+def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(tiny_spec: SpecFactory) -> None:
+    spec = _with_model(tiny_spec({"micro_batch": 2}), "causal-lm", "llama", {"num_key_value_heads": 1})
+    larger = _with_model(tiny_spec({"micro_batch": 4}), "causal-lm", "llama", {"num_key_value_heads": 1})
+    (alone,) = predict.predict_all([larger], H200)
+    after = predict.predict_all([spec, larger], H200)[1]
+    assert alone.allocated == after.allocated
+    assert alone.anatomy == after.anatomy
+
+
 @pytest.mark.parametrize("accumulation", [1, 4])
 @pytest.mark.parametrize(
     ("task", "architecture", "config"),
