@@ -111,7 +111,7 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch:
         setup = _assembled(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
-        train = _hook(spec, "loop")
+        train = hook(spec, "loop")
         assert train is not None
         trained = train(setup)
         tell(trackers, Moment.TRAIN_END, device)
@@ -185,12 +185,12 @@ def _assembled(
     arguments = training_arguments(spec, output_dir=scratch, total_steps=wanted, deepspeed=_deepspeed(spec, scratch))
     transformers.set_seed(spec.measure.seed)
     model = models.build(spec.model, spec.recipe.model_kwargs, device)
-    if adapt := _hook(spec, "model"):
+    if adapt := hook(spec, "model"):
         model = adapt(model, spec.model.task, arguments)
     tell(trackers, Moment.MODEL, device)
 
     enter("trainer")
-    make_optimizer = _hook(spec, "optimizer")
+    make_optimizer = hook(spec, "optimizer")
     total = wanted or math.ceil(math.ceil(len(dataset) / spec.micro_batch) / spec.accumulation)
     return Setup(
         model=model,
@@ -233,7 +233,7 @@ def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
     return deepspeed.prepare(spec.recipe.deepspeed, nvme_path=nvme, cpus=_cpus(spec))
 
 
-def _hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
+def hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
     """The function that a technique put in this place, its keyword arguments filled in."""
     if place not in spec.recipe.hooks:
         return None

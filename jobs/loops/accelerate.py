@@ -38,10 +38,10 @@ class _Loop:
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
         transformers.set_seed(arguments.seed)
-        _enable_checkpointing(setup.model, arguments)
+        enable_checkpointing(setup.model, arguments)
         precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no"
         self.accelerator = Accelerator(mixed_precision=precision)
-        optimizer = setup.optimizer or _named_optimizer(setup.model, arguments)
+        optimizer = setup.optimizer or named_optimizer(setup.model, arguments)
         self.model, self.optimizer, self.loader = self.accelerator.prepare(setup.model, optimizer, _dataloader(setup))
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
@@ -71,7 +71,8 @@ class _Loop:
         self.optimizer.zero_grad()
 
 
-def _enable_checkpointing(model: Any, arguments: Any) -> None:
+def enable_checkpointing(model: Any, arguments: Any) -> None:
+    """Checkpoint activations as the training arguments ask, under either of the names they have had."""
     newer = getattr(arguments, "activation_checkpointing", None)
     if newer:
         kwargs = dict(arguments.activation_checkpointing_kwargs or {})
@@ -81,7 +82,7 @@ def _enable_checkpointing(model: Any, arguments: Any) -> None:
         model.gradient_checkpointing_enable(arguments.gradient_checkpointing_kwargs)
 
 
-def _named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
+def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
     """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
     factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)  # type: ignore[arg-type]
     if groups := kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
         ("decoder_gqa", {"precision": "bf16", "micro_batch": 4}),
     ],
 )
-def test_peaks_that_were_predicted_wrong_before_their_mechanism_was_known(name: str, choices: Mapping[str, Any]) -> None:
+def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, Any]) -> None:
     measured = read(ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet").to_pylist()
     trials = plan(load_config(ROOT / f"tests/data/predictions/{name}.yaml")).trials
     trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
@@ -147,12 +148,20 @@ def test_every_task_is_predicted(
 
 
 def _with_model(spec: TrialSpec, task: Any, architecture: str, config: Mapping[str, Any]) -> TrialSpec:
-    import dataclasses
-
     tiny = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes = {} if architecture == "t5" else {**tiny, "intermediate_size": 64}
     model = ModelSpec(task=task, architecture=architecture, config={"vocab_size": 128, **sizes, **config})
-    return dataclasses.replace(spec, model=model)
+    return replace(spec, model=model)
+
+
+def test_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) -> None:
+    spec = tiny_spec({"offload": "zero3_cpu_both", "precision": "bf16"})
+    config = dict(spec.recipe.deepspeed or {})
+    config["zero_optimization"] = {**config["zero_optimization"], "stage3_max_live_parameters": 1000}
+    small = replace(spec, recipe=replace(spec.recipe, deepspeed=config))
+    known, beyond = predict.predict_all([spec], H200) + predict.predict_all([small], H200)
+    assert known.unknown == ""
+    assert "live parameters" in beyond.unknown
 
 
 def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> None:

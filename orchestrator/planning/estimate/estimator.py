@@ -96,6 +96,8 @@ class _Group:
         from orchestrator.planning.estimate import zero
 
         engine = zero.Engine.of(spec, rehearsal.hidden_size)
+        if reason := engine.unknown(rehearsal.model):
+            return _nothing(spec, reason)
         trial = zero.trial(rehearsal.model, engine, first, later, spec.accumulation)
         return _seen(spec, replay(trial, self._gpu), first.kernels, (), self._gpu, zero_stage=engine.stage)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import sys
 import tempfile
 import warnings
@@ -23,6 +21,7 @@ from jobs import models
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
+from jobs.trial import hook
 from orchestrator.planning.estimate import zero
 from orchestrator.planning.estimate.cuda_semantics import cuda_semantics
 from orchestrator.planning.estimate.gpus import Gpu
@@ -60,9 +59,10 @@ class Rehearsal:
                 zero.cast(self.model, precision(spec) or torch.float32)
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
-        accelerate_loop._enable_checkpointing(self.model, self._arguments)
+        accelerate_loop.enable_checkpointing(self.model, self._arguments)
         if _by_trainer(spec) and hasattr(self._arguments, "use_cache"):
-            self.model.config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
+            config: Any = self.model.config
+            config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
         self.model.train()
         self._sample = _sample(spec, self.model.config)
 
@@ -84,7 +84,7 @@ class Rehearsal:
             )
         else:
             model = models.build(spec, kwargs, device)
-        adapt = _hook(self._spec, "model")
+        adapt = hook(self._spec, "model")
         return adapt(model, spec.task, self._arguments) if adapt else model  # type: ignore[no-any-return]
 
     @property
@@ -156,11 +156,11 @@ class Rehearsal:
         if "bitsandbytes" in sys.modules:
             # Its record of which parameters keep 32-bit states is a singleton, and knows those of the last trial.
             sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
-        make = _hook(spec, "optimizer")
+        make = hook(spec, "optimizer")
         if make is not None:
             optimizer = make(self.model, arguments)
         elif not _by_trainer(spec):
-            optimizer = accelerate_loop._named_optimizer(self.model, arguments)
+            optimizer = accelerate_loop.named_optimizer(self.model, arguments)
         else:
             trainer = transformers.Trainer(model=self.model, args=arguments)
             optimizer = trainer.create_optimizer()
@@ -273,11 +273,3 @@ def _accepts_loss_arguments(model: Any) -> bool:
         return bool(told)
     parameters = inspect.signature(inner.forward).parameters.values()
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
-    if place not in spec.recipe.hooks:
-        return None
-    path, kwargs = spec.recipe.hooks[place]
-    module, _, name = path.partition(":")
-    return functools.partial(getattr(importlib.import_module(module), name), **kwargs)

@@ -13,6 +13,8 @@ from orchestrator.planning.estimate.stream import Allocation, Event, Free, Strea
 
 _BUCKET_ELEMENTS = 500_000_000
 """``reduce_bucket_size`` where the configuration names none."""
+_LIVE_ELEMENTS = 1_000_000_000
+"""``stage3_max_live_parameters`` where the configuration names none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +24,8 @@ class Engine:
     stage: int
     optimizer_on_host: bool
     bucket_elements: int
+    live_elements: int
+    """Of how many parameters stage 3 keeps the gathered weights between their uses."""
 
     @classmethod
     def of(cls, spec: TrialSpec, hidden_size: int) -> Engine:
@@ -33,7 +37,15 @@ class Engine:
             stage=int(zero.get("stage", 0)),
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
             bucket_elements=hidden_size**2 if bucket == "auto" else int(float(bucket)),
+            live_elements=int(float(zero.get("stage3_max_live_parameters", _LIVE_ELEMENTS))),
         )
+
+    def unknown(self, model: torch.nn.Module) -> str:
+        """Why nothing can be said of this model under the engine; empty where something can."""
+        elements = sum(parameter.numel() for parameter in model.parameters())
+        if self.stage == 3 and elements > self.live_elements:
+            return "ZeRO-3 gathers and releases the weights of a model beyond its limit of live parameters"
+        return ""
 
 
 def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
