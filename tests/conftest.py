@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
@@ -24,6 +25,10 @@ for _name, _value in {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
 }.items():
     os.environ.setdefault(_name, _value)
+
+# The same examples every time: a test that fails does so for everybody.
+settings.register_profile("deterministic", derandomize=True, deadline=None)
+settings.load_profile("deterministic")
 
 TINY_BERT: Mapping[str, Any] = {
     "hidden_size": 32,

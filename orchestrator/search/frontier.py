@@ -19,6 +19,9 @@ from orchestrator.search.prediction import Prediction, Surfaces
 _GIB = 2**30
 CERTAINTY = 2.0
 """Standard deviations to the best case of a configuration: one in 44 is better than that."""
+REACH = 16
+"""A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
+seen only on its floor says nothing of where it leaves it."""
 _NEW = 100.0
 """The gain of the first point of a kind of training, or of one of which nothing is known: more than any speed-up."""
 
@@ -50,6 +53,7 @@ class Frontier(Search):
         self._out: set[str] = set()
         self._records: dict[Configuration, list[TrialRecord]] = {}
         self._found: dict[Configuration, Measured] = {}
+        self._largest: dict[Key, int] = {}
         self._surfaces = Surfaces(self._planned)
         self._predicted: dict[Configuration, Prediction] = {}
         self._verdicts: dict[Configuration, _Verdict] = {}
@@ -86,6 +90,8 @@ class Frontier(Search):
         self._verdicts.pop(configuration, None)
         self._is_current = False
         self._records.setdefault(configuration, []).append(record)
+        largest = max(self._largest.get(configuration.curve, 0), configuration.micro_batch)
+        self._largest[configuration.curve] = largest
         self._device_bytes = max(self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0))
         if record.outcome is Outcome.OK:
             self._shortest_seconds = min(self._shortest_seconds, max(record.wall_seconds, 1.0))
@@ -198,6 +204,9 @@ class Frontier(Search):
                 reason = f"micro-batch {other.micro_batch} of the same techniques ran out of memory in trial {trial_id}"
                 return _Verdict("out_of_memory_below", reason)
         if predicted is None or any(trial_id in self._taken for trial_id in configuration.trial_ids):
+            return None
+        run = max(self._largest.get(configuration.curve, 0), self._largest.get(configuration.donor, 0))
+        if configuration.micro_batch > REACH * run:
             return None
         at_least = f"it would need at least {predicted.memory_low / _GIB:.2f} GiB"
         if 0 < self._device_bytes < predicted.memory_low:
