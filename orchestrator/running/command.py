@@ -18,8 +18,8 @@ from orchestrator.running.store import RunFolder, RunFolderError
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
 STATUSES = "0 done, 1 {failed}, 2 wrong call or configuration, 130 interrupted, 141 nobody reads the output"
-_NOT_OURS_TO_MEND = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
-"""What a disk answers when it is full or not to be written."""
+_NOT_OURS_TO_MEND = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR)
+"""What a disk answers when it is full, not to be written, or has something else in a file's place."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
@@ -34,10 +34,20 @@ def finish(main: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:
         if not _is_unheard():
             raise  # another pipe's
-        # Python flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         status = EXIT_UNHEARD
+    except OSError as error:
+        if error.errno not in _NOT_OURS_TO_MEND:
+            raise
+        print(f"{error.filename or 'cannot write'}: {error.strerror}", file=sys.stderr)
+        _say_no_more()
+        status = EXIT_FAILURE
     sys.exit(status)
+
+
+def _say_no_more() -> None:
+    """Python flushes stdout once more at its end, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_unheard() -> bool:
@@ -72,11 +82,7 @@ def holding(folder: RunFolder, run: Callable[[], int], *, resume: bool) -> int:
             return run()
     except (RunFolderError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
-    except OSError as error:
-        if error.errno not in _NOT_OURS_TO_MEND:
-            raise
-        print(f"{error.filename or folder.path}: {error.strerror}", file=sys.stderr)
-    return EXIT_FAILURE
+        return EXIT_FAILURE
 
 
 def duration(text: str) -> float:

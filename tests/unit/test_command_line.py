@@ -43,6 +43,19 @@ def test_no_verb_complains_when_nobody_reads_on_and_nothing_is_buffered() -> Non
     assert unheard(DRY_RUN, buffered="1") == (141, b"")
 
 
+def test_output_to_a_full_disk_is_a_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run([sys.executable, "-m", *DRY_RUN], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert (ran.returncode, ran.stderr) == (1, "cannot write: No space left on device\n")
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        finish(lambda: tmp_path.write_text("no file") and 0)
+    assert ended.value.code == 1
+    assert capfd.readouterr().err == f"{tmp_path}: Is a directory\n"
+
+
 def broken_pipe() -> int:
     """A pipe to some other process has broken."""
     raise BrokenPipeError
