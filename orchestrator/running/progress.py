@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -53,8 +54,9 @@ class Progress:
         self._best: TrialRecord | None = None
 
     def say(self, text: str) -> None:
-        """A line of its own."""
-        print(text, file=self._stream, flush=True)
+        """A line of its own. Nobody has to listen: a sweep is not ended by the ``head`` that it is piped into."""
+        with contextlib.suppress(BrokenPipeError):
+            print(text, file=self._stream, flush=True)
 
     def reused(self, record: TrialRecord) -> None:
         """A row of an earlier run is kept."""

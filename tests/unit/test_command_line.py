@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
 from orchestrator.running.command import finish
+from orchestrator.running.progress import Progress
+from orchestrator.running.session import Session
+from orchestrator.running.store import RunFolder
+from orchestrator.search.grid import Grid
+from tests.conftest import build_tiny_spec
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("batch_size", "compare", "doctor", "predict", "recommend", "report", "sweep")
@@ -54,6 +61,22 @@ def test_a_file_that_cannot_be_written_is_a_sentence(capfd: pytest.CaptureFixtur
         finish(lambda: tmp_path.write_text("no file") and 0)
     assert ended.value.code == 1
     assert capfd.readouterr().err == f"{tmp_path}: Is a directory\n"
+
+
+class Unheard(io.StringIO):
+    """A stream whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_sweep_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:
+    folder, trials = RunFolder(tmp_path), [build_tiny_spec(repeat=number) for number in range(3)]
+    session = Session(Grid(trials), folder, Progress(3, 1, (), stream=Unheard()), time_budget_seconds=None)
+    with folder.locked():
+        while (spec := session.next_trial()) is not None:
+            session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED))
+    assert len(folder.records()) == 3
 
 
 def broken_pipe() -> int:
