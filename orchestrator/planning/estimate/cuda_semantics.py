@@ -102,6 +102,7 @@ def attention_kernel(
     """The kernel that ``select_sdp_backend`` picks (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)."""
     half, width = query.dtype in _HALF, query.shape[-1]
     same_width = width == key.shape[-1] == value.shape[-1]
+    # check_last_dim_stride_equals_1_dense: a permuted position bias is for none of the fused kernels.
     rows_apart = mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
     if query.dim() != 4 or rows_apart:
         return "math"
