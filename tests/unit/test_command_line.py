@@ -19,6 +19,7 @@ from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
 from tests.conftest import build_tiny_spec
+from tests.unit.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("batch_size", "compare", "doctor", "predict", "recommend", "report", "sweep")
@@ -44,6 +45,12 @@ def unheard(command: list[str], buffered: str) -> tuple[int, bytes]:
 @pytest.mark.parametrize("command", [*COMMANDS, DRY_RUN], ids=" ".join)
 def test_no_verb_complains_when_nobody_reads_on(command: list[str]) -> None:
     assert unheard(command, buffered="") == (141, b"")
+
+
+def test_a_summary_that_nobody_reads_is_no_failure(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [make_record()])
+    assert unheard(["orchestrator.report", str(folder), "--open-nothing"], buffered="") == (141, b"")
+    assert (folder / "report.html").exists()
 
 
 def test_no_verb_complains_when_nobody_reads_on_and_nothing_is_buffered() -> None:

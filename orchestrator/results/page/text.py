@@ -19,9 +19,14 @@ WIDTH = 96
 LONGEST = 20
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # the command line's end knows what to do; rich would end the process here
+
+
 def print_summary(summary: Summary, console: Console | None = None) -> None:
     """Print the end of a run; under 100 columns, and plain text where the output is no terminal."""
-    console = console or Console()
+    console = console or _Console()
     console.print(render(summary), width=min(WIDTH, console.width) if console.is_terminal else WIDTH)
 
 
