@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.results.page import cells
 from orchestrator.results.page.account import account
@@ -107,10 +107,13 @@ def _warnings(summary: Summary) -> list[str]:
 
 
 def _costs(summary: Summary) -> list[str]:
-    rows = [
-        [name, duration(cost) if isinstance(cost, (int, float)) else str(cost)]
-        for name, cost in summary.run.one_time_costs.items()
-    ]
+    by_node = summary.run.one_time_costs
+    flat = {
+        f"{name} on {node}": cost
+        for node, costs in by_node.items()
+        for name, cost in (costs.items() if isinstance(costs, Mapping) else [("all", costs)])
+    }
+    rows = [[name, duration(cost) if isinstance(cost, (int, float)) else str(cost)] for name, cost in flat.items()]
     return ["## Paid once, outside every trial", "", *table(["what", "cost"], rows, left=2), ""] if rows else []
 
 
