@@ -52,9 +52,10 @@ def serve(requests: int, replies: TextIO, folder: Path) -> None:
         isolation = "fresh" if reason else spec.measure.isolation
         if isolation == "fork" and spec.recipe.deepspeed is not None:
             remember_processor()
-            remove_abandoned_locks()
         channels = (requests, replies.fileno())
         record = run_child(spec, request["deadline_seconds"], isolation, folder, channels)
+        if spec.recipe.deepspeed is not None and record.outcome is not Outcome.OK:
+            remove_abandoned_locks(begun_since=record.started_at)
         if reason:
             record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
         _reply(replies, record_to_json(record))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
 from pathlib import Path
+
+_LONGEST_BUILD_SECONDS = 900.0
 
 
 def build(ops: list[str]) -> dict[str, float | str]:
@@ -36,17 +39,21 @@ def build(ops: list[str]) -> dict[str, float | str]:
     return costs
 
 
-def remove_abandoned_locks() -> None:
+def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: whoever loads the op next would wait for them for ever.
 
-    Whoever builds keeps the lock's file open (``torch.utils.file_baton``); one that nobody has open is abandoned.
+    Whoever builds keeps the lock's file open (``torch.utils.file_baton``). One that nobody here has open may still be
+    another node's, where the folder is shared: unless it is older than any build, or was begun (Unix time) while a
+    trial ran that is known to have been killed.
     """
     from torch.utils.cpp_extension import get_default_build_root
 
     root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
     for lock in (*root.glob("*/lock"), *root.glob("*/*/lock")):
-        if not _is_open(lock):
-            lock.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # whoever built has just finished
+            begun = lock.stat().st_mtime
+            if (begun >= begun_since or time.time() - begun > _LONGEST_BUILD_SECONDS) and not _is_open(lock):
+                lock.unlink()
 
 
 def _is_open(file: Path) -> bool:

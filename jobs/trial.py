@@ -47,7 +47,9 @@ COLUMNS = (
     ),
     Column(name="slot_parent_pid", type="int64", doc="process that made the trial's own process"),
     Column(name="isolation_fallback", type="string", doc="why the process could not be forked, where it was to be"),
-    Column(name="warnings", type="list<string>", doc="what to know before trusting the row's speed, in words"),
+    Column(
+        name="warnings", type="list<string>", doc="what to know before trusting the row's speed or its losses, in words"
+    ),
     Column(name="node", type="string", doc="the machine that ran the trial"),
     Column(name="cpus", type="int64", doc="CPU cores given to the trial, also its OMP threads"),
     Column(name="host_memory_bytes", type="int64", unit="B", doc="host memory reserved for the trial"),

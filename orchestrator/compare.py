@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.running.command import finish
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, finish, share
 
-EXIT_OK, EXIT_WORSE, EXIT_USAGE, EXIT_UNLIKE = 0, 1, 2, 3
+EXIT_WORSE, EXIT_UNLIKE = 1, 3
 
 _UNLIKE = ("gpu_model", "cpu_model", "model", "data")
 """Differences, by their first word, that make figures incomparable rather than interesting."""
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("after", type=Path, metavar="RUN_B", help="the later run's folder")
     parser.add_argument(
         "--fail-over",
-        type=_share,
+        type=share,
         metavar="3%",
         help="exit 1 when anything got slower or fatter by more than this, broke, or trains differently",
     )
@@ -69,16 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")
     return parser
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share such as 3% or 0.03")
-    return share
 
 
 if __name__ == "__main__":

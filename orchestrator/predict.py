@@ -19,9 +19,7 @@ from orchestrator.planning.estimate.prediction import Prediction
 from orchestrator.planning.estimate.text import lines, row
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.running.command import finish
-
-EXIT_OK, EXIT_USAGE = 0, 2
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_config, finish
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,11 +49,9 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog="Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong.",
     )
-    parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    add_config(parser)
     parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
     parser.add_argument("--trial", nargs="+", default=(), metavar="ID", help="only trials whose identifiers begin so")
-    remote = "let the checkpoint run its own code; the config must ask for it too"
-    parser.add_argument("--trust-remote-code", action="store_true", help=remote)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table")
     return parser

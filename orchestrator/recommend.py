@@ -10,9 +10,9 @@ from pathlib import Path
 
 from orchestrator.planning.quantities import size_bytes
 from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.running.command import finish
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, finish
 
-EXIT_OK, EXIT_NOTHING_FITS, EXIT_USAGE = 0, 1, 2
+EXIT_NOTHING_FITS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,9 +1,10 @@
-"""From a YAML file to a plan, in milliseconds: nothing here imports ray, torch or transformers.
+"""From a YAML file to a plan, in milliseconds: only estimate/ imports torch, when asked.
 
 problems.py     what is wrong with a file: line, key, message, "did you mean"
 document.py     safe YAML that remembers the line of every key
 quantities.py   "16GiB" and "5m" as bytes and seconds
 shape.py        the file's keys and types, in pydantic: the one source of the JSON schema
+mistakes.py     the content typed by that shape, or what is wrong with it in words
 arguments.py    names that the installed transformers knows, and who owns which
 axes.py         axis names and values, checked against jobs.techniques
 base.py         the user's own TrainingArguments and DeepSpeed file, checked against the axes

@@ -14,9 +14,10 @@ from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, AxisReader, Grid, lay
 from orchestrator.planning.base import DEFAULT, argument_problems, base_choices, deepspeed_problems
 from orchestrator.planning.document import Document, Part, part_of, read_document
+from orchestrator.planning.mistakes import shape_of
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.settings import CpuSpec, Resources, SearchSpec, SweepConfig
-from orchestrator.planning.shape import SweepSection, shape_of
+from orchestrator.planning.shape import SweepSection
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 

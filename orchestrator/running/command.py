@@ -57,9 +57,16 @@ def _is_unheard() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The config, and whether its model may bring code."""
+    parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    remote = "let the checkpoint run its own code; the config must ask for it too"
+    parser.add_argument("--trust-remote-code", action="store_true", help=remote)
+
+
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     """The config, where to write, how long, what to repeat and on which cluster; ``output`` is the folder's default."""
-    parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    add_config(parser)
     parser.add_argument("--output", type=Path, metavar="DIR", help=f"run folder (default: {output})")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     parser.add_argument(
@@ -67,8 +74,6 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue a run: repeat nothing that has finished")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew, also what has been measured")
-    remote = "let the checkpoint run its own code; the config must ask for it too"
-    parser.add_argument("--trust-remote-code", action="store_true", help=remote)
     parser.add_argument("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 

@@ -150,7 +150,7 @@ class Surface:
             else:
                 break
             at, gained, best = at + step, best - found, found
-            if gained < 1e-3:
+            if gained < ENOUGH:
                 break
         return at
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,28 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "lock"
 
 
-def test_a_lock_that_nobody_holds_is_removed(lock: Path) -> None:
+def test_a_lock_older_than_any_build_is_removed(lock: Path) -> None:
     lock.touch()
     remove_abandoned_locks()
+    assert lock.exists(), "it may be another node's"
+    os.utime(lock, (0, 0))
+    remove_abandoned_locks()
+    assert not lock.exists()
+
+
+def test_a_lock_of_a_killed_trial_is_removed(lock: Path) -> None:
+    lock.touch()
+    begun = lock.stat().st_mtime
+    remove_abandoned_locks(begun_since=begun + 1)
+    assert lock.exists()
+    remove_abandoned_locks(begun_since=begun - 1)
     assert not lock.exists()
 
 
 def test_a_lock_that_somebody_holds_stays(lock: Path) -> None:
     held = os.open(lock, os.O_CREAT | os.O_EXCL)
-    remove_abandoned_locks()
+    os.utime(lock, (0, 0))
+    remove_abandoned_locks(begun_since=time.time() - 60)
     assert lock.exists()
     os.close(held)
     remove_abandoned_locks()
