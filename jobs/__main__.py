@@ -17,11 +17,11 @@ def main() -> None:
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
 
-    from jobs import parent, preload
+    from jobs import environment, parent, preload
     from jobs.spec import spec_from_json
 
     spec = spec_from_json(json.loads(options.spec.read_text()))
-    for name, value in preload.environment(spec.needs.cpus or os.cpu_count() or 1).items():
+    for name, value in preload.environment(spec.needs.cpus or environment.cores()).items():
         os.environ.setdefault(name, value)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not the record

@@ -34,6 +34,13 @@ def describe() -> dict[str, Any]:
         }
 
 
+def cores() -> int:
+    """CPU cores that this process may run on: under taskset or Slurm not all that the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def node() -> str:
     """This machine's name in its network."""
     return socket.gethostname()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-import os
 import tempfile
 import time
 import traceback
@@ -245,7 +244,7 @@ def hook(spec: TrialSpec, place: str) -> Callable[..., Any] | None:
 
 
 def _cpus(spec: TrialSpec) -> int:
-    return spec.needs.cpus or os.cpu_count() or 1
+    return spec.needs.cpus or environment.cores()
 
 
 def _collected(trackers: Sequence[Tracker]) -> tuple[dict[str, Any], dict[str, list[float]]]:

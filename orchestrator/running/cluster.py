@@ -247,7 +247,10 @@ def _survey() -> tuple[Node, ...]:
         for node in alive
     ]
     described = ray.get([_on(node.node_id, node.gpus)(_describe).remote() for node in nodes])
-    return tuple(dataclasses.replace(node, environment=found) for node, found in zip(nodes, described, strict=True))
+    return tuple(
+        dataclasses.replace(node, environment=found, cpus=min(node.cpus, cores))
+        for node, (found, cores) in zip(nodes, described, strict=True)
+    )
 
 
 def _nodes() -> Any:
@@ -261,13 +264,13 @@ def _on(node_id: str, gpus: int) -> Any:
     return ray.remote(**resources)
 
 
-def _describe() -> dict[str, Any]:
-    return environment.describe()
+def _describe() -> tuple[dict[str, Any], int]:
+    return environment.describe(), environment.cores()
 
 
 def _prepare(ops: list[str]) -> Any:
     command = [sys.executable, "-m", "jobs.prepare", *ops]
-    variables = {**os.environ, **preload.environment(os.cpu_count() or 1)}
+    variables = {**os.environ, **preload.environment(environment.cores())}
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     return json.loads(finished.stdout) if finished.returncode == 0 else {"failed": finished.returncode}
 
