@@ -80,6 +80,8 @@ class MeasureSpec:
     seed: int = 42
     inspect: bool = True
     isolation: Isolation = "fork"
+    anatomy: bool = False
+    """Take the trial apart after its counted steps: where the memory and the time went (``jobs.anatomy``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +132,8 @@ class TrialSpec:
     def trial_id(self) -> str:
         """Twelve hexadecimal digits, the same for the same work on any machine."""
         content = {k: v for k, v in to_json(self).items() if k not in ("needs", "equivalence")}
-        content["measure"] = {k: v for k, v in content["measure"].items() if k != "deadline_seconds"}
+        without = ("deadline_seconds",) if self.measure.anatomy else ("deadline_seconds", "anatomy")
+        content["measure"] = {k: v for k, v in content["measure"].items() if k not in without}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

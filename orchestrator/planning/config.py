@@ -158,7 +158,9 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             seed=measure.seed,
             inspect=measure.inspect,
             isolation=measure.isolation,
+            anatomy=measure.anatomy == "all",
         ),
+        anatomy=measure.anatomy,
         repeats=measure.repeats,
         cpu=CpuSpec(
             warmup_steps=shape.cpu.warmup_steps,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
 from orchestrator.planning.axes import Assignment, Grid
+
+AnatomyOf = Literal["frontier", "all", "none"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +58,8 @@ class SweepConfig:
     baseline: Assignment = field(default_factory=dict)
     """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
     measure: MeasureSpec = field(default_factory=MeasureSpec)
+    anatomy: AnatomyOf = "frontier"
+    """The trials that are taken apart; of all, ``measure.anatomy`` says so already."""
     repeats: int = 1
     cpu: CpuSpec = field(default_factory=CpuSpec)
     resources: Resources = field(default_factory=Resources)

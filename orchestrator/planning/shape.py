@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from jobs.spec import Isolation, Task
 from orchestrator.planning.quantities import DURATION, SIZE, duration_seconds, size_bytes
+from orchestrator.planning.settings import AnatomyOf
 
 
 def _steps(value: object) -> int | None:
@@ -147,6 +148,9 @@ class MeasureSection(_Section):
     """Read the effective configuration back from the live objects."""
     isolation: Isolation = "fork"
     """fork: a clean child of a preloaded parent; fresh: a new process with its own imports."""
+    anatomy: AnatomyOf = "frontier"
+    """Which trials are taken apart after their counted steps, memory by class and time by operation: those on the
+    frontier (once more, when the search is over), all, or none."""
 
 
 class CpuSection(_Section):

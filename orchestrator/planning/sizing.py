@@ -105,4 +105,4 @@ def _quickly(spec: TrialSpec) -> MeasureSpec:
     steps = min(measure.steps or _STEPS, _STEPS)
     error = max(measure.relative_error, _RELATIVE_ERROR)
     inspect = measure.inspect and spec.effective_batch <= _INSPECTED
-    return replace(measure, warmup_steps=warmup, steps=steps, relative_error=error, inspect=inspect)
+    return replace(measure, warmup_steps=warmup, steps=steps, relative_error=error, inspect=inspect, anatomy=False)

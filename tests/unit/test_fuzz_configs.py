@@ -48,7 +48,8 @@ subsets: {small: {axes: {micro_batch: [4]}}, large: {axes: {micro_batch: [8, 16]
 exclude: [{micro_batch: 1, precision: [fp32]}]
 trials: [{micro_batch: 2, precision: bf16}, {micro_batch: 2, optimizer: adafactor}]
 baseline: {precision: fp32}
-measure: {warmup_steps: 1, steps: epoch, relative_error: 0.02, repeats: 2, deadline: 5m, seed: 1, inspect: false}
+measure: {warmup_steps: 1, steps: epoch, relative_error: 0.02, repeats: 2, deadline: 5m, seed: 1, inspect: false,
+  anatomy: all}
 cpu: {warmup_steps: 1, steps: 2, time_budget: 1h30m}
 resources: {cpus_per_trial: 2, host_memory: 64GiB, nvme_path: disk}
 budgets: [16GiB, 24GB, 1000000]

@@ -103,6 +103,15 @@ def test_repeats_are_trials_of_their_own(plan_of: PlanOf) -> None:
     assert len({trial.trial_id for trial in planned.trials}) == 3
 
 
+def test_all_trials_none_or_later_those_on_the_frontier_are_taken_apart(plan_of: PlanOf) -> None:
+    def ids(anatomy: str) -> list[str]:
+        return [trial.trial_id for trial in plan_of(measure={"anatomy": anatomy}).trials]
+
+    assert all(trial.measure.anatomy for trial in plan_of(measure={"anatomy": "all"}).trials)
+    assert ids("frontier") == ids("none"), "the frontier is known when the search is over"
+    assert not {*ids("all")} & {*ids("none")}, "a record without its anatomy does not answer for one with it"
+
+
 def test_an_argument_is_an_axis(plan_of: PlanOf) -> None:
     planned = plan_of(axes={"max_grad_norm": [0.0, 1.0]}, trials=[{"weight_decay": 0.1}])
     seen = [
