@@ -82,11 +82,16 @@ def command_of(peer: str, config: Path, spec: Path, folder: Path, largest: int) 
         settings = {
             "train_micro_batch_size_per_gpu": "auto",
             "bf16": {"enabled": True},
-            "autotuning": {"enabled": True, "fast": True, "arg_mappings": {}},
+            "autotuning": {
+                "enabled": True,
+                "fast": True,
+                "arg_mappings": {"train_micro_batch_size_per_gpu": "--micro-batch"},
+            },
         }
         (folder / "deepspeed.json").write_text(json.dumps(settings))
         launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", "--num_gpus", "1", script]
-        return [sys.executable, *launch, "deepspeed_training", str(spec), "8", "--deepspeed", "deepspeed.json"]
+        training = ["deepspeed_training", str(spec), str(largest), "--micro-batch", "8"]
+        return [sys.executable, *launch, *training, "--deepspeed", "deepspeed.json"]
     return [sys.executable, script, peer, str(spec), str(largest)]
 
 
@@ -114,7 +119,7 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
             capture_output=True,
             text=True,
             timeout=deadline,

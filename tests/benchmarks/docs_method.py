@@ -61,7 +61,8 @@ def measure(spec: TrialSpec, *, tiny: bool) -> Price:
     if tiny:
         arguments.pop("tf32", None)
     command = [sys.executable, "-c", BARE, "drawn", "--samples", "16" if tiny else "512", *["--tiny"] * tiny]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "gpu")}
+    path = [str(ROOT / "tests" / "gpu"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     began = time.perf_counter()
     try:
         done = subprocess.run(

@@ -100,11 +100,11 @@ def lightning(spec: TrialSpec, largest: int) -> int:
 
 
 def deepspeed_training(spec: TrialSpec, largest: int) -> int:
-    """What DeepSpeed's autotuner launches: the Trainer under the DeepSpeed file of its experiment."""
+    """What DeepSpeed's autotuner launches: the Trainer under the file and the micro-batch of its experiment."""
+    settings, size = (sys.argv[sys.argv.index(name) + 1] for name in ("--deepspeed", "--micro-batch"))
     with TemporaryDirectory() as folder:
-        made = build_trainer(spec, largest, folder, deepspeed=sys.argv[sys.argv.index("--deepspeed") + 1])
-        made.train()
-    return largest
+        build_trainer(spec, int(size), folder, deepspeed=settings, max_steps=2 * STEPS).train()
+    return int(size)
 
 
 PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
@@ -116,7 +116,7 @@ PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
 
 
 def main() -> None:
-    name, path, largest = sys.argv[1:4]
+    name, path, largest = [given for given in sys.argv[1:] if not given.startswith("--local_rank")][:3]
     spec = spec_from_json(json.loads(Path(path).read_text()))
     began = time.perf_counter()
     picked = PEERS[name](spec, int(largest))
