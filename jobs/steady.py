@@ -51,7 +51,10 @@ def doubts(
     """What a reader should know before trusting a row's speed, in words; empty when there is nothing."""
     found = []
     if relative_error and half_width > max(relative_error, 0.01):
-        found.append(f"unstable: the mean step is known to ±{half_width:.1%} only")
+        known = (
+            f"the mean step is known to ±{half_width:.1%} only" if half_width < math.inf else "a single step counted"
+        )
+        found.append(f"unstable: {known}")
     if host_bound_share is not None and host_bound_share > 0.5:
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
     if allocator_retries >= 2:

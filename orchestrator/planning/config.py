@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
     return SweepConfig(
         name=name,
         path=path,
-        model=ModelSpec(**shape.model.model_dump()),
+        model=_model(shape, path.absolute().parent),
         data=_data(shape, path.absolute().parent),
         training_arguments=base.training_arguments,
         deepspeed=base.deepspeed,
@@ -178,6 +179,18 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
     )
 
 
+def _model(shape: SweepSection, folder: Path) -> ModelSpec:
+    given = shape.model.model_dump()
+    return ModelSpec(**{**given, "name_or_path": _located(given["name_or_path"], folder)})
+
+
+def _located(name: str | None, folder: Path) -> str | None:
+    """A folder's path from wherever a trial may look for it; another name is a Hub's, and stays."""
+    if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
+        return name
+    return os.path.abspath(folder / name)
+
+
 def _data(shape: SweepSection, folder: Path) -> DataSpec:
     if shape.data.synthetic is not None:
         return DataSpec(synthetic=SyntheticData(**shape.data.synthetic.model_dump()))
@@ -185,7 +198,8 @@ def _data(shape: SweepSection, folder: Path) -> DataSpec:
     given = shape.data.file.model_dump()
     # Trials run in other processes, on other nodes: their working folder is not this one.
     absolute = str(folder / given["path"])
-    return DataSpec(file=DatasetFile(**{**given, "path": absolute, "format": given["format"] or _format(absolute)}))
+    located = {"path": absolute, "tokenizer": _located(given["tokenizer"], folder)}
+    return DataSpec(file=DatasetFile(**{**given, **located, "format": given["format"] or _format(absolute)}))
 
 
 def _baseline(points: _Points, base: _Base) -> Assignment:

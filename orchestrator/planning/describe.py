@@ -9,10 +9,10 @@ from jobs.spec import MeasureSpec, TrialSpec
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.results.words import memory
 
 _SHOWN = 8
 _VALUES = 12
-_GIB = 2**30
 
 
 def describe(plan: Plan, config: SweepConfig) -> str:
@@ -54,7 +54,7 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     for measure in sorted(measures, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
-        yield "budgets", ", ".join(f"{budget / _GIB:.4g} GiB" for budget in config.budgets)
+        yield "budgets", ", ".join(map(memory, config.budgets))
     yield "search", config.search.kind
     yield "output", str(config.output)
 

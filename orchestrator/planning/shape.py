@@ -76,7 +76,7 @@ class ModelSection(_Section, json_schema_extra=_exactly_one("architecture", "nam
     config: dict[str, Any] = Field(default_factory=dict)
     """Overrides of the architecture's own configuration."""
     name_or_path: str | None = None
-    """A checkpoint's name or folder, instead of an architecture."""
+    """A checkpoint's name, or its folder relative to this file, instead of an architecture."""
     trust_remote_code: bool = False
     """Let the checkpoint bring its own code."""
 
@@ -108,7 +108,7 @@ class FileSection(_Section):
     columns: dict[str, str] = Field(default_factory=dict)
     """Our name (text, text_pair, target, labels, input_ids, pixel_values ...) -> your column's."""
     tokenizer: str | None = None
-    """A tokenizer's name or folder; not needed where the file holds input_ids."""
+    """A tokenizer's name, or its folder relative to this file; not needed where the file holds input_ids."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
 

@@ -11,8 +11,8 @@ from typing import TextIO
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
+from orchestrator.results.words import memory
 
-_GIB = 2**30
 _FEW_AXES = 5
 _NOWHERE = object()
 _WORDS = {
@@ -113,8 +113,8 @@ def _result(record: TrialRecord) -> str:
         return record.reason[:160]
     measured = record.measurements
     device = measured.get("device_used_bytes")
-    memory = device if device is not None else measured.get("peak_allocated_bytes", 0)
-    return f"{_rate(measured['samples_per_second'])} samples/s  {memory / _GIB:.2f} GiB  ({record.wall_seconds:.1f} s)"
+    peak = memory(device if device is not None else measured.get("peak_allocated_bytes"))
+    return f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.wall_seconds:.1f} s)"
 
 
 def _rate(per_second: float) -> str:

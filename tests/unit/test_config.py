@@ -112,6 +112,29 @@ def test_a_dataset_is_found_from_anywhere(load, tmp_path: Path) -> None:
     assert (file.path, file.format) == (str(tmp_path / "train.jsonl"), "json")
 
 
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("mine", "{beside}/mine"),
+        ("./mine", "{beside}/mine"),
+        ("../nowhere", "{above}/nowhere"),
+        ("/nowhere", "/nowhere"),
+        ("gpt2", "gpt2"),
+        ("org/mine", "org/mine"),
+    ],
+)
+def test_a_checkpoint_of_ones_own_is_found_from_anywhere(tmp_path: Path, named: str, found: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "sweep.yaml").write_text(
+        f"model: {{task: causal-lm, name_or_path: {named}}}\n"
+        f"data: {{file: {{path: train.jsonl, tokenizer: {named}}}}}\n"
+    )
+    config = load_config(tmp_path / "sweep.yaml")
+    assert config.data.file is not None
+    expected = found.format(beside=tmp_path, above=tmp_path.parent)
+    assert (config.model.name_or_path, config.data.file.tokenizer) == (expected, expected)
+
+
 def test_an_anchor_may_be_merged_twice(load) -> None:
     text = "trials:\n  - &base {micro_batch: 2, precision: bf16}\n  - {<<: *base, micro_batch: 4}\n  - {<<: *base}"
     assert [trial["micro_batch"] for trial in load(text).trials] == [2, 4, 2]
