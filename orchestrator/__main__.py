@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, STATUSES, finish
+from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, epilog, finish
 
 
 def verbs() -> Mapping[str, str]:
@@ -27,7 +27,7 @@ def usage() -> str:
     known = verbs()
     width = max(map(len, known))
     listed = (f"  {verb:<{width}}  {line}" for verb, line in known.items())
-    about = f"Exit status: {STATUSES.format(failed='failed')}; VERB --help says more."
+    about = "VERB --help says more. " + epilog({EXIT_FAILURE: "failed"})
     return "\n".join(("usage: orchestrator VERB [-h] ...", "", *listed, "", about))
 
 

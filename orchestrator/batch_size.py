@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.problems import ConfigError
@@ -39,16 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.effective_batch is None and isinstance(asked := config.baseline.get("effective_batch"), int):
         options.effective_batch = asked
     if options.dry_run:
-        print(_plan(config, sets, options))
+        print(json.dumps(_planned(config, sets, options), indent=2) if options.json else _plan(config, sets, options))
         return command.EXIT_OK
     folder = RunFolder(options.output or config.output.with_name(f"{config.output.name}-batch-size"))
     return command.holding(folder, lambda: _run(config, sets, folder, options), resume=options.resume)
 
 
 def _parser() -> argparse.ArgumentParser:
-    failed = command.STATUSES.format(failed="some batch could not be tuned")
     parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.batch_size", description=__doc__, epilog=f"Exit status: {failed}."
+        prog="python -m orchestrator.batch_size",
+        description=__doc__,
+        epilog=command.epilog({command.EXIT_FAILURE: "some batch could not be tuned"}),
     )
     command.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
@@ -60,8 +61,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--exact", action="store_true", help="find the largest to the sample, also where it is 64 or more")
     add("--set", action="append", default=[], metavar="AXIS=VALUE", help="choose a technique, as in precision=bf16")
     add("--all", action="store_true", help="tune every technique set of the sweep, not only its baseline")
-    add("--json", action="store_true", help="print the answers as JSON, and progress to stderr")
     return parser
+
+
+def _planned(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "technique_sets": [{"label": one.label, "choices": dict(one.choices)} for one in sets],
+        "max_micro_batch": options.max_micro_batch,
+        "effective_batch": options.effective_batch,
+    }
 
 
 def _plan(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace) -> str:

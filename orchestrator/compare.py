@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, finish, share
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, epilog, finish, share
 
 EXIT_WORSE, EXIT_UNLIKE = 1, 3
 
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.compare",
         description=__doc__,
-        epilog="Exit status: 0 compared, 1 worse by more than --fail-over, 2 wrong call, 3 runs too unlike.",
+        epilog=epilog({EXIT_WORSE: "worse by more than --fail-over", EXIT_UNLIKE: "the runs are too unlike"}),
     )
     parser.add_argument("before", type=Path, metavar="RUN_A", help="the earlier run's folder")
     parser.add_argument("after", type=Path, metavar="RUN_B", help="the later run's folder")

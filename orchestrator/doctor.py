@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.running.command import finish
+from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
 
 NODE_SECONDS = 120.0
 """A node that has not answered by then is not going to."""
@@ -22,7 +22,7 @@ Report = Mapping[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 no problem (there may be warnings), 1 problems, 2 wrong usage."""
+    """Exit status: 0 no problem (there may be warnings), 1 problems were found, 2 for a wrong call."""
     options = _parser().parse_args(arguments)
     from jobs import checks
 
@@ -32,21 +32,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.calibrate is not None:
         reports.append(calibrated(reports, options.calibrate))
     print(json.dumps(reports, indent=2) if options.json else render(reports))
-    return int(count(reports, "problem") > 0)
+    return EXIT_FAILURE if count(reports, "problem") else EXIT_OK
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.doctor",
         description=__doc__,
-        epilog="Exit status: 0 no problem (there may be warnings), 1 problems, 2 wrong usage.",
+        epilog=epilog({EXIT_FAILURE: "problems were found"}),
     )
     parser.add_argument("--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)")
     parser.add_argument("--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload")
     parser.add_argument(
         "--calibrate", type=Path, metavar="FILE", help="measure idle GPUs (half a minute) and write their rates as YAML"
     )
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    add_json(parser)
     return parser
 
 

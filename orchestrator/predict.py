@@ -19,7 +19,7 @@ from orchestrator.planning.estimate.prediction import Prediction
 from orchestrator.planning.estimate.text import lines, row
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_config, finish
+from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_config, add_json, epilog, finish
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,12 +47,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
-        epilog="Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong.",
+        epilog=epilog({EXIT_FAILURE: "the table cannot be written"}),
     )
     add_config(parser)
     parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
     parser.add_argument("--trial", nargs="+", default=(), metavar="ID", help="only trials whose identifiers begin so")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
     parser.add_argument("--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table")
     return parser
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.planning.quantities import size_bytes
 from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, finish
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_json, epilog, finish
 
 EXIT_NOTHING_FITS = 1
 
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.recommend",
         description=__doc__,
-        epilog="Exit status: 0 with a recommendation, 1 when nothing measured keeps the constraints, 2 wrong call.",
+        epilog=epilog({EXIT_NOTHING_FITS: "nothing measured keeps the constraints"}),
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--memory", type=_sized, metavar="24GiB", help="what the configuration may take")
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "--epochs", type=_above_zero(float), default=1.0, metavar="N", help="passes over it (default: 1)"
     )
     parser.add_argument("--export", type=Path, metavar="DIR", help="write the files to train with")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
     return parser
 
 

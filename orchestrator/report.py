@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, finish
+from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_json, epilog, finish
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,10 +15,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.report",
         description=__doc__,
-        epilog="Exit status: 0 done, 1 the pages cannot be written, 2 RUN holds nothing to report.",
+        epilog=epilog({EXIT_FAILURE: "the pages cannot be written"}),
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, finished or still running")
     parser.add_argument("--open-nothing", action="store_true", help="do not show report.html in a browser")
+    add_json(parser)
     options = parser.parse_args(arguments)
 
     from orchestrator.results import publish
@@ -36,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return EXIT_FAILURE
-    print_summary(summary)
-    if not options.open_nothing and sys.stdout.isatty():
+    print_summary(summary, as_json=options.json)
+    if not (options.open_nothing or options.json) and sys.stdout.isatty():
         import webbrowser
 
         webbrowser.open((options.run / "report.html").resolve().as_uri())

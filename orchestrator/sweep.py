@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jobs import nvml
 from orchestrator.planning.config import SweepConfig, load_config
-from orchestrator.planning.describe import describe
+from orchestrator.planning.describe import describe, to_json
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.running.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, STATUSES, add_options, finish, holding
+from orchestrator.running import command
 from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
@@ -28,26 +29,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.sweep",
         description=__doc__,
-        epilog=f"Exit status: {STATUSES.format(failed='the sweep could not run')}.",
+        epilog=command.epilog({command.EXIT_FAILURE: "the sweep could not run"}),
     )
-    add_options(parser, output="the config's, runs/NAME")
+    command.add_options(parser, output="the config's, runs/NAME")
     options = parser.parse_args(arguments)
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return EXIT_USAGE
+        return command.EXIT_USAGE
     if options.dry_run:
         has_gpu = bool(options.address or nvml.visible_uuids())
-        print(describe(plan(config, has_gpu=has_gpu), config))
-        return EXIT_OK
+        planned = plan(config, has_gpu=has_gpu)
+        print(json.dumps(to_json(planned, config), indent=2) if options.json else describe(planned, config))
+        return command.EXIT_OK
     try:
         searching = _search(config)
     except ImportError as error:
         print(error, file=sys.stderr)
-        return EXIT_USAGE
+        return command.EXIT_USAGE
     folder = RunFolder(options.output or config.output)
-    return holding(folder, lambda: _run(config, searching, folder, options), resume=options.resume)
+    return command.holding(folder, lambda: _run(config, searching, folder, options), resume=options.resume)
 
 
 def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: argparse.Namespace) -> int:
@@ -65,7 +67,8 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
         wanted = {spec.trial_id for spec in trials}
         earlier = measuring.still_wanted(folder, lambda spec: spec.trial_id in wanted, fresh=options.fresh)
         search = searching(trials)
-        progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline)
+        stream = sys.stderr if options.json else sys.stdout
+        progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
         session = Session(search, folder, progress, time_budget_seconds=budget)
         progress.say(f"{_count(config, planned)}, on {measuring.slots_in_words(cluster)}")
         measuring.show(progress, measuring.opening(cluster, folder, budget))
@@ -76,8 +79,8 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
         run = measuring.run_json(config, "sweep")
         measuring.measure(session, cluster, folder, like=search.unasked(), needs=needs, run=run)
     progress.say(progress.status())
-    print_summary(publish(folder.path))
-    return EXIT_INTERRUPTED if session.interrupted else EXIT_OK
+    print_summary(publish(folder.path), as_json=options.json)
+    return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
 
 
 def _count(config: SweepConfig, planned: Plan) -> str:
@@ -102,4 +105,4 @@ def _search(config: SweepConfig) -> Searching:
 
 
 if __name__ == "__main__":
-    finish(main)
+    command.finish(main)

@@ -1,9 +1,10 @@
-"""What a sweep will do, in words: the text of ``--dry-run``."""
+"""What a sweep will do, in words and as JSON: the output of ``--dry-run``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
@@ -25,6 +26,29 @@ def describe(plan: Plan, config: SweepConfig) -> str:
             *_sample(plan.trials, config),
         )
     )
+
+
+def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:
+    """The same as plain JSON values, every trial named."""
+    return {
+        "name": config.name,
+        "output": str(config.output),
+        "search": config.search.kind,
+        "budgets": list(config.budgets),
+        "trials": [_trial(trial) for trial in plan.trials],
+        "ruled_out": [
+            {**_trial(record.spec), "rule": record.rule, "reason": record.reason} for record in plan.ruled_out
+        ],
+    }
+
+
+def _trial(trial: TrialSpec) -> dict[str, Any]:
+    return {
+        "trial_id": trial.trial_id,
+        "choices": dict(trial.choices),
+        "effective_batch": trial.effective_batch,
+        "repeat": trial.repeat,
+    }
 
 
 def _subject(config: SweepConfig) -> str:

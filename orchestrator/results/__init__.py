@@ -13,7 +13,7 @@ guide.py       the guide's published figures, beside ours taken its way
 batch_size.py  the measured sizes of one technique set, and the answers among them
 words.py       how figures are written where people read them
 summary.py     all of it computed once, for the pages
-page/          the pages: printed text, Markdown, picture, HTML
+page/          the pages: printed text, JSON, Markdown, picture, HTML
 publishing.py  a run folder's tables and pages, written
 schema.py      the tables' columns as a page of the documentation
 

@@ -8,7 +8,7 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +17,13 @@ from orchestrator.results.run import UnreadableRunError
 from orchestrator.running.store import RunFolder, RunFolderError
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
-STATUSES = "0 done, 1 {failed}, 2 wrong call or configuration, 130 interrupted, 141 nobody reads the output"
+STATUSES: Mapping[int, str] = {
+    EXIT_OK: "done",
+    EXIT_USAGE: "wrong call or configuration",
+    EXIT_INTERRUPTED: "interrupted",
+    EXIT_UNHEARD: "nobody reads the output",
+}
+"""What exit statuses mean for every verb; each adds what its own are."""
 _NOT_OURS_TO_MEND = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR)
 """What a disk answers when it is full, not to be written, or has something else in a file's place."""
 
@@ -45,6 +51,12 @@ def finish(main: Callable[[], int]) -> NoReturn:
     sys.exit(status)
 
 
+def epilog(own: Mapping[int, str]) -> str:
+    """What a verb's help ends with: its exit statuses, ``own`` and every verb's."""
+    listed = ", ".join(f"{status} {meaning}" for status, meaning in sorted({**STATUSES, **own}.items()))
+    return f"Exit status: {listed}."
+
+
 def _say_no_more() -> None:
     """Python flushes stdout once more at its end, and would complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,6 +76,11 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-remote-code", action="store_true", help=remote)
 
 
+def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of text") -> None:
+    """The switch of every verb that prints a table."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     """The config, where to write, how long, what to repeat and on which cluster; ``output`` is the folder's default."""
     add_config(parser)
@@ -74,6 +91,7 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue a run: repeat nothing that has finished")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew, also what has been measured")
+    add_json(parser, "print JSON instead of text, and progress to stderr")
     parser.add_argument("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 

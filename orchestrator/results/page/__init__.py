@@ -2,6 +2,7 @@
 
 cells.py      points as cells of a table: figures, marks, what marks mean
 text.py       the printed end of a run
+plain.py      the same as JSON
 markdown.py   report.md
 picture.py    frontier.png (the only file with matplotlib)
 labels.py     where a picture's labels go so that none covers another

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from rich import box
@@ -12,6 +13,7 @@ from rich.text import Text
 from jobs.record import Outcome
 from orchestrator.results.page import cells
 from orchestrator.results.page.account import account
+from orchestrator.results.page.plain import to_json
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import count, duration
 
@@ -24,8 +26,11 @@ class _Console(Console):
         raise  # the command line's end knows what to do; rich would end the process here
 
 
-def print_summary(summary: Summary, console: Console | None = None) -> None:
-    """Print the end of a run; under 100 columns, and plain text where the output is no terminal."""
+def print_summary(summary: Summary, console: Console | None = None, *, as_json: bool = False) -> None:
+    """Print the end of a run: under 100 columns, and plain where the output is no terminal; or all of it, as JSON."""
+    if as_json:
+        print(json.dumps(to_json(summary), indent=2))
+        return
     console = console or _Console()
     console.print(render(summary), width=min(WIDTH, console.width) if console.is_terminal else WIDTH)
 
