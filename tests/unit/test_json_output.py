@@ -23,7 +23,7 @@ Verb = Callable[[list[str]], int]
 @pytest.fixture
 def run(tmp_path: Path) -> str:
     """A run of three trials: one whose speed nobody can be sure of, one out of memory."""
-    vague = make_record(micro_batch=4, speed=900.0)
+    vague = make_record(micro_batch=4, memory_mib=2000, speed=900.0)
     records = [
         make_record(micro_batch=2),
         replace(vague, measurements={**vague.measurements, "samples_per_second_error": math.inf}),
