@@ -6,6 +6,7 @@ spec.py, record.py      the two messages: what to run, and what came of it (plai
 techniques/             one file an axis: every training technique as a row of data
 slot.py                 one GPU's long-lived parent: preload once, fork a clean child per trial, enforce the deadline
 trial.py                what the child does: build, train, read back, and name the outcome
+memory_cap.py           a smaller GPU, played by a larger one
 models.py, data.py      the model and the dataset a trial trains
 loops/                  the training loops that can be measured (Trainer, Accelerate)
 trackers/               one file an instrument: allocator, NVML, host, steps

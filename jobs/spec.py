@@ -18,6 +18,8 @@ Task = Literal[
     "image-classification",
 ]
 Isolation = Literal["fork", "fresh"]
+Purpose = Literal["search", "budget"]
+"""What a trial is for: the search's own; "budget" sees whether a configuration fits one."""
 Choice = str | int | float | bool | None
 
 
@@ -66,6 +68,16 @@ class DataSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryCap:
+    """A smaller GPU played by a larger one, its allocator capped: what a trial may take, context and libraries too."""
+
+    device_bytes: int
+    outside_bytes: int = 0
+    """What context and libraries took beside the allocator when the configuration ran uncapped; at least what the
+    trial measures of its own context counts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureSpec:
     """How long and how carefully to measure.
 
@@ -82,6 +94,16 @@ class MeasureSpec:
     isolation: Isolation = "fork"
     anatomy: bool = False
     """Take the trial apart after its counted steps: where the memory and the time went (``jobs.anatomy``)."""
+    cap: MemoryCap | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FollowUp:
+    """Which finished trial a trial looks at again, and why."""
+
+    follows: str
+    """That trial's id."""
+    purpose: Purpose
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +135,10 @@ class Recipe:
     """One-time costs paid once per node before timing: DeepSpeed ops to build."""
 
 
+_OFF = (("anatomy", False), ("cap", None), ("follow_up", None))
+"""Younger than the first tables: a trial without them keeps its name."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSpec:
     """One trial, whole. ``trial_id`` is a digest of everything that can change its result."""
@@ -127,14 +153,22 @@ class TrialSpec:
     repeat: int = 0
     equivalence: str = "exact"
     """Trials with equal ``equivalence`` train the same way (effective batch, optimizer family, adapter)."""
+    follow_up: FollowUp | None = None
+    """None: a trial of the search's own."""
 
     @property
     def trial_id(self) -> str:
         """Twelve hexadecimal digits, the same for the same work on any machine."""
-        content = {k: v for k, v in to_json(self).items() if k not in ("needs", "equivalence")}
-        without = ("deadline_seconds",) if self.measure.anatomy else ("deadline_seconds", "anatomy")
-        content["measure"] = {k: v for k, v in content["measure"].items() if k not in without}
+        whole = to_json(self)
+        content = {k: v for k, v in whole.items() if k not in ("needs", "equivalence") and (k, v) not in _OFF}
+        measure = content["measure"].items()
+        content["measure"] = {k: v for k, v in measure if k != "deadline_seconds" and (k, v) not in _OFF}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the trial is for."""
+        return self.follow_up.purpose if self.follow_up else "search"
 
     @property
     def micro_batch(self) -> int:
@@ -169,6 +203,7 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
     recipe["hooks"] = {place: (path, kwargs) for place, (path, kwargs) in recipe["hooks"].items()}
     for name in ("requires", "prepares"):
         recipe[name] = tuple(recipe[name])
+    cap, follow_up = raw["measure"].get("cap"), raw.get("follow_up")
     nested = {
         "model": ModelSpec(**raw["model"]),
         "data": DataSpec(
@@ -176,7 +211,8 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
             file=DatasetFile(**data["file"]) if data["file"] else None,
         ),
         "recipe": Recipe(**recipe),
-        "measure": MeasureSpec(**raw["measure"]),
+        "measure": MeasureSpec(**{**raw["measure"], "cap": MemoryCap(**cap) if cap else None}),
         "needs": Needs(**raw["needs"]),
+        "follow_up": FollowUp(**follow_up) if follow_up else None,
     }
     return TrialSpec(**{**raw, **nested})

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import environment, failures, requirements
+from jobs import environment, failures, memory_cap, requirements
 from jobs.record import Column, Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import Moment, Tracker, tell
@@ -80,6 +80,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         except Exception as error:
             outcome, rule, reason = failures.classify(error)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
+            if outcome is Outcome.OUT_OF_MEMORY and spec.measure.cap:
+                reason = f"{memory_cap.in_words(spec.measure.cap)}: {reason}"
             if outcome is Outcome.FAILED:
                 traceback.print_exc()
         measurements, steps = _collected(trackers)
@@ -162,6 +164,8 @@ def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> tor
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)
     tell(trackers, Moment.CONTEXT, device)
+    if spec.measure.cap:
+        memory_cap.impose(spec.measure.cap, _collected(trackers)[0].get("gpu_context_bytes"))
     return device
 
 

@@ -59,14 +59,17 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
     from orchestrator.running import measuring
     from orchestrator.running.progress import Progress
     from orchestrator.running.session import Session
+    from orchestrator.search.follow_ups import FollowUps
 
     with ray_cluster.connected(options.address) as cluster:
         planned = plan(config, has_gpu=cluster.gpus > 0)
         trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
         budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
         wanted = {spec.trial_id for spec in trials}
-        earlier = measuring.still_wanted(folder, lambda spec: spec.trial_id in wanted, fresh=options.fresh)
+        earlier = measuring.still_wanted(folder, lambda spec: _is_wanted(spec, wanted), fresh=options.fresh)
         search = searching(trials)
+        if cluster.gpus and config.verify:
+            search = FollowUps(search, budgets=config.budgets, baseline=config.baseline)
         stream = sys.stderr if options.json else sys.stdout
         progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
         session = Session(search, folder, progress, time_budget_seconds=budget)
@@ -81,6 +84,11 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
     progress.say(progress.status())
     print_summary(publish(folder.path), as_json=options.json)
     return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
+
+
+def _is_wanted(spec: TrialSpec, planned: set[str]) -> bool:
+    """Whether a trial is planned, or follows one that is."""
+    return (spec.follow_up.follows if spec.follow_up else spec.trial_id) in planned
 
 
 def _count(config: SweepConfig, planned: Plan) -> str:

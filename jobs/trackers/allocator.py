@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from jobs import memory_cap
 from jobs.record import Column
 from jobs.trackers.base import Moment, Tracker
 
@@ -33,6 +34,12 @@ class Allocator(Tracker):
         ),
         Column(name="allocator_retries", type="int64", doc="times the allocator had to flush its cache and try again"),
         Column(name="allocator_ooms", type="int64", doc="out-of-memory errors the allocator raised"),
+        Column(
+            name="allocator_limit_bytes",
+            type="int64",
+            unit="B",
+            doc="most bytes the caching allocator may hold, under a cap; null where only the device limits it",
+        ),
     )
 
     def __init__(self) -> None:
@@ -60,6 +67,8 @@ class Allocator(Tracker):
             "allocator_retries": stats["num_alloc_retries"],
             "allocator_ooms": stats["num_ooms"],
         }
+        if (limit := memory_cap.limit_bytes()) is not None:
+            values["allocator_limit_bytes"] = limit
         if self._model_bytes is not None:
             values["model_allocated_bytes"] = self._model_bytes
         return values

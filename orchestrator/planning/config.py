@@ -162,6 +162,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             anatomy=measure.anatomy == "all",
         ),
         anatomy=measure.anatomy,
+        verify=measure.verify,
         repeats=measure.repeats,
         cpu=CpuSpec(
             warmup_steps=shape.cpu.warmup_steps,

@@ -60,6 +60,8 @@ class SweepConfig:
     measure: MeasureSpec = field(default_factory=MeasureSpec)
     anatomy: AnatomyOf = "frontier"
     """The trials that are taken apart; of all, ``measure.anatomy`` says so already."""
+    verify: bool = True
+    """Run each budget's pick again under a cap of its size, where there is a GPU."""
     repeats: int = 1
     cpu: CpuSpec = field(default_factory=CpuSpec)
     resources: Resources = field(default_factory=Resources)

@@ -151,6 +151,8 @@ class MeasureSection(_Section):
     anatomy: AnatomyOf = "frontier"
     """Which trials are taken apart after their counted steps, memory by class and time by operation: those on the
     frontier (once more, when the search is over), all, or none."""
+    verify: bool = True
+    """Run each budget's pick once more, its allocator capped to the budget, when the search is over; needs a GPU."""
 
 
 class CpuSection(_Section):

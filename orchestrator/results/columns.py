@@ -29,6 +29,18 @@ BASE: tuple[Column, ...] = (
     Column(name="log", type="string", doc="The trial's last lines of output when it did not end well."),
 )
 
+FOLLOW_UP: tuple[Column, ...] = (
+    Column(name="purpose", type="string", doc="search, or why a trial was looked at again: budget."),
+    Column(name="follows", type="string", doc="The trial that was looked at again; null for the search's own."),
+    Column(
+        name="memory_cap_bytes",
+        type="int64",
+        unit="B",
+        doc="The device memory that the trial was kept to, context and libraries included.",
+    ),
+)
+"""Younger than the first tables, which are read without them."""
+
 COMPARED: tuple[Column, ...] = (
     Column(
         name="compile_break_even_steps",
@@ -69,7 +81,7 @@ def axis_columns(records: Sequence[TrialRecord], taken: Iterable[str] = ()) -> d
     for record in records:
         for axis, value in record.spec.choices.items():
             values.setdefault(axis, []).append(value)
-    base, reserved = {column.name: column for column in BASE}, {*taken, *(column.name for column in BASE)}
+    base, reserved = {column.name: column for column in BASE}, {*taken, *(c.name for c in (*BASE, *FOLLOW_UP))}
     columns: dict[str, Column] = {}
     for axis, chosen in values.items():
         if axis in ("micro_batch", "accumulation"):
@@ -97,4 +109,4 @@ def columns(declared: Sequence[Column] | None = None, records: Sequence[TrialRec
     measured = declared_columns() if declared is None else tuple(declared)
     axes = axis_columns(records, (column.name for column in measured)).values()
     known = {column.name for column in BASE}
-    return (*BASE, *(column for column in axes if column.name not in known), *measured, *COMPARED)
+    return (*BASE, *FOLLOW_UP, *(column for column in axes if column.name not in known), *measured, *COMPARED)

@@ -22,6 +22,11 @@ HOST_BOUND, TRAINS_DIFFERENTLY = "host-bound", "trains differently"
 _BATCH = "effective_batch="
 
 
+def is_the_searchs(row: Row) -> bool:
+    """Whether a row is the search's own: trials that follow up others are evidence about those, and ranked nowhere."""
+    return row.get("purpose") in (None, "search")
+
+
 def training_of(equivalence: str) -> str:
     """The kind of training: an equivalence without its effective batch; "" when nothing else sets it apart.
 
@@ -87,7 +92,7 @@ def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
     """
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
-        if row["outcome"] == "ok":
+        if row["outcome"] == "ok" and is_the_searchs(row):
             by_environment.setdefault(row["environment_id"], []).append(row)
     found: list[Point] = []
     for environment_id, own in by_environment.items():

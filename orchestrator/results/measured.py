@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.results.frontier import Point, Row, fast, frontier, lean, memory_column, points
+from orchestrator.results.frontier import Point, Row, fast, frontier, is_the_searchs, lean, memory_column, points
 from orchestrator.results.objectives import OBJECTIVES
 from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
@@ -33,6 +33,9 @@ class MeasuredRun:
     table: pyarrow.Table
     """One row a trial; every column's unit and meaning are in its metadata."""
     rows: tuple[Row, ...]
+    """The search's own trials."""
+    follow_ups: tuple[Row, ...]
+    """Trials about its result."""
     axes: Mapping[str, str]
     """Axis -> its column."""
     varying: frozenset[str]
@@ -145,7 +148,8 @@ def load(run_folder: Path | str) -> MeasuredRun:
 
     folder = Path(run_folder)
     trials = table.load(folder)
-    run, rows, axes = table.run_of(trials), tuple(trials.to_pylist()), table.axes_of(trials)
+    run, every, axes = table.run_of(trials), trials.to_pylist(), table.axes_of(trials)
+    rows = tuple(row for row in every if is_the_searchs(row))
     measured = points(rows, axes)
     environment_id = max(counts := Counter(p.environment_id for p in measured), key=counts.__getitem__, default="")
     own = ((p.choices, p.training) for p in measured if p.environment_id == environment_id)
@@ -154,6 +158,7 @@ def load(run_folder: Path | str) -> MeasuredRun:
         run=run,
         table=trials,
         rows=rows,
+        follow_ups=tuple(row for row in every if not is_the_searchs(row)),
         axes=axes,
         varying=frozenset(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1),
         environments=table.environments_of(trials),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results.frontier import AND, Point
+from orchestrator.results.verification import Check, evidence
 
 GIB = 2**30
 CARDS = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
@@ -24,6 +25,14 @@ class Verdict:
     """Of the training asked for."""
     other: Point | None = None
     """Of any other training, where that is faster still."""
+    failed: tuple[Point, ...] = ()
+    """Those whose peaks would fit, but which were seen to fail under a cap; the fastest first."""
+    checks: tuple[Check, ...] = ()
+    """What was run again under caps."""
+
+    def seen(self, point: Point) -> Check | None:
+        """What was seen of a point in this budget; None where it is inferred from its peak."""
+        return evidence(self.checks, point.trial_ids, self.budget_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,15 +69,24 @@ def fastest(points: Iterable[Point], budget_bytes: float = float("inf")) -> Poin
     return max(fitting, key=lambda p: (p.samples_per_second, -p.memory_bytes), default=None)
 
 
-def best_in_budgets(points: Sequence[Point], budgets: Sequence[int] = (), training: str = "") -> tuple[Verdict, ...]:
-    """A verdict for each budget in bytes, smallest first, within a kind of training, beside what others would buy."""
+def best_in_budgets(
+    points: Sequence[Point], budgets: Sequence[int] = (), training: str = "", checks: Sequence[Check] = ()
+) -> tuple[Verdict, ...]:
+    """A verdict for each budget in bytes, smallest first, within a kind of training, beside what others would buy.
+
+    What was seen to fail under a budget's cap is not its pick, whatever it took without.
+    """
     chosen = sorted(set(budgets)) or customary_budgets(points)
-    own = [point for point in points if point.training == training]
     found: list[Verdict] = []
     for budget in chosen:
-        best, of_all = fastest(own, budget), fastest(points, budget)
+        fitting = [point for point in points if point.memory_bytes <= budget]
+        failed = [p for p in fitting if (check := evidence(checks, p.trial_ids, budget)) and check.fails]
+        left = [point for point in fitting if not any(point is one for one in failed)]
+        best, of_all = fastest(point for point in left if point.training == training), fastest(left)
         beaten = of_all and (best is None or of_all.samples_per_second > best.samples_per_second)
-        found.append(Verdict(budget_bytes=budget, best=best, other=of_all if beaten else None))
+        failed.sort(key=lambda point: -point.samples_per_second)
+        other = of_all if beaten else None
+        found.append(Verdict(budget_bytes=budget, best=best, other=other, failed=tuple(failed), checks=tuple(checks)))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.record import Column
-from orchestrator.results.columns import BASE, FRONTIER_COLUMNS, STEP_COLUMNS, declared_columns
+from orchestrator.results.columns import BASE, FOLLOW_UP, FRONTIER_COLUMNS, STEP_COLUMNS, declared_columns
 from orchestrator.results.page.markdown import table
 
 INTRODUCTION = """# Table schema
@@ -19,7 +19,7 @@ integers, times are seconds."""
 def render() -> str:
     """The page as Markdown."""
     parts = [
-        ("trials.parquet: one row a trial", "", BASE),
+        ("trials.parquet: one row a trial", "", (*BASE, *FOLLOW_UP)),
         (
             "trials.parquet: one column an axis",
             "Every axis of the sweep but `micro_batch` and `accumulation` (above) adds a column of its name, marked\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,16 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results import doubts
 from orchestrator.results.doubts import Doubt
-from orchestrator.results.frontier import Point, Row, frontier, frontiers, memory_column, points, training_of
+from orchestrator.results.frontier import (
+    Point,
+    Row,
+    frontier,
+    frontiers,
+    is_the_searchs,
+    memory_column,
+    points,
+    training_of,
+)
 from orchestrator.results.guide import GuideRow, guide_rows
 from orchestrator.results.ranking import (
     Effect,
@@ -26,6 +36,7 @@ from orchestrator.results.ranking import (
     fastest,
 )
 from orchestrator.results.run import Run
+from orchestrator.results.verification import checks
 
 MEMORY_WORDS = {
     "device_used_bytes": "peak device memory (NVML, with the CUDA context)",
@@ -74,6 +85,11 @@ class Cohort:
         return str(self.environment.get("gpu_model") or self.environment.get("cpu_model") or "unknown hardware")
 
     @property
+    def device_bytes(self) -> float:
+        """The accelerator's whole memory; infinite where it is not known."""
+        return self.environment.get("gpu_memory_bytes") or math.inf
+
+    @property
     def memory_words(self) -> str:
         """What this cohort's memory figures are, in words."""
         return MEMORY_WORDS[self.memory_column]
@@ -104,6 +120,9 @@ class Summary:
     axes: tuple[str, ...]
     """The axes on which the trials really differ; all of them when there is a single trial."""
     rows: tuple[Row, ...]
+    """The search's own trials."""
+    follow_ups: tuple[Row, ...]
+    """Trials about its result: they count in no figure but their own."""
     counts: Mapping[Outcome, int]
     cohorts: tuple[Cohort, ...]
     """Most points first."""
@@ -112,7 +131,9 @@ class Summary:
     doubts: tuple[Doubt, ...]
     """What trials warned of, most frequent first."""
     busy_seconds: float
-    """The trials' wall time added up: what the run cost its slots."""
+    """The search's trials' wall time added up: what it cost its slots."""
+    follow_up_seconds: float
+    """The same of the follow-ups."""
     folder: Path | None = None
     files: tuple[Path, ...] = ()
 
@@ -130,6 +151,8 @@ def summarize(
     rows: Sequence[Row], axes: Mapping[str, str], run: Run, environments: Mapping[str, Mapping[str, Any]]
 ) -> Summary:
     """Sum up a table's rows; ``axes`` maps each axis to its column, ``environments`` an id to its versions."""
+    follow_ups = tuple(row for row in rows if not is_the_searchs(row))
+    rows = tuple(row for row in rows if is_the_searchs(row))
     varying = tuple(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1) or tuple(axes)
     measured = points(rows, axes)
     own = {
@@ -137,11 +160,14 @@ def summarize(
     }
     kinds = (({axis: row[column] for axis, column in axes.items()}, training_of(row["equivalence"])) for row in rows)
     training = baseline_training(kinds, run.baseline)
-    cohorts = [_cohort(environments.get(env, {}), rows, group, run, training) for env, group in own.items()]
+    cohorts = [
+        _cohort(environments.get(env, {}), (*rows, *follow_ups), group, run, training) for env, group in own.items()
+    ]
     return Summary(
         run=run,
         axes=varying,
-        rows=tuple(rows),
+        rows=rows,
+        follow_ups=follow_ups,
         counts={o: n for o in Outcome if (n := sum(row["outcome"] == o for row in rows))},
         cohorts=tuple(sorted(cohorts, key=lambda cohort: -len(cohort.points))),
         failures=_failures(rows, axes, varying),
@@ -149,6 +175,7 @@ def summarize(
             (text, _row_label(row, axes, varying)) for row in rows for text in row.get("warnings") or ()
         ),
         busy_seconds=sum(row["wall_seconds"] or 0.0 for row in rows),
+        follow_up_seconds=sum(row["wall_seconds"] or 0.0 for row in follow_ups),
     )
 
 
@@ -165,21 +192,22 @@ def table_of_fronts(summary: Summary) -> list[tuple[Point, bool, bool]]:
 
 
 def _cohort(
-    environment: Mapping[str, Any], rows: Iterable[Row], own: tuple[Point, ...], run: Run, training: str
+    environment: Mapping[str, Any], rows: Sequence[Row], own: tuple[Point, ...], run: Run, training: str
 ) -> Cohort:
     baseline, environment_id = baseline_choices(own, run.baseline), own[0].environment_id
+    here = [row for row in rows if row["environment_id"] == environment_id]
     fronts = {kind: front for (_, kind), front in frontiers(own).items()}
     ranked = training if training in fronts else baseline_training(((p.choices, p.training) for p in own), run.baseline)
     return Cohort(
         environment_id=environment_id,
         environment=environment,
-        memory_column=memory_column(row for row in rows if row["environment_id"] == environment_id),
+        memory_column=memory_column(row for row in here if is_the_searchs(row)),
         points=own,
         training=ranked,
         trains_as_baseline=ranked == training,
         fronts=fronts,
         across=frontier(own),
-        verdicts=best_in_budgets(own, run.budgets, ranked),
+        verdicts=best_in_budgets(own, run.budgets, ranked, checks(here)),
         baseline=baseline,
         effects=effects(own, baseline),
         stages=cumulative(own, baseline),

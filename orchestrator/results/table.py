@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +15,8 @@ import pyarrow.parquet as pq
 from jobs.record import ArrowType, Column, TrialRecord
 from orchestrator.results import compilation, guard
 from orchestrator.results.columns import BASE, FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
-from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point
+from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point, is_the_searchs
+from orchestrator.results.rows import environment_id, rows_of
 from orchestrator.results.run import STEPS, TRIALS, Run, UnreadableRunError, read_records, read_run, written_beside
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
@@ -41,8 +41,8 @@ def trials_table(
     """
     measured = declared_columns() if declared is None else tuple(declared)
     axes = axis_columns(records, (column.name for column in measured))
-    environments = {_environment_id(record): dict(record.environment) for record in records if record.environment}
-    rows = [{**record.measurements, **_base_row(record), **_axis_row(record, axes)} for record in records]
+    environments = {environment_id(record): dict(record.environment) for record in records if record.environment}
+    rows = rows_of(records, axes)
     metadata = {
         "run": json.dumps(dataclasses.asdict(run or Run()), sort_keys=True),
         "config": json.dumps(dict((run or Run()).config), sort_keys=True),
@@ -51,7 +51,8 @@ def trials_table(
         "tool_version": tool_version(),
     }
     named = {column.name: axis for axis, column in axes.items()}
-    pays = compilation.break_even_steps(rows, {axis: column.name for axis, column in axes.items()})
+    own = [row for row in rows if is_the_searchs(row)]
+    pays = compilation.break_even_steps(own, {axis: column.name for axis, column in axes.items()})
     for row in rows:
         row["compile_break_even_steps"] = pays.get(row["trial_id"])
     return _build(columns(measured, records), rows, metadata, named)
@@ -80,43 +81,6 @@ def _build(
         fields.append(pa.field(column.name, ARROW_TYPES[column.type], metadata=about))
         arrays.append(pa.array([row.get(column.name) for row in rows], ARROW_TYPES[column.type]))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
-
-
-def _base_row(record: TrialRecord) -> dict[str, Any]:
-    spec = record.spec
-    split = spec.choices.get("accumulation")
-    # An effective batch that the micro-batch does not divide is planned as a fraction, and never run.
-    fraction = split if isinstance(split, float) else None
-    return {
-        "trial_id": record.trial_id,
-        "outcome": record.outcome.value,
-        "reason": record.reason,
-        "rule": record.rule,
-        "phase": record.phase,
-        "repeat": spec.repeat,
-        "equivalence": spec.equivalence,
-        "micro_batch": spec.micro_batch,
-        "accumulation": spec.accumulation if fraction is None else None,
-        "effective_batch": spec.effective_batch if fraction is None else round(spec.micro_batch * fraction),
-        "gpu_model": str(record.environment.get("gpu_model") or ""),
-        "environment_id": _environment_id(record),
-        "started_at": round(record.started_at * 1e6) if record.started_at else None,
-        "wall_seconds": record.wall_seconds,
-        "isolation": record.isolation,
-        "log": record.log,
-    }
-
-
-def _axis_row(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
-    own = {axis: value for axis, value in record.spec.choices.items() if axis not in ("micro_batch", "accumulation")}
-    typed = {axes[axis].name: (value, axes[axis].type) for axis, value in own.items()}
-    return {name: str(v) if kind == "string" and v is not None else v for name, (v, kind) in typed.items()}
-
-
-def _environment_id(record: TrialRecord) -> str:
-    if not record.environment:
-        return ""
-    return hashlib.sha256(json.dumps(record.environment, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def tool_version() -> str:
@@ -150,8 +114,10 @@ def guarded(trials: pa.Table, losses: Mapping[str, Sequence[float]]) -> pa.Table
     read_by_guard = {"trial_id", "outcome", "equivalence", "environment_id", "effective_batch", *axes.values()}
     if not losses or not {*read_by_guard, "accumulation", "warnings"} <= {*trials.column_names}:
         return trials
-    rows = trials.select(sorted({*read_by_guard, "accumulation"})).to_pylist()
-    found = {finding.trial_id: [finding.warning] for finding in guard.findings(rows, losses, axes)}
+    named = {*read_by_guard, "accumulation", "purpose"} & {*trials.column_names}
+    rows = trials.select(sorted(named)).to_pylist()
+    own = [row for row in rows if is_the_searchs(row)]
+    found = {finding.trial_id: [finding.warning] for finding in guard.findings(own, losses, axes)}
     said = trials["warnings"].to_pylist()
     for place, (row, texts) in enumerate(zip(rows, said, strict=True)):
         if texts is not None:

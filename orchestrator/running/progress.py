@@ -60,14 +60,20 @@ class Progress:
 
     def reused(self, record: TrialRecord) -> None:
         """A row of an earlier run is kept."""
-        self._count(record)
+        if record.spec.follow_up is None:
+            self._count(record)
 
     def skipped(self, record: TrialRecord) -> None:
         """A trial that will not run."""
-        self._count(record)
+        if record.spec.follow_up is None:
+            self._count(record)
 
     def ended(self, record: TrialRecord) -> None:
         """A trial has come to an end: print its line."""
+        if record.spec.follow_up is not None:
+            parts = [f"[{_again(record.spec)}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
+            self.say("  ".join([*parts, _result(record)]))
+            return
         self._count(record)
         self._measured += 1
         self._busy_seconds += record.wall_seconds
@@ -115,6 +121,11 @@ def _result(record: TrialRecord) -> str:
     device = measured.get("device_used_bytes")
     peak = memory(device if device is not None else measured.get("peak_allocated_bytes"))
     return f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.wall_seconds:.1f} s)"
+
+
+def _again(spec: TrialSpec) -> str:
+    """Why a trial that follows up another is run."""
+    return f"under {spec.measure.cap.device_bytes / _GIB:.4g} GiB" if spec.measure.cap else spec.purpose
 
 
 def _rate(per_second: float) -> str:

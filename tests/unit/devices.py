@@ -54,6 +54,8 @@ class Device:
     """Standard deviation of the speed, relative; no row owns up to it."""
     slowdown: Callable[[int], float] = lambda micro_batch: 1.0
     extra_mib: Callable[[int], float] = lambda micro_batch: 0.0
+    capped_mib: float = 0.0
+    """What a trial takes more under a cap than without, against all experience: peaks that promised too much."""
     seed: int = 0
     ran: list[TrialRecord] = field(default_factory=list)
 
@@ -73,9 +75,11 @@ class Device:
         """What comes of a trial here."""
         size, accumulation = spec.micro_batch, spec.accumulation
         needs = self.needs_mib(size, accumulation)
-        fits = needs <= self.device_mib
+        cap = spec.measure.cap
+        fits = needs <= self.device_mib if cap is None else needs + self.capped_mib <= cap.device_bytes / MIB
         figures = {
             "device_used_bytes": round(needs * MIB),
+            "peak_reserved_bytes": round((needs - self.context_mib) * MIB),
             "samples_per_second": self.speed(size, accumulation),
             "samples_per_second_error": 0.003,
         }

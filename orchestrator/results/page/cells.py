@@ -6,12 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator.results import guide
 from orchestrator.results.frontier import Point
-from orchestrator.results.ranking import Effect, Stage
+from orchestrator.results.ranking import Effect, Stage, Verdict
 from orchestrator.results.summary import Cohort, Summary
-from orchestrator.results.words import error, memory, number
+from orchestrator.results.words import count, duration, error, memory, number
 
+CAPPED, INFERRED = "samples/s under the cap", "inferred"
 OTHER, HOST_BOUND, DOUBTED = "†", "h", "≠"
 MIB = 2**20
+
+
+def cost(summary: Summary) -> str:
+    """What a run cost its slots, its search and its follow-ups apart: ``5 min 20 s of slot time``."""
+    spent = f"{duration(summary.busy_seconds)} of slot time"
+    if not summary.follow_ups:
+        return spent
+    again = count(len(summary.follow_ups), "follow-up")
+    return f"{spent} (and {duration(summary.follow_up_seconds)} more for {again})"
 
 
 def speed(point: Point, cohort: Cohort) -> str:
@@ -33,19 +43,28 @@ def configuration_first(rows: Iterable[Sequence[str]]) -> list[list[str]]:
 
 
 def budget_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
-    """Budget, speed, its uncertainty, memory and configuration of each verdict, after a row of headings.
+    """Budget, speed, its uncertainty, memory, speed under a cap and configuration of each verdict, after headings.
 
     Where another training is faster, a row without a budget follows with what it would buy.
     """
-    rows = [["budget", "samples/s", "±", "memory", "fastest that fits"]]
+    rows = [["budget", "samples/s", "±", "memory", CAPPED, "fastest that fits"]]
     for verdict in cohort.verdicts:
         name = memory(verdict.budget_bytes)
         if verdict.best is None:
-            rows.append([name, "–", "", "–", "nothing measured fits"])
+            rows.append([name, "–", "", "–", "", "nothing measured fits"])
         for point in filter(None, (verdict.best, verdict.other)):
             first = name if point is verdict.best else ""
-            rows.append([first, speed(point, cohort), _error(point), memory(point.memory_bytes), summary.label(point)])
+            figures = [speed(point, cohort), _error(point), memory(point.memory_bytes), _under_cap(verdict, point)]
+            rows.append([first, *figures, summary.label(point)])
     return _without_empty(rows)
+
+
+def _under_cap(verdict: Verdict, point: Point) -> str:
+    """The speed at which a pick was seen to fit; nothing where no verdict of the run was looked at again."""
+    if not verdict.checks:
+        return ""
+    check = verdict.seen(point)
+    return INFERRED if check is None else number(check.samples_per_second)
 
 
 def _error(point: Point) -> str:
@@ -63,9 +82,27 @@ def frontier_notes(cohort: Cohort) -> list[str]:
     return list(_notes(cohort, cohort.front))
 
 
-def budget_notes(cohort: Cohort) -> list[str]:
-    """What the marks of the budgets' table mean, a line each."""
-    return list(_notes(cohort, [p for v in cohort.verdicts for p in (v.best, v.other) if p is not None]))
+def budget_notes(summary: Summary, cohort: Cohort) -> list[str]:
+    """What the marks of the budgets' table mean, and what was seen of the budgets, a line each."""
+    marks = _notes(cohort, [p for v in cohort.verdicts for p in (v.best, v.other) if p is not None])
+    return [*marks, *_evidence(summary, cohort)]
+
+
+def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
+    if not any(verdict.checks for verdict in cohort.verdicts):
+        if cohort.memory_column == "device_used_bytes":
+            yield "That these fit is inferred from their peaks on the whole device."
+        return
+    yield (
+        f"{CAPPED[0].upper()}{CAPPED[1:]}: run again, the allocator kept to what context and libraries leave of the "
+        f"budget, and seen to fit at this speed; {INFERRED}: from its peak on the whole device."
+    )
+    for verdict in cohort.verdicts:
+        for point in verdict.failed:
+            yield (
+                f"{memory(verdict.budget_bytes)}: {summary.label(point)} took {memory(point.memory_bytes)} of the "
+                "whole device and failed under the cap."
+            )
 
 
 def _notes(cohort: Cohort, points: Iterable[Point]) -> Iterator[str]:

@@ -16,7 +16,7 @@ def render(summary: Summary, *, picture: str = "") -> str:
     """The whole report; ``picture`` is the frontier's image, as a path relative to where the text will lie."""
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items())
     lines = [f"# {text(summary.run.name or 'Run')}", ""]
-    lines += [f"{count(len(summary.rows), 'trial')}: {counts}; {duration(summary.busy_seconds)} of slot time.", ""]
+    lines += [f"{count(len(summary.rows), 'trial')}: {counts}; {cells.cost(summary)}.", ""]
     lines += _notes(account(summary.run.search))
     if summary.run.command:
         lines += ["```console", *summary.run.command.splitlines(), "```", ""]
@@ -35,7 +35,7 @@ def _cohort(summary: Summary, cohort: Cohort) -> list[str]:
     lines += [text(scope), ""] if scope else []
     lines += [*table(front[0], front[1:], numbers=len(front[0]) - 1), "", *_notes(cells.frontier_notes(cohort))]
     lines += ["### Best in each budget", "", *table(budgets[0], budgets[1:], numbers=len(budgets[0]) - 1), ""]
-    lines += [*_notes(cells.budget_notes(cohort)), *_guide(summary, cohort)]
+    lines += [*_notes(cells.budget_notes(summary, cohort)), *_guide(summary, cohort)]
     return [*lines, *_effects(cohort), *_stages(cohort), *_environment(cohort)]
 
 

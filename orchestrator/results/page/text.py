@@ -15,7 +15,7 @@ from orchestrator.results.page import cells
 from orchestrator.results.page.account import account
 from orchestrator.results.page.plain import to_json
 from orchestrator.results.summary import Cohort, Summary
-from orchestrator.results.words import count, duration
+from orchestrator.results.words import count
 
 WIDTH = 96
 LONGEST = 20
@@ -51,7 +51,7 @@ def render(summary: Summary) -> RenderableType:
 
 def _outcomes(summary: Summary) -> Text:
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items()) or "none finished"
-    spent = f"{duration(summary.busy_seconds)} of slot time"
+    spent = cells.cost(summary)
     return Text.assemble((f"{count(len(summary.rows), 'trial')}: ", "bold"), f"{counts}; {spent}")
 
 
@@ -74,7 +74,7 @@ def _cohort(summary: Summary, cohort: Cohort) -> list[RenderableType]:
         rows = cells.budget_rows(summary, cohort)
         parts += [Text(), Text("Best in each budget", style="bold")]
         parts.append(_table(rows[0], rows[1:], numbers=len(rows[0]) - 1))
-        parts += [_dim(f"  {note}") for note in cells.budget_notes(cohort)]
+        parts += [_dim(f"  {note}") for note in cells.budget_notes(summary, cohort)]
     return parts
 
 

@@ -1,0 +1,154 @@
+"""Follow-ups of a search: each budget's pick under its cap, the next one where it fails, and nothing twice."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, spec_from_json, to_json
+from orchestrator.results import publish
+from orchestrator.results.measured import load
+from orchestrator.results.publishing import summarize_folder
+from orchestrator.running.progress import Progress
+from orchestrator.running.session import Session
+from orchestrator.running.store import RunFolder
+from orchestrator.search.follow_ups import MOST_FAILURES, FollowUps
+from orchestrator.search.grid import Grid
+from tests.unit.devices import MIB, Device, make_trial
+from tests.unit.records import write_run
+
+GIB = 2**30
+BUDGETS = (16 * GIB, 24 * GIB, 400 * GIB)
+"""The last is more than the simulated device has."""
+TRIALS = [make_trial(size, 1) for size in (1, 4, 8, 16, 20, 24, 32, 64)]
+
+
+def follow_ups(budgets: tuple[int, ...] = BUDGETS) -> FollowUps:
+    """An exhaustive search with its follow-ups."""
+    return FollowUps(Grid(TRIALS), budgets=budgets, baseline={})
+
+
+def run_to_the_end(search: FollowUps, device: Device) -> list[TrialRecord]:
+    """Ask and tell until the search is exhausted; the follow-ups' records."""
+    while (spec := search.ask()) is not None:
+        search.tell(device.run(spec))
+    assert search.exhausted
+    return [record for record in device.ran if record.spec.follow_up is not None]
+
+
+def caps(records: list[TrialRecord]) -> list[tuple[float, int, Outcome]]:
+    """Budget in GiB, micro-batch and outcome of each."""
+    found = []
+    for record in records:
+        assert record.spec.measure.cap is not None
+        found.append((record.spec.measure.cap.device_bytes / GIB, record.spec.micro_batch, record.outcome))
+    return found
+
+
+def test_each_pick_is_run_again_under_a_cap_of_its_budget() -> None:
+    device = Device()
+    records = run_to_the_end(follow_ups(), device)
+    assert caps(records) == [(16, 16, Outcome.OK), (24, 32, Outcome.OK)]
+    assert len(device.ran) == len(TRIALS) + 2
+    (first, _) = records
+    picked = next(record for record in device.ran if record.spec.micro_batch == 16)
+    assert first.spec.follow_up is not None
+    assert first.spec.follow_up.follows == picked.trial_id != first.trial_id
+    assert first.spec.measure.cap is not None
+    assert first.spec.measure.cap.outside_bytes == round(device.context_mib * MIB)
+
+
+def test_where_a_pick_fails_the_next_candidates_are_tried_and_no_more_than_some() -> None:
+    (second, *_) = [caps(run_to_the_end(follow_ups((24 * GIB,)), Device(capped_mib=3000)))]
+    assert second == [(24, 32, Outcome.OUT_OF_MEMORY), (24, 24, Outcome.OK)]
+    hopeless = caps(run_to_the_end(follow_ups((24 * GIB,)), Device(capped_mib=30_000)))
+    assert [outcome for _, _, outcome in hopeless] == [Outcome.OUT_OF_MEMORY] * MOST_FAILURES
+
+
+def test_no_follow_up_before_the_search_has_ended_and_none_of_unlike_environments() -> None:
+    search, device = follow_ups(), Device()
+    specs = [spec for _ in TRIALS if (spec := search.ask()) is not None]
+    for spec in specs[:-1]:
+        search.tell(device.run(spec))
+    assert search.ask() is None
+    assert not search.exhausted
+    search.tell(Device(device_mib=100_000).run(specs[-1]))
+    assert search.exhausted
+
+
+def test_a_follow_up_travels_and_its_name_tells_it_from_what_it_follows() -> None:
+    record = run_to_the_end(follow_ups(), Device())[0]
+    assert spec_from_json(to_json(record.spec)) == record.spec
+    old = to_json(make_trial(4, 1))
+    del old["follow_up"], old["measure"]["cap"], old["measure"]["anatomy"]
+    assert spec_from_json(old).trial_id == make_trial(4, 1).trial_id
+
+
+def test_a_resumed_sweep_meets_its_follow_ups_and_one_cut_short_gives_them_rows(tmp_path: Path) -> None:
+    device, folder = Device(), RunFolder(tmp_path)
+    with folder.locked():
+        pass
+
+    def session() -> Session:
+        progress = Progress(len(TRIALS), 1, (), stream=io.StringIO())
+        return Session(follow_ups(), folder, progress, time_budget_seconds=None)
+
+    def run(session: Session, trials: int) -> list[TrialSpec]:
+        specs = []
+        while len(specs) < trials and (spec := session.next_trial()) is not None:
+            session.ended(device.run(spec))
+            specs.append(spec)
+        return specs
+
+    cut = session()
+    run(cut, len(TRIALS) + 1)
+    cut.close("time_budget")
+    cut.account()
+    records = folder.records()
+    assert len(records) == len(TRIALS) + 2
+    assert [r.rule for r in records.values() if r.spec.follow_up and r.outcome is Outcome.SKIPPED] == ["time_budget"]
+
+    resumed = session()
+    assert resumed.reuse(records, [device.environment()], resume=True) == len(TRIALS)
+    (last,) = run(resumed, 99)
+    assert last.measure.cap is not None
+    assert last.measure.cap.device_bytes == 24 * GIB
+    assert (resumed.reused, resumed.finished) == (len(TRIALS) + 1, True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose pick for 24 GiB failed under the cap, and whose next one fitted."""
+    device = Device(capped_mib=3000)
+    run_to_the_end(follow_ups(BUDGETS[:2]), device)
+    return write_run(tmp_path_factory.mktemp("run"), device.ran, budgets=list(BUDGETS[:2]))
+
+
+def test_verdicts_name_what_was_seen_to_fit(folder: Path) -> None:
+    summary = summarize_folder(folder)
+    (cohort,) = summary.cohorts
+    assert [verdict.best and verdict.best.row["micro_batch"] for verdict in cohort.verdicts] == [8, 24]
+    assert all(verdict.best and verdict.seen(verdict.best) for verdict in cohort.verdicts)
+    assert [[point.row["micro_batch"] for point in verdict.failed] for verdict in cohort.verdicts] == [[16], [32]]
+
+
+def test_follow_ups_count_nowhere_but_apart(folder: Path) -> None:
+    summary = summarize_folder(folder)
+    assert len(summary.rows) == len(TRIALS) == sum(summary.counts.values())
+    assert len(summary.follow_ups) == 4
+    assert summary.follow_up_seconds > 0
+    assert {point.repeats for cohort in summary.cohorts for point in cohort.points} == {1}
+    assert summary.failures == ()
+    run = load(folder)
+    assert (len(run.rows), len(run.follow_ups)) == (len(TRIALS), 4)
+
+
+def test_the_pages_say_what_was_seen(folder: Path) -> None:
+    publish(folder)
+    report = (folder / "report.md").read_text()
+    assert "4 follow-ups" in report
+    assert "samples/s under the cap" in report
+    assert "24 GiB: batch 32 took 22.4 GiB of the whole device and failed under the cap." in report
