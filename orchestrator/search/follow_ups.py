@@ -9,7 +9,6 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import Choice, FollowUp, MemoryCap, TrialSpec
 from orchestrator.results.columns import axis_columns
-from orchestrator.results.frontier import Point
 from orchestrator.results.ranking import best_in_budgets
 from orchestrator.results.rows import rows_of
 from orchestrator.results.run import Run
@@ -79,7 +78,7 @@ class FollowUps(Search):
                 if verdict.budget_bytes >= cohort.device_bytes or len(verdict.failed) >= MOST_FAILURES:
                     continue
                 picks = (point for point in (verdict.best, verdict.other) if point is not None)
-                specs = (self._under_cap(point, verdict.budget_bytes) for point in picks)
+                specs = (under_cap(self._records[p.trial_ids[0]], verdict.budget_bytes) for p in picks)
                 yield from (spec for spec in specs if spec.trial_id not in self._asked)
 
     def _cohorts(self) -> tuple[Cohort, ...]:
@@ -95,10 +94,11 @@ class FollowUps(Search):
             self._ended = summarize(rows, columns, self._run, found).cohorts
         return self._ended
 
-    def _under_cap(self, point: Point, budget_bytes: int) -> TrialSpec:
-        record = self._records[point.trial_ids[0]]
-        used, reserved = (record.measurements.get(name) or 0 for name in ("device_used_bytes", "peak_reserved_bytes"))
-        outside = max(0, used - reserved) if used and reserved else 0
-        cap = MemoryCap(device_bytes=budget_bytes, outside_bytes=outside)
-        follow_up = FollowUp(follows=record.trial_id, purpose="budget")
-        return replace(record.spec, measure=replace(record.spec.measure, cap=cap), follow_up=follow_up)
+
+def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
+    """A measured trial again, on a device of so many bytes; what it took beside the allocator, it will take again."""
+    used, reserved = (record.measurements.get(name) or 0 for name in ("device_used_bytes", "peak_reserved_bytes"))
+    outside = max(0, used - reserved) if used and reserved else 0
+    cap = MemoryCap(device_bytes=budget_bytes, outside_bytes=outside)
+    follow_up = FollowUp(follows=record.trial_id, purpose="budget")
+    return replace(record.spec, measure=replace(record.spec.measure, cap=cap), follow_up=follow_up)

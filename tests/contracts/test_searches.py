@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
+from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
@@ -22,6 +23,7 @@ SEARCHES: dict[str, MakeSearch] = {
     "grid": Grid,
     "frontier": Frontier,
     "optuna": Optuna,
+    "with follow-ups": lambda trials: FollowUps(Grid(trials), budgets=(2**22,), baseline={}),
     "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
 }
 

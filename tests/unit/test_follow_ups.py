@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs import trial
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import MemoryCap, TrialSpec, spec_from_json, to_json
 from orchestrator.results import publish
 from orchestrator.results.measured import load
 from orchestrator.results.publishing import summarize_folder
@@ -17,6 +18,7 @@ from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
 from orchestrator.search.follow_ups import MOST_FAILURES, FollowUps
 from orchestrator.search.grid import Grid
+from tests.conftest import build_tiny_spec
 from tests.unit.devices import MIB, Device, make_trial
 from tests.unit.records import write_run
 
@@ -152,3 +154,9 @@ def test_the_pages_say_what_was_seen(folder: Path) -> None:
     assert "4 follow-ups" in report
     assert "samples/s under the cap" in report
     assert "24 GiB: batch 32 took 22.4 GiB of the whole device and failed under the cap." in report
+
+
+def test_a_cap_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
+    spec = build_tiny_spec(cap=MemoryCap(device_bytes=GIB))
+    record = trial.run(spec, lambda phase: None, isolation="fork", scratch=tmp_path)
+    assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "memory_cap")

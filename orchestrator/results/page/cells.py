@@ -10,7 +10,7 @@ from orchestrator.results.ranking import Effect, Stage, Verdict
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import count, duration, error, memory, number
 
-CAPPED, INFERRED = "samples/s under the cap", "inferred"
+CAPPED, INFERRED, WHOLE = "samples/s under the cap", "inferred", "no cap needed"
 OTHER, HOST_BOUND, DOUBTED = "†", "h", "≠"
 MIB = 2**20
 
@@ -54,16 +54,23 @@ def budget_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
             rows.append([name, "–", "", "–", "", "nothing measured fits"])
         for point in filter(None, (verdict.best, verdict.other)):
             first = name if point is verdict.best else ""
-            figures = [speed(point, cohort), _error(point), memory(point.memory_bytes), _under_cap(verdict, point)]
+            figures = [
+                speed(point, cohort),
+                _error(point),
+                memory(point.memory_bytes),
+                _under_cap(verdict, point, cohort),
+            ]
             rows.append([first, *figures, summary.label(point)])
     return _without_empty(rows)
 
 
-def _under_cap(verdict: Verdict, point: Point) -> str:
+def _under_cap(verdict: Verdict, point: Point, cohort: Cohort) -> str:
     """The speed at which a pick was seen to fit; nothing where no verdict of the run was looked at again."""
     if not verdict.checks:
         return ""
     check = verdict.seen(point)
+    if verdict.budget_bytes >= cohort.device_bytes:
+        return WHOLE
     return INFERRED if check is None else number(check.samples_per_second)
 
 
@@ -103,6 +110,9 @@ def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
                 f"{memory(verdict.budget_bytes)}: {summary.label(point)} took {memory(point.memory_bytes)} of the "
                 "whole device and failed under the cap."
             )
+    for check in cohort.verdicts[0].checks:
+        if not (check.fits or check.fails):
+            yield f"{memory(check.budget_bytes)}: the pick's trial under the cap settles nothing: {check.outcome.value}."
 
 
 def _notes(cohort: Cohort, points: Iterable[Point]) -> Iterator[str]:
