@@ -125,7 +125,7 @@ def _result(record: TrialRecord) -> str:
 
 def _again(spec: TrialSpec) -> str:
     """Why a trial that follows up another is run."""
-    return f"under {spec.measure.cap.device_bytes / _GIB:.4g} GiB" if spec.measure.cap else spec.purpose
+    return f"under {memory(spec.measure.cap.device_bytes)}" if spec.measure.cap else spec.purpose
 
 
 def _rate(per_second: float) -> str:

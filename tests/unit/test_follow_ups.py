@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from jobs import spec as specs
 from jobs import trial
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import MemoryCap, TrialSpec, spec_from_json, to_json
+from jobs.spec import MemoryCap, TrialSpec, spec_from_json
 from orchestrator.results import publish
 from orchestrator.results.measured import load
+from orchestrator.results.page.plain import to_json
 from orchestrator.results.publishing import summarize_folder
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
@@ -72,19 +74,19 @@ def test_where_a_pick_fails_the_next_candidates_are_tried_and_no_more_than_some(
 
 def test_no_follow_up_before_the_search_has_ended_and_none_of_unlike_environments() -> None:
     search, device = follow_ups(), Device()
-    specs = [spec for _ in TRIALS if (spec := search.ask()) is not None]
-    for spec in specs[:-1]:
+    asked = [spec for _ in TRIALS if (spec := search.ask()) is not None]
+    for spec in asked[:-1]:
         search.tell(device.run(spec))
     assert search.ask() is None
     assert not search.exhausted
-    search.tell(Device(device_mib=100_000).run(specs[-1]))
+    search.tell(Device(device_mib=100_000).run(asked[-1]))
     assert search.exhausted
 
 
 def test_a_follow_up_travels_and_its_name_tells_it_from_what_it_follows() -> None:
     record = run_to_the_end(follow_ups(), Device())[0]
-    assert spec_from_json(to_json(record.spec)) == record.spec
-    old = to_json(make_trial(4, 1))
+    assert spec_from_json(specs.to_json(record.spec)) == record.spec
+    old = specs.to_json(make_trial(4, 1))
     del old["follow_up"], old["measure"]["cap"], old["measure"]["anatomy"]
     assert spec_from_json(old).trial_id == make_trial(4, 1).trial_id
 
@@ -99,11 +101,11 @@ def test_a_resumed_sweep_meets_its_follow_ups_and_one_cut_short_gives_them_rows(
         return Session(follow_ups(), folder, progress, time_budget_seconds=None)
 
     def run(session: Session, trials: int) -> list[TrialSpec]:
-        specs = []
-        while len(specs) < trials and (spec := session.next_trial()) is not None:
+        run_now = []
+        while len(run_now) < trials and (spec := session.next_trial()) is not None:
             session.ended(device.run(spec))
-            specs.append(spec)
-        return specs
+            run_now.append(spec)
+        return run_now
 
     cut = session()
     run(cut, len(TRIALS) + 1)
@@ -153,6 +155,8 @@ def test_the_pages_say_what_was_seen(folder: Path) -> None:
     report = (folder / "report.md").read_text()
     assert "4 follow-ups" in report
     assert "samples/s under the cap" in report
+    (found,) = to_json(summarize_folder(folder))["hardware"]
+    assert [budget["seen_to_fit"]["cap_bytes"] for budget in found["budgets"]] == list(BUDGETS[:2])
     assert "24 GiB: batch 32 took 22.4 GiB of the whole device and failed under the cap." in report
 
 

@@ -112,7 +112,7 @@ def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
             )
     for check in cohort.verdicts[0].checks:
         if not (check.fits or check.fails):
-            yield f"{memory(check.budget_bytes)}: the pick's trial under the cap settles nothing: {check.outcome.value}."
+            yield f"{memory(check.budget_bytes)}: the trial under the cap settles nothing: {check.outcome.value}."
 
 
 def _notes(cohort: Cohort, points: Iterable[Point]) -> Iterator[str]:

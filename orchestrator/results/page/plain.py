@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from orchestrator.results.frontier import Point
+from orchestrator.results.ranking import Verdict
 from orchestrator.results.summary import Cohort, Failure, Summary
 
 
@@ -17,6 +18,8 @@ def to_json(summary: Summary) -> dict[str, Any]:
         "trials": len(summary.rows),
         "outcomes": {outcome.value: number for outcome, number in summary.counts.items()},
         "slot_seconds": summary.busy_seconds,
+        "follow_ups": len(summary.follow_ups),
+        "follow_up_seconds": summary.follow_up_seconds,
         "search": dict(summary.run.search),
         "hardware": [_cohort(summary, cohort) for cohort in summary.cohorts],
         "not_ok": [_failure(failure) for failure in summary.failures],
@@ -38,7 +41,13 @@ def _cohort(summary: Summary, cohort: Cohort) -> dict[str, Any]:
         "points": len(cohort.points),
         "frontier": [entry(point) for point in cohort.front],
         "budgets": [
-            {"budget_bytes": verdict.budget_bytes, "best": entry(verdict.best), "other_training": entry(verdict.other)}
+            {
+                "budget_bytes": verdict.budget_bytes,
+                "best": entry(verdict.best),
+                "seen_to_fit": _seen(verdict),
+                "failed": [entry(point) for point in verdict.failed],
+                "other_training": entry(verdict.other),
+            }
             for verdict in cohort.verdicts
         ],
     }
@@ -56,6 +65,15 @@ def _point(summary: Summary, cohort: Cohort, point: Point) -> dict[str, Any]:
         "samples_per_second_error": error if error is not None and math.isfinite(error) else None,
         "warnings": list(point.warnings),
     }
+
+
+def _seen(verdict: Verdict) -> dict[str, Any] | None:
+    """What the best did under a cap of the budget; None where that it fits is inferred."""
+    check = verdict.best and verdict.seen(verdict.best)
+    if not check:
+        return None
+    figures = {"memory_bytes": check.memory_bytes, "samples_per_second": check.samples_per_second}
+    return {"trial_id": check.trial_id, "cap_bytes": check.budget_bytes, **figures}
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
