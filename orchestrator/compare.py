@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    found = compare(before, after)
+    found = compare(before, after, unlike=options.unlike)
     unlike = [f"{what}: {old} / {new}" for what, old, new in found.differences if what.split()[0] in _UNLIKE]
     if unlike and not options.unlike:
         print(
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="3%",
         help="exit 1 when anything got slower or fatter by more than this, broke, or trains differently",
     )
-    parser.add_argument("--unlike", action="store_true", help="compare even unlike GPUs, models or data")
+    parser.add_argument("--unlike", action="store_true", help="compare even unlike GPUs, models, data or hosts")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")

@@ -20,6 +20,7 @@ schema.py      the tables' columns as a page of the documentation
 measured.py    a run as an object to ask: what ``orchestrator.load`` returns. Its answers, each with its text beside it:
 candidates.py  what can serve an effective batch, measured or inferred
 recommendation.py, recommendation_text.py    the best under constraints, and what each constraint costs
+differences.py  what is unlike about two runs to begin with
 comparison.py, comparison_text.py            two runs: what changed beyond chance
 export/        a row as files to train with
 """

@@ -2,8 +2,9 @@
 
 A row's speed has changed when it lies outside both confidence intervals together, widened until two runs that differ
 by chance alone show no change at all in 99 of 100 comparisons, however many rows they have, and by what runs differ in
-whatever their intervals say: a per cent where the accelerator set the pace, ten where the host did. Besides, the median
-of all steady rows is judged with a distribution-free interval: a small change of everything shows there first.
+whatever their intervals say: a per cent where the accelerator set the pace, ten where the host did, and nothing at all
+is said of those where the hosts are unlike. Besides, the median of all steady rows is judged with a distribution-free
+interval: a small change of everything shows there first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Literal
 
 from jobs.techniques import AXES
 from orchestrator.results import guard
+from orchestrator.results.differences import HOSTS, SCHEDULE, VERSIONS, differences
 from orchestrator.results.frontier import Point, Row
 from orchestrator.results.measured import MeasuredRun
 
@@ -84,6 +86,10 @@ class Comparison:
     """Configurations that ended ok in both."""
     unsteady: int
     """Of those, the ones whose speeds were too unsteady to be judged."""
+    other_hosts: int
+    """Of those, the ones not judged by their speed because a host had a part in it, and the hosts are unlike."""
+    losses_compared: bool
+    """Whether losses were: not where seed or length of training differ, which decide batches and learning rates."""
     changes: tuple[Change, ...]
     """Worst kind first, the largest change first."""
     shift: Shift | None
@@ -119,42 +125,34 @@ def _loss(kind: Kind, ratio: float) -> float:
     return 1 - ratio if kind == "slower" else ratio - 1
 
 
-def compare(before: MeasuredRun, after: MeasuredRun) -> Comparison:
-    """Match two runs by configuration. Whether their hardware is alike is the caller's to judge."""
+def compare(before: MeasuredRun, after: MeasuredRun, *, unlike: bool = False) -> Comparison:
+    """Match two runs by configuration. Whether their hardware is alike is the caller's to judge.
+
+    ``unlike``: judge the speeds of rows that a host had a part in although the hosts differ.
+    """
     old, new = _by_configuration(before), _by_configuration(after)
     pairs = [(old[key], new[key]) for key in old if key in new]
     both = [(a, b) for a, b in pairs if isinstance(a, Point) and isinstance(b, Point)]
-    unlike = tuple(differences(before, after))
     changes = list(_outcomes(before, after, pairs))
-    judged = [pair for pair in both if all((p.samples_per_second_error or 0.0) < TOO_UNSTEADY for p in pair)]
+    sure = [pair for pair in both if all((p.samples_per_second_error or 0.0) < TOO_UNSTEADY for p in pair)]
+    same_host = unlike or not any(differences(before, after, HOSTS))
+    judged = [pair for pair in sure if same_host or _is_steady(*pair)]
     changes += _speeds(before, judged)
     changes += [change for a, b in both if (change := _memory(before, a, b)) is not None]
-    changes += _losses(before, after, both, same_versions=not unlike)
+    same_versions, same_schedule = (not any(differences(before, after, parts)) for parts in (VERSIONS, SCHEDULE))
+    changes += _losses(before, after, both, same_versions=same_versions, same_schedule=same_schedule)
     order = (*WORSE, *BETTER)
     return Comparison(
         matched=len(both),
-        unsteady=len(both) - len(judged),
+        unsteady=len(both) - len(sure),
+        other_hosts=len(sure) - len(judged),
+        losses_compared=same_schedule,
         changes=tuple(sorted(changes, key=lambda c: (order.index(c.kind), -abs(math.log(c.ratio or 1))))),
         shift=_shift([_ratio(a, b) for a, b in both if _is_steady(a, b)]),
         only_before=len(old.keys() - new.keys()),
         only_after=len(new.keys() - old.keys()),
-        differences=unlike,
+        differences=tuple(differences(before, after)),
     )
-
-
-def differences(before: MeasuredRun, after: MeasuredRun) -> Iterator[tuple[str, str, str]]:
-    """What is unlike about hardware, versions, model and data: (what, before, after)."""
-    for part in ("", "model", "data"):
-        old, new = (_part(run, part) for run in (before, after))
-        for key in sorted(old.keys() | new.keys()):
-            if (old.get(key) or None) != (new.get(key) or None):  # a setting that one side does not know is off there
-                yield f"{part} {key}".strip(), str(old.get(key, "–")), str(new.get(key, "–"))
-
-
-def _part(run: MeasuredRun, part: str) -> Mapping[str, Any]:
-    environment = run.environments.get(run.environment_id, {})
-    found: Mapping[str, Any] = run.run.config.get(part) or {} if part else environment
-    return found
 
 
 def _by_configuration(run: MeasuredRun) -> dict[tuple[Any, ...], Point | Row]:
@@ -237,18 +235,25 @@ def _memory(before: MeasuredRun, a: Point, b: Point) -> Change | None:
 
 
 def _losses(
-    before: MeasuredRun, after: MeasuredRun, both: Sequence[tuple[Point, Point]], *, same_versions: bool
+    before: MeasuredRun,
+    after: MeasuredRun,
+    both: Sequence[tuple[Point, Point]],
+    *,
+    same_versions: bool,
+    same_schedule: bool,
 ) -> Iterator[Change]:
-    """Losses that are not what they were: beyond rounding, or where versions differ, beyond what chance explains."""
+    """Losses that are not what they were: beyond rounding, or where versions differ, beyond what chance explains; where
+    seed or length of training differ, only those that are no numbers any more."""
     old, new = before.losses(), after.losses()
     for a, b in both:
         then, now = (losses.get(point.trial_ids[0], ()) for losses, point in ((old, a), (new, b)))
         if not then or not now or not all(map(math.isfinite, then)):
             continue
         rounding = guard.ROUNDING.get(str(a.choices.get("precision", "fp32")), 0.0) if same_versions else None
-        ratio = guard.factor(now, then, rounding, 0.0) if all(map(math.isfinite, now)) else math.nan
+        broken = not all(map(math.isfinite, now))
+        ratio = math.nan if broken else guard.factor(now, then, rounding, 0.0) if same_schedule else None
         if ratio is not None:
-            text = "loss is no number any more" if math.isnan(ratio) else f"loss {ratio:.2f} times what it was"
+            text = "loss is no number any more" if broken else f"loss {guard.times(ratio)} times what it was"
             yield Change(kind="trains differently", label=before.label(a), text=text)
 
 

@@ -159,9 +159,13 @@ def _scatter(losses: Sequence[float]) -> float:
     return math.sqrt(statistics.fmean(squares) / 2) if squares else 0.0
 
 
+def times(factor: float) -> str:
+    """A factor with the digits that tell it from one."""
+    return f"{factor:.1f}" if not 0.5 < factor < 1.5 else f"{factor:.2f}" if abs(factor - 1) > 0.01 else f"{factor:.4f}"
+
+
 def _words(factor: float, accumulation: float) -> str:
-    times = f"{factor:.1f}" if not 0.5 < factor < 1.5 else f"{factor:.2f}"
-    text = f"loss {times} times its reference's"
+    text = f"loss {times(factor)} times its reference's"
     if accumulation > 1 and 0.8 < factor / accumulation < 1.25:
         return f"{text}, as is its accumulation: this model does not divide by it, and gradients are as much too large"
     return text

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.record import Outcome, TrialRecord
+from jobs.steady import relative_half_width
 from orchestrator import compare as verb
 from orchestrator.results import run as names
 from orchestrator.results.comparison import Comparison, compare, student_quantile
@@ -22,54 +26,81 @@ from orchestrator.results.measured import MeasuredRun, load
 from orchestrator.results.table import losses_of, read, write
 from tests.unit.records import H200, make_record, write_run
 
-RECORDED = Path(__file__).parents[2] / "docs" / "results" / "2026-11-20-bert_large-7xh200-part"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+EARLIER, LATER = RESULTS / "2026-11-20-bert_large-7xh200-part", RESULTS / "2026-11-21-bert_large-h200-part"
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def recorded() -> tuple[pa.Table, dict[str, list[float]]]:
-    """The recorded run's table and losses."""
-    return read(RECORDED / names.TRIALS), losses_of(RECORDED)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """A recorded run: its table, and of each trial the seconds of its counted steps and all its losses."""
+
+    table: pa.Table
+    rows: Sequence[Row]
+    seconds: Mapping[str, Sequence[float]]
+    losses: Mapping[str, Sequence[float]]
+
+
+@functools.cache
+def recorded(folder: Path) -> Recorded:
+    """A folder of docs/results."""
+    table, seconds = read(folder / names.TRIALS), defaultdict(list)
+    for step in pq.read_table(folder / names.STEPS).to_pylist():
+        if step["counted"]:
+            seconds[step["trial_id"]].append(step["device_seconds"])
+    return Recorded(table=table, rows=table.to_pylist(), seconds=seconds, losses=losses_of(folder))
 
 
 def drawn_again(
     folder: Path,
-    recorded: tuple[pa.Table, dict[str, list[float]]],
+    run: Recorded,
     seed: int,
     *,
     speed: Callable[[Row], float] = lambda row: 1.0,
     loss: Callable[[Row, int], float] = lambda row, step: 1.0,
 ) -> MeasuredRun:
-    """The recorded run as it might have been: each speed drawn from the interval that was measured of it."""
+    """The recorded run as it might have been: each trial's steps drawn again, with replacement, from those it took."""
     rng = random.Random(seed)
-    table, losses = recorded
-    rows = table.to_pylist()
+    rows = [dict(row) for row in run.rows]
     for row in rows:
-        if row["samples_per_second"] is not None:
-            # Half a 95 % interval is about two standard deviations; the other run's error was another draw, too.
-            noise = math.exp(rng.gauss(0, row["samples_per_second_error"] / 2))
-            row["samples_per_second"] *= noise * speed(row)
-            row["samples_per_second_error"] *= math.exp(rng.gauss(0, 0.2))
+        if taken := run.seconds.get(row["trial_id"]):
+            drawn = rng.choices(taken, k=len(taken))
+            row["samples_per_second"] *= fmean(taken) / fmean(drawn) * speed(row)
+            row["samples_per_second_error"] = relative_half_width(drawn)
     folder.mkdir()
-    write(pa.Table.from_pylist(rows, schema=table.schema), folder / names.TRIALS)
+    write(pa.Table.from_pylist(rows, schema=run.table.schema), folder / names.TRIALS)
     steps = [
         {"trial_id": row["trial_id"], "loss": value * loss(row, step)}
         for row in rows
-        for step, value in enumerate(losses.get(row["trial_id"], ()))
+        for step, value in enumerate(run.losses.get(row["trial_id"], ()))
     ]
     write(pa.Table.from_pylist(steps), folder / names.STEPS)
     return load(folder)
 
 
-def test_chance_alone_raises_no_alarm_over_twenty_pairs(
-    tmp_path: Path, recorded: tuple[pa.Table, dict[str, list[float]]]
-) -> None:
-    for pair in range(20):
-        before, after = (drawn_again(tmp_path / f"{pair}{n}", recorded, seed=2 * pair + n) for n in (0, 1))
+@pytest.mark.parametrize(("folder", "matched"), [(EARLIER, 179), (LATER, 196)])
+def test_chance_alone_raises_no_alarm_over_twenty_pairs(folder: Path, matched: int, tmp_path: Path) -> None:
+    for pair in range(10):
+        before, after = (drawn_again(tmp_path / f"{pair}{n}", recorded(folder), seed=2 * pair + n) for n in (0, 1))
         found = compare(before, after)
-        assert found.matched == 179
+        assert found.matched == matched
+        assert found.losses_compared
         assert not found.changes
         assert not found.fails(0.0)
+
+
+def test_two_days_on_unlike_hosts_differ_only_in_the_speed_of_what_the_gpu_paced() -> None:
+    found = compare(load(EARLIER), load(LATER))
+    assert [what for what, _, _ in found.differences] == [
+        "measure warmup_steps",
+        "host GPUs at work",
+        "host cores a trial",
+    ]
+    assert (found.matched, found.losses_compared) == (179, False)
+    assert {change.kind for change in found.changes} == {"faster"}
+    assert found.other_hosts > 100
+    assert not found.fails(0.0)
+    assert len(compare(load(EARLIER), load(LATER), unlike=True).changes) > len(found.changes)
 
 
 def is_paced_by_gpu(row: Row) -> bool:
@@ -77,15 +108,12 @@ def is_paced_by_gpu(row: Row) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_three_per_cent_slower_on_the_rows_that_the_gpu_paces_is_found(
-    seed: int, tmp_path: Path, recorded: tuple[pa.Table, dict[str, list[float]]]
-) -> None:
-    before = drawn_again(tmp_path / "a", recorded, seed=100 + seed)
-    after = drawn_again(
-        tmp_path / "b", recorded, seed=200 + seed, speed=lambda row: 0.97 if is_paced_by_gpu(row) else 1.0
-    )
+def test_three_per_cent_slower_on_the_rows_that_the_gpu_paces_is_found(seed: int, tmp_path: Path) -> None:
+    run = recorded(EARLIER)
+    before = drawn_again(tmp_path / "a", run, seed=100 + seed)
+    after = drawn_again(tmp_path / "b", run, seed=200 + seed, speed=lambda row: 0.97 if is_paced_by_gpu(row) else 1.0)
     found = compare(before, after)
-    steady = sum(row["outcome"] == "ok" and is_paced_by_gpu(row) for row in recorded[0].to_pylist())
+    steady = sum(row["outcome"] == "ok" and is_paced_by_gpu(row) for row in run.rows)
     assert {change.kind for change in found.changes} == {"slower"}
     assert len(found.changes) > steady / 2
     assert found.shift is not None
@@ -98,13 +126,12 @@ def test_three_per_cent_slower_on_the_rows_that_the_gpu_paces_is_found(
 @pytest.mark.parametrize(
     "loss", [lambda step: 1.1, lambda step: 1.03**step], ids=["by a tenth from the start", "growing step by step"]
 )
-def test_a_divergence_of_one_configurations_loss_is_found(
-    loss: Callable[[int], float], tmp_path: Path, recorded: tuple[pa.Table, dict[str, list[float]]]
-) -> None:
-    victim = next(row for row in recorded[0].to_pylist() if row["outcome"] == "ok" and row["precision"] == "bf16")
-    before = drawn_again(tmp_path / "a", recorded, seed=300)
+def test_a_divergence_of_one_configurations_loss_is_found(loss: Callable[[int], float], tmp_path: Path) -> None:
+    run = recorded(EARLIER)
+    victim = next(row for row in run.rows if row["outcome"] == "ok" and row["precision"] == "bf16")
+    before = drawn_again(tmp_path / "a", run, seed=300)
     after = drawn_again(
-        tmp_path / "b", recorded, 301, loss=lambda row, step: loss(step) if row["trial_id"] == victim["trial_id"] else 1
+        tmp_path / "b", run, 301, loss=lambda row, step: loss(step) if row["trial_id"] == victim["trial_id"] else 1
     )
     (change,) = compare(before, after).changes
     assert change.kind == "trains differently"
