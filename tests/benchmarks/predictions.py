@@ -35,7 +35,7 @@ PREDICTED = DATA / "predicted.parquet"
 RECORDED = {
     "bert_large": "2026-11-20-bert_large-7xh200-part",
     "all_techniques": "2026-11-21-all_techniques-2xh200",
-    "docs_table": "2026-11-20-docs_table-h200",
+    "docs_table": "2026-11-21-docs_table-h200",
 }
 _PAIRS = {
     "allocated": "peak_allocated_bytes",

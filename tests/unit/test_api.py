@@ -12,7 +12,7 @@ import pytest
 import orchestrator
 
 ROOT = Path(__file__).parents[2]
-RUN = ROOT / "docs" / "results" / "2026-11-20-docs_table-h200"
+RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
 HEAVY = ("pyarrow", "numpy", "pandas", "torch", "ray", "transformers", "jinja2", "matplotlib")
 
 

@@ -78,7 +78,7 @@ def test_what_was_only_ever_accumulated_is_compared_with_the_nearest_group() -> 
 @pytest.mark.parametrize(
     ("run", "accumulated"),
     [
-        ("2026-11-20-docs_table-h200", 6),
+        ("2026-11-21-docs_table-h200", 6),
         ("2026-11-21-all_techniques-2xh200", 2),
         ("2026-11-20-bert_large-7xh200-part", 0),
     ],

@@ -112,11 +112,11 @@ def test_the_inferred_bounds_hold_where_the_accumulation_was_measured_too() -> N
 
 
 QUESTIONS = """\
-bert_large-7xh200-part --memory 24GiB --effective-batch 256 --samples 1000000 --epochs 3 --price-per-hour 4.5
-bert_large-7xh200-part --memory 16GiB --exact
-bert_large-7xh200-part --memory 8GiB --any-training --objective joules_per_sample
-bert_large-7xh200-part --memory 2GiB
-docs_table-h200 --memory 7GiB --effective-batch 4 --exact
+2026-11-20-bert_large-7xh200-part --memory 24GiB --effective-batch 256 --samples 1000000 --epochs 3 --price-per-hour 4.5
+2026-11-20-bert_large-7xh200-part --memory 16GiB --exact
+2026-11-20-bert_large-7xh200-part --memory 8GiB --any-training --objective joules_per_sample
+2026-11-20-bert_large-7xh200-part --memory 2GiB
+2026-11-21-docs_table-h200 --memory 7GiB --effective-batch 4 --exact
 """.splitlines()
 
 
@@ -127,7 +127,7 @@ def answers() -> str:
         name, *options = question.split()
         text.write(f"$ python -m orchestrator.recommend {question}\n")
         with redirect_stdout(text):
-            status = verb.main([str(RECORDED / f"2026-11-20-{name}"), *options])
+            status = verb.main([str(RECORDED / name), *options])
         text.write(f"[{status}]\n\n")
     return text.getvalue()
 
@@ -137,7 +137,7 @@ def test_answers_to_five_questions_of_recorded_runs() -> None:
 
 
 def test_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(RECORDED / "2026-11-20-docs_table-h200")
+    run = str(RECORDED / "2026-11-21-docs_table-h200")
     assert verb.main([run, "--memory", "8GiB", "--samples", "1000", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["best"]["memory_bytes"] <= 8 * GIB
