@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
 from orchestrator.results.run import Run
 from orchestrator.results.summary import label
+from orchestrator.results.verification import checks
 from orchestrator.results.words import memory, number
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ class MeasuredRun:
         return str(where.get("gpu_model") or where.get("cpu_model") or "unknown hardware")
 
     @property
+    def device_bytes(self) -> float:
+        """The accelerator's whole memory; infinite where it is not known."""
+        return self.environments.get(self.environment_id, {}).get("gpu_memory_bytes") or math.inf
+
+    @property
     def memory_column(self) -> str:
         """What the points' memory is: the name of its column."""
         return memory_column(row for row in self.rows if row["environment_id"] == self.environment_id)
@@ -69,6 +76,10 @@ class MeasuredRun:
     def own(self) -> tuple[Point, ...]:
         """The points that may be ranked together."""
         return tuple(point for point in self.points if point.environment_id == self.environment_id)
+
+    def follow_ups_here(self) -> tuple[Row, ...]:
+        """The follow-ups of the environment that the questions are answered for."""
+        return tuple(row for row in self.follow_ups if row["environment_id"] == self.environment_id)
 
     def label(self, point: Point) -> str:
         """A configuration in a few words: the axes on which the run's trials differ, and it from its row."""
@@ -114,7 +125,7 @@ class MeasuredRun:
         )
         from orchestrator.results.recommendation_text import render
 
-        answer = recommend(self.own(), wish, self.training)
+        answer = recommend(self.own(), wish, self.training, checks(self.follow_ups_here()))
         return replace(answer, text=render(self, answer))
 
     def export(self, candidate: Candidate, folder: Path | str, *, epochs: float = 1) -> tuple[Path, ...]:

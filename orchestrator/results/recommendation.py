@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from orchestrator.results.candidates import Candidate, candidates
 from orchestrator.results.frontier import Point
 from orchestrator.results.objectives import OBJECTIVES, Objective
+from orchestrator.results.verification import Check, evidence
 
 RUNNERS_UP = 4
 WORTH_MENTIONING = 0.02
@@ -68,6 +69,8 @@ class Recommendation:
     costs: tuple[Cost, ...]
     doubted: int
     """Candidates within memory that ``exact`` refused because their losses are not their reference's."""
+    seen: Check | None = None
+    """That the best fitted under a cap of no more than the memory asked for; None where its peak has to do."""
     text: str = ""
     """All of it in words, where a run was asked."""
 
@@ -82,9 +85,16 @@ class Recommendation:
         return self.wish.objective.of(candidate.point, self.wish.price_per_hour)
 
 
-def recommend(points: Iterable[Point], wish: Wish, training: str = "") -> Recommendation:
-    """The answer from points that may be ranked together; ``training`` is the baseline's kind."""
-    known = tuple(points)
+def recommend(points: Iterable[Point], wish: Wish, training: str = "", checks: Sequence[Check] = ()) -> Recommendation:
+    """The answer from points that may be ranked together; ``training`` is the baseline's kind.
+
+    A point that ``checks`` saw fail under a cap of the memory asked for, or of more, is out, whatever its peak was.
+    """
+
+    def seen(point: Point) -> Check | None:
+        return None if wish.memory_bytes is None else evidence(checks, point.trial_ids, wish.memory_bytes)
+
+    known = tuple(point for point in points if (check := seen(point)) is None or check.fits)
     ranked = _ranked(known, wish, training)
     best = ranked[0] if ranked else None
     unsure = [c for c in candidates(known, wish.effective_batch) if replace(wish, exact=False).allows(c, training)]
@@ -94,6 +104,7 @@ def recommend(points: Iterable[Point], wish: Wish, training: str = "") -> Recomm
         runners_up=_unlike(ranked)[1 : RUNNERS_UP + 1],
         costs=_costs(known, wish, training, ranked),
         doubted=sum(bool(c.point.trains_differently) for c in unsure) if wish.exact else 0,
+        seen=None if best is None or best.inferred else seen(best.point),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) 
         yield "  nothing that was measured keeps these constraints"
     else:
         yield f"  {_line(run, answer, answer.best)}"
-        yield from (f"    {note}" for note in notes(run, answer.best))
+        yield from (f"    {note}" for note in (*_evidence(run, answer), *notes(run, answer.best)))
         if workload is not None:
             yield f"  {_training(answer, answer.best, workload)}"
     if answer.runners_up:
@@ -63,6 +64,18 @@ def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) 
     if answer.doubted:
         refused = count(answer.doubted, "configuration")
         yield f"refused: {refused} whose losses are not their reference's (without --exact they count)"
+
+
+def _evidence(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
+    """Whether that it fits was seen in the run, or follows from a peak; nothing where no memory was asked for."""
+    limit, check = answer.wish.memory_bytes, answer.seen
+    if limit is None or limit >= run.device_bytes:
+        return
+    if check is None:
+        yield f"that it fits is inferred from its peak: no trial of the run saw it under a cap of {memory(limit)}"
+        return
+    figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
+    yield f"seen to fit: {figures} under a cap of {memory(check.budget_bytes)} in trial {check.trial_id}"
 
 
 def _asked(answer: Recommendation) -> str:
@@ -161,4 +174,5 @@ def to_json(run: MeasuredRun, answer: Recommendation, workload: Workload | None 
         "runners_up": [entry(candidate) for candidate in answer.runners_up],
         "costs": [{"constraint": c.constraint, "ratio": c.ratio, **entry(c.candidate)} for c in answer.costs],
         "doubted": answer.doubted,
+        "seen_to_fit": None if answer.seen is None else dataclasses.asdict(answer.seen),
     }

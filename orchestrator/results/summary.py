@@ -36,7 +36,7 @@ from orchestrator.results.ranking import (
     fastest,
 )
 from orchestrator.results.run import Run
-from orchestrator.results.verification import checks
+from orchestrator.results.verification import Check, checks
 
 MEMORY_WORDS = {
     "device_used_bytes": "peak device memory (NVML, with the CUDA context)",
@@ -61,6 +61,8 @@ class Cohort:
     """Kind of training -> its frontier, the effective batch free."""
     across: tuple[Point, ...]
     """The frontier across all trainings."""
+    checks: tuple[Check, ...]
+    """What was run again under caps of budgets."""
     verdicts: tuple[Verdict, ...]
     baseline: Mapping[str, Choice]
     effects: tuple[Effect, ...]
@@ -196,6 +198,7 @@ def _cohort(
 ) -> Cohort:
     baseline, environment_id = baseline_choices(own, run.baseline), own[0].environment_id
     here = [row for row in rows if row["environment_id"] == environment_id]
+    seen = checks(here)
     fronts = {kind: front for (_, kind), front in frontiers(own).items()}
     ranked = training if training in fronts else baseline_training(((p.choices, p.training) for p in own), run.baseline)
     return Cohort(
@@ -207,7 +210,8 @@ def _cohort(
         trains_as_baseline=ranked == training,
         fronts=fronts,
         across=frontier(own),
-        verdicts=best_in_budgets(own, run.budgets, ranked, checks(here)),
+        checks=seen,
+        verdicts=best_in_budgets(own, run.budgets, ranked, seen),
         baseline=baseline,
         effects=effects(own, baseline),
         stages=cumulative(own, baseline),

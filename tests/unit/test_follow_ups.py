@@ -160,6 +160,15 @@ def test_the_pages_say_what_was_seen(folder: Path) -> None:
     assert "24 GiB: batch 32 took 22.4 GiB of the whole device and failed under the cap." in report
 
 
+def test_a_recommendation_says_whether_its_budget_was_seen(folder: Path) -> None:
+    run = load(folder)
+    (seen, inferred) = (str(run.recommend(memory_bytes=gib * GIB)) for gib in (24, 20))
+    assert "  batch 24: " in seen, "the faster one failed under the cap"
+    assert "seen to fit: " in seen
+    assert "18.3 GiB under a cap of 24 GiB in trial" in seen
+    assert "that it fits is inferred from its peak: no trial of the run saw it under a cap of 20" in inferred
+
+
 def test_a_cap_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
     spec = build_tiny_spec(cap=MemoryCap(device_bytes=GIB))
     record = trial.run(spec, lambda phase: None, isolation="fork", scratch=tmp_path)

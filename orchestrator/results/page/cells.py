@@ -96,7 +96,7 @@ def budget_notes(summary: Summary, cohort: Cohort) -> list[str]:
 
 
 def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
-    if not any(verdict.checks for verdict in cohort.verdicts):
+    if not cohort.checks:
         if cohort.memory_column == "device_used_bytes":
             yield "That these fit is inferred from their peaks on the whole device."
         return
@@ -110,7 +110,7 @@ def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
                 f"{memory(verdict.budget_bytes)}: {summary.label(point)} took {memory(point.memory_bytes)} of the "
                 "whole device and failed under the cap."
             )
-    for check in cohort.verdicts[0].checks:
+    for check in cohort.checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: the trial under the cap settles nothing: {check.outcome.value}."
 

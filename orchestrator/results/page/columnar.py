@@ -72,6 +72,7 @@ def chart_data(summary: Summary) -> dict[str, Any]:
             "error": [_short(point.samples_per_second_error) for point in points],
             "hostBound": [int(point.host_bound) for point in points],
             "doubted": [int(bool(point.trains_differently)) for point in points],
+            "checks": [_checks(point, cohort) for cohort in summary.cohorts for point in cohort.points],
             "warnings": _coded([list(point.warnings) for point in points]),
             "anatomy": [anatomy(point.row) for point in points],
             "choices": [[axes[axis].index(point.choices[axis]) for point in points] for axis in axes],
@@ -93,12 +94,19 @@ def anatomy(row: Mapping[str, Any]) -> list[int] | None:
     return parts if min(parts) >= 0 else None
 
 
+def _checks(point: Point, cohort: Cohort) -> list[list[Any]]:
+    """What was seen of a point under caps: each cap's bytes, whether it fitted, its speed and memory there."""
+    own = (check for check in cohort.checks if check.follows in point.trial_ids and (check.fits or check.fails))
+    return [[c.budget_bytes, int(c.fits), _short(c.samples_per_second), c.memory_bytes] for c in own]
+
+
 def _cohort(cohort: Cohort, kinds: Sequence[str], axes: Mapping[str, Any]) -> dict[str, Any]:
     choices = cohort.points[0].choices if cohort.points else {}
     return {
         "hardware": cohort.hardware,
         "id": cohort.environment_id,
         "memoryWords": cohort.memory_words,
+        "deviceBytes": min(cohort.device_bytes, 2**53),
         "trainings": [cohort.training_name(kind) if kind in cohort.fronts else None for kind in kinds],
         "ranked": kinds.index(cohort.training),
         "fixed": {axis: value for axis, value in choices.items() if axis not in axes},
