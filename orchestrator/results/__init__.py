@@ -3,10 +3,12 @@
 run.py         the run folder's file names, what was run, the records
 record_file.py a record's file, doubted: torn, foreign, of another version
 columns.py     what columns the tables have
-table.py       records -> Arrow tables with units and meaning (the only file with pyarrow)
+rows.py        records -> rows: plain mappings
+table.py       rows -> Arrow tables with units and meaning (the only file with pyarrow)
 guard.py       rows whose losses are not their reference's
 frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes
 objectives.py  what a point can be good at: speed, energy, money, host memory
+verification.py what was seen of budgets under caps
 ranking.py     the fastest in each budget; what each technique did
 doubts.py      what trials warned of, alike warnings together
 guide.py       the guide's published figures, beside ours taken its way

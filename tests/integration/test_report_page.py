@@ -11,16 +11,19 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.results import publish
 from orchestrator.results.page import html
 from orchestrator.results.run import Run
 from orchestrator.results.summary import summarize
+from orchestrator.search.follow_ups import under_cap
 from tests.unit.records import H200, make_grid, make_record, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -236,3 +239,22 @@ def test_axe_finds_nothing(browser: Any, folder: Path, width: int, scheme: str) 
         page.add_script_tag(path=AXE)
         found = page.evaluate("axe.run()")["violations"]
         assert [(each["impact"], each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
+
+
+def test_what_was_seen_under_caps_decides_the_verdict(browser: Any, tmp_path: Path) -> None:
+    budget, larger = 2 * 2**30, 3 * 2**30
+    lean, fast = make_record(micro_batch=2, memory_mib=500), make_record(memory_mib=900, speed=200.0)
+    fitted, failed = (replace(record, spec=under_cap(record, budget)) for record in (lean, fast))
+    capped = [
+        replace(fitted, measurements={**lean.measurements, "samples_per_second": 98.0}),
+        replace(failed, outcome=Outcome.OUT_OF_MEMORY, reason="under a cap", measurements={}, steps={}),
+    ]
+    write_run(tmp_path, [lean, fast, *capped], budgets=[budget, larger])
+    publish(tmp_path)
+    for page in opened(browser, tmp_path / "report.html"):
+        page.get_by_role("button", name="3 GiB", exact=True).click()
+        assert verdict(page) == "batch 4"
+        assert "inferred from its peak" in page.locator("#asides").inner_text()
+        page.get_by_role("button", name="2 GiB", exact=True).click()
+        assert verdict(page) == "batch 2"
+        assert "Seen to fit: 98.0 samples/s" in page.locator("#asides").inner_text()
