@@ -186,8 +186,13 @@ class TrialSpec:
         return self.micro_batch * self.accumulation
 
 
+_PLAIN = (str, int, float, bool)
+
+
 def to_json(value: Any) -> Any:
     """Dataclasses, mappings and tuples as plain JSON values."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -4,6 +4,7 @@ run.py         the run folder's file names, what was run, the records
 record_file.py a record's file, doubted: torn, foreign, of another version
 columns.py     what columns the tables have
 rows.py        records -> rows: plain mappings
+views.py       a table -> rows that look up what is asked of them
 table.py       rows -> Arrow tables with units and meaning (the only file with pyarrow)
 guard.py       rows whose losses are not their reference's
 frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ def is_the_searchs(row: Row) -> bool:
     return row.get("purpose") in (None, "search")
 
 
+@functools.cache
 def training_of(equivalence: str) -> str:
     """The kind of training: an equivalence without its effective batch; "" when nothing else sets it apart.
 
@@ -109,12 +112,13 @@ def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
 def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Mapping[str, str]) -> Point:
     first = repeats[0]
     errors = [error for row in repeats if (error := row.get("samples_per_second_error")) is not None]
+    speeds = [row["samples_per_second"] for row in repeats]
     return Point(
         choices={axis: first[column] for axis, column in axes.items()},
         environment_id=environment_id,
         equivalence=first["equivalence"],
         memory_bytes=max(row[memory] for row in repeats),
-        samples_per_second=statistics.median(row["samples_per_second"] for row in repeats),
+        samples_per_second=statistics.median(speeds) if len(speeds) > 1 else speeds[0],
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
         samples_per_second_error=max(errors, default=None),
@@ -142,11 +146,13 @@ def frontier(points: Iterable[Point], axes: Sequence[Goodness] = (lean, fast)) -
     A point stays unless another is no worse on any of ``axes`` and better on one of them: needs no more memory and is
     no slower, unless asked otherwise. Points with minus infinity on an axis have no figure there and are left out.
     """
+    own = list(points)
+    scored = zip(zip(*(map(axis, own) for axis in axes), strict=True), own, strict=True)
+    known = [pair for pair in scored if -math.inf not in pair[0]]
     # What comes earlier in this order can beat what comes later, never the reverse.
-    scored = ((tuple(axis(point) for axis in axes), point) for point in points)
-    known = [pair for pair in scored if float("-inf") not in pair[0]]
+    known.sort(key=operator.itemgetter(0), reverse=True)
     front: list[tuple[tuple[float, ...], Point]] = []
-    for scores, point in sorted(known, key=lambda pair: pair[0], reverse=True):
+    for scores, point in known:
         # On two axes the last to stay is the best so far on the second, and alone decides.
         rivals = front if len(axes) > 2 else front[-1:]
         if not any(_beats(other, scores) for other, _ in rivals):
@@ -155,7 +161,7 @@ def frontier(points: Iterable[Point], axes: Sequence[Goodness] = (lean, fast)) -
 
 
 def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+    return one != other and all(map(operator.ge, one, other))
 
 
 def frontiers(

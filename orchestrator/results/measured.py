@@ -17,6 +17,7 @@ from orchestrator.results.recommendation import Recommendation, Wish, recommend
 from orchestrator.results.run import Run
 from orchestrator.results.summary import label
 from orchestrator.results.verification import checks
+from orchestrator.results.views import views_of
 from orchestrator.results.words import memory, number
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def load(run_folder: Path | str) -> MeasuredRun:
 
     folder = Path(run_folder)
     trials = table.load(folder)
-    run, every, axes = table.run_of(trials), trials.to_pylist(), table.axes_of(trials)
+    run, every, axes = table.run_of(trials), views_of(trials), table.axes_of(trials)
     rows = tuple(row for row in every if is_the_searchs(row))
     measured = points(rows, axes)
     environment_id = max(counts := Counter(p.environment_id for p in measured), key=counts.__getitem__, default="")

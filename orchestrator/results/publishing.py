@@ -8,12 +8,13 @@ from pathlib import Path
 from orchestrator.results import run, table
 from orchestrator.results.page import html, markdown, picture
 from orchestrator.results.summary import Summary, summarize, table_of_fronts
+from orchestrator.results.views import views_of
 
 
 def publish(run_folder: Path) -> Summary:
     """Write tables and pages, each beside its place and then moved there; the summary names the files."""
     trials = table.load(run_folder, save_tables=True)
-    summary = summarize(trials.to_pylist(), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+    summary = summarize(views_of(trials), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
     table.write(table.frontier_table(trials, table_of_fronts(summary)), run_folder / run.FRONTIER)
     _write(picture.render(summary), run_folder / run.PICTURE)
     _write(markdown.render(summary, picture=run.PICTURE).encode(), run_folder / run.REPORT_MARKDOWN)
@@ -26,7 +27,7 @@ def publish(run_folder: Path) -> Summary:
 def summarize_folder(run_folder: Path) -> Summary:
     """The run's summary, nothing written. Raises FileNotFoundError when there are neither records nor a table."""
     trials = table.load(run_folder)
-    return summarize(trials.to_pylist(), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+    return summarize(views_of(trials), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -157,13 +157,14 @@ def effects(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Ef
 
 
 def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[tuple[Point, Point]]) -> Effect:
+    memory, speed = zip(*(_ratios(a, b) for a, b in pairs), strict=True)
     return Effect(
         axis=axis,
         value=value,
         baseline=baseline,
         pairs=len(pairs),
-        memory_ratio=statistics.median(_ratios(a, b)[0] for a, b in pairs),
-        speed_ratio=statistics.median(_ratios(a, b)[1] for a, b in pairs),
+        memory_ratio=statistics.median(memory),
+        speed_ratio=statistics.median(speed),
         same_training=all(a.equivalence == b.equivalence for a, b in pairs),
     )
 
@@ -175,11 +176,11 @@ def _order(value: Choice) -> tuple[bool, float, str]:
 
 def _alike_but(axis: str, points: Iterable[Point]) -> dict[tuple[object, ...], list[Point]]:
     groups: dict[tuple[object, ...], list[Point]] = {}
+    left_out = ("accumulation", "micro_batch") if axis == "accumulation" else (axis,)
     for point in points:
-        others = {**point.choices, "effective batch": point.row["effective_batch"]}
-        for name in ("accumulation", "micro_batch") if axis == "accumulation" else (axis, "effective batch"):
-            others.pop(name, None)
-        groups.setdefault((point.environment_id, *others.items()), []).append(point)
+        others = tuple([value for name, value in point.choices.items() if name not in left_out])
+        batch = point.row["effective_batch"] if axis == "accumulation" else None
+        groups.setdefault((point.environment_id, batch, others), []).append(point)
     return groups
 
 

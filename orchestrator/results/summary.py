@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from jobs.techniques import AXES
 from orchestrator.results import doubts
 from orchestrator.results.doubts import Doubt
 from orchestrator.results.frontier import (
+    AND,
     Point,
     Row,
     frontier,
@@ -157,14 +158,15 @@ def summarize(
     rows = tuple(row for row in rows if is_the_searchs(row))
     varying = tuple(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1) or tuple(axes)
     measured = points(rows, axes)
-    own = {
-        env: tuple(p for p in measured if p.environment_id == env) for env in {p.environment_id: 0 for p in measured}
-    }
-    kinds = (({axis: row[column] for axis, column in axes.items()}, training_of(row["equivalence"])) for row in rows)
-    training = baseline_training(kinds, run.baseline)
-    cohorts = [
-        _cohort(environments.get(env, {}), (*rows, *follow_ups), group, run, training) for env, group in own.items()
-    ]
+    own: dict[str, list[Point]] = {}
+    for point in measured:
+        own.setdefault(point.environment_id, []).append(point)
+    training = baseline_training(_kinds(rows, axes), run.baseline)
+    beside: dict[str, list[Row]] = {env: [] for env in own}
+    for row in (*rows, *follow_ups):
+        if row["environment_id"] in beside:
+            beside[row["environment_id"]].append(row)
+    cohorts = [_cohort(environments.get(env, {}), beside[env], group, run, training) for env, group in own.items()]
     return Summary(
         run=run,
         axes=varying,
@@ -193,11 +195,19 @@ def table_of_fronts(summary: Summary) -> list[tuple[Point, bool, bool]]:
     ]
 
 
+def _kinds(rows: Sequence[Row], axes: Mapping[str, str]) -> Iterator[tuple[dict[str, Choice], str]]:
+    """The choices on the axes that set kinds of training apart, and the kind: each such pair once."""
+    parts = {part.partition("=")[0] for kind in {row["equivalence"] for row in rows} for part in kind.split(AND)}
+    apart = {axis: column for axis, column in axes.items() if axis in parts}
+    columns = ("equivalence", *apart.values())
+    for equivalence, *chosen in dict.fromkeys(tuple([row[column] for column in columns]) for row in rows):
+        yield dict(zip(apart, chosen, strict=True)), training_of(equivalence)
+
+
 def _cohort(
-    environment: Mapping[str, Any], rows: Sequence[Row], own: tuple[Point, ...], run: Run, training: str
+    environment: Mapping[str, Any], here: Sequence[Row], own: Sequence[Point], run: Run, training: str
 ) -> Cohort:
     baseline, environment_id = baseline_choices(own, run.baseline), own[0].environment_id
-    here = [row for row in rows if row["environment_id"] == environment_id]
     seen = checks(here)
     fronts = {kind: front for (_, kind), front in frontiers(own).items()}
     ranked = training if training in fronts else baseline_training(((p.choices, p.training) for p in own), run.baseline)
@@ -205,7 +215,7 @@ def _cohort(
         environment_id=environment_id,
         environment=environment,
         memory_column=memory_column(row for row in here if is_the_searchs(row)),
-        points=own,
+        points=tuple(own),
         training=ranked,
         trains_as_baseline=ranked == training,
         fronts=fronts,

@@ -52,7 +52,10 @@ class Session:
         keeps what was decided by the trial itself (ok, out of memory, unsupported). A search that makes its trials
         as it goes is told of a record when it asks for its trial.
         """
-        alike = list(environments)
+        alike: list[Mapping[str, Any]] = []
+        for environment in environments:
+            if environment not in alike:
+                alike.append(environment)
         for trial_id, record in earlier.items():
             if record.environment not in alike or not record.outcome.is_final:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from jobs.record import TrialRecord
@@ -13,12 +14,11 @@ class Grid(Search):
     """Asks for everything that it was not already told of."""
 
     def __init__(self, trials: Iterable[TrialSpec]) -> None:
-        self._waiting = {trial.trial_id: trial for trial in trials}
+        # A plain dict looks past everything that was ever taken from its front.
+        self._waiting = OrderedDict((trial.trial_id, trial) for trial in trials)
 
     def ask(self) -> TrialSpec | None:
-        if not self._waiting:
-            return None
-        return self._waiting.pop(next(iter(self._waiting)))
+        return self._waiting.popitem(last=False)[1] if self._waiting else None
 
     def tell(self, record: TrialRecord) -> None:
         self._waiting.pop(record.trial_id, None)

@@ -13,11 +13,13 @@ from orchestrator.results import run, words
 from orchestrator.results.page import cells
 from orchestrator.results.page.account import account
 from orchestrator.results.page.columnar import chart_data
+from orchestrator.results.page.thinning import left_out, thinned
 from orchestrator.results.summary import Summary
 
 
 def render(summary: Summary) -> str:
     """The page's text, about 2 MB of it the chart library. Foreign strings are escaped for where they stand."""
+    whole, summary = summary, thinned(summary)
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -33,7 +35,7 @@ def render(summary: Summary) -> str:
         summary=summary,
         run=summary.run,
         cells=cells,
-        account=account(summary.run.search),
+        account=[*account(summary.run.search), *filter(None, [left_out(whole, summary)])],
         library=Markup(packed_library()),
         data=Markup(script_json(chart_data(summary))),
         config=json.dumps(summary.run.config, indent=2, sort_keys=True) if summary.run.config else "",
