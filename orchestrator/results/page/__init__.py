@@ -6,6 +6,7 @@ plain.py      the same as JSON
 markdown.py   report.md
 picture.py    frontier.png (the only file with matplotlib)
 labels.py     where a picture's labels go so that none covers another
+thinning.py   which of very many configurations report.html holds
 columnar.py   the data of report.html: every configuration, column by column
 html.py       report.html, from report.*.j2 (the only file with plotly and jinja2)
 """
