@@ -1,10 +1,10 @@
 """Predictions against measurements: write them with no GPU, measure later, compare.
 
-``python -m tests.benchmarks.predictions write`` predicts every config of tests/data/predictions/ and writes
-predicted.parquet beside them. After ``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each,
-``... compare RUNS`` prints how far off they were: these figures are of predictions that no measurement has touched.
-``... compare RUNS --fresh`` predicts the same trials again with the code as it is now, which has learned from them.
-``... recorded`` predicts and compares what docs/results/ has.
+``python -m tests.benchmarks.predictions write ROUND`` predicts every config of tests/data/predictions/ROUND/ and writes
+predicted.parquet beside them, once. After ``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each,
+``... compare ROUND RUNS`` prints how far off they were: figures of predictions that no measurement has touched.
+``... compare ROUND RUNS --fresh`` predicts the same trials again with the code as it is now, which has learned from
+them. ``... recorded`` predicts and compares what docs/results/ has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from orchestrator.results.predictions import present_versions, read_predictions,
 from orchestrator.results.table import read
 
 DATA = Path(__file__).parents[1] / "data" / "predictions"
-PREDICTED = DATA / "predicted.parquet"
+ROUNDS = sorted(path.name for path in DATA.iterdir())
 RECORDED = {
     "bert_large": "2026-11-20-bert_large-7xh200-part",
     "all_techniques": "2026-11-21-all_techniques-2xh200",
@@ -112,22 +112,25 @@ def details(comparisons: Sequence[Row]) -> Iterator[str]:
         yield f"  {comparison['errors']['allocated']:+.2%}  {comparison['prediction']['config']}  {label}"
 
 
-def _write() -> None:
-    rows = [values for path in sorted(DATA.glob("*.yaml")) for values in predicted(path)]
-    write_predictions(rows, PREDICTED, gpu="h200")
+def _write(folder: Path) -> None:
+    path = folder / "predicted.parquet"
+    if path.exists():
+        raise FileExistsError(f"{path}: a prediction is not made again; begin a new round")
+    rows = [values for config in sorted(folder.glob("*.yaml")) for values in predicted(config)]
+    write_predictions(rows, path, gpu="h200")
     unknown = sum(bool(values["unknown"]) for values in rows)
     slowest = max(values["predict_seconds"] for values in rows)
-    print(f"{PREDICTED}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)")
+    print(f"{path}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)")
 
 
-def _fresh(names: Iterable[str]) -> list[dict[str, Any]]:
+def _fresh(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
     print(f"predicted now, by the code as it is: {_traced_with(present_versions())}")
-    return [values for name in names for values in predicted(DATA / f"{name}.yaml")]
+    return [values for name in names for values in predicted(folder / f"{name}.yaml")]
 
 
-def _committed(names: Iterable[str]) -> list[dict[str, Any]]:
-    rows, versions = read_predictions(PREDICTED)
-    print(f"predicted before the measurement, {PREDICTED.name}: {_traced_with(versions)}")
+def _committed(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    rows, versions = read_predictions(folder / "predicted.parquet")
+    print(f"predicted before the measurement, {folder.name} round: {_traced_with(versions)}")
     return [values for values in rows if values["config"] in names]
 
 
@@ -145,22 +148,25 @@ def _tables(folders: Mapping[str, Path]) -> dict[str, list[dict[str, Any]]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one of the three."""
+    """Run one of the three verbs."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.predictions", description=__doc__)
-    parser.add_argument("what", choices=("write", "compare", "recorded"))
-    parser.add_argument("runs", nargs="?", type=Path, help="folder of run folders, one a config, by its name")
-    parser.add_argument("--fresh", action="store_true", help="compare: predict again with the code as it is now")
+    verbs = parser.add_subparsers(dest="what", required=True)
+    write, compare, _ = (verbs.add_parser(name) for name in ("write", "compare", "recorded"))
+    for verb in (write, compare):
+        verb.add_argument("round", choices=ROUNDS)
+    compare.add_argument("runs", type=Path, help="folder of run folders, one a config, by its name")
+    compare.add_argument("--fresh", action="store_true", help="predict again with the code as it is now")
     options = parser.parse_args(arguments)
     if options.what == "write":
-        _write()
+        _write(DATA / options.round)
     elif options.what == "recorded":
         folders = {name: Path("docs/results") / run for name, run in RECORDED.items()}
         rows = [values for name in folders for values in predicted(Path("configs") / f"{name}.yaml")]
         _print(list(compared(rows, _tables(folders))))
     else:
-        configs = {path.stem for path in DATA.glob("*.yaml")}
+        configs = {path.stem for path in (DATA / options.round).glob("*.yaml")}
         folders = {path.name: path for path in sorted(options.runs.iterdir()) if path.name in configs}
-        rows = _fresh(folders) if options.fresh else _committed(folders)
+        rows = (_fresh if options.fresh else _committed)(DATA / options.round, folders)
         _print(list(compared(rows, _tables(folders))))
     return 0
 

@@ -94,7 +94,7 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
 )
 def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, Any]) -> None:
     measured = read(ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet").to_pylist()
-    trials = plan(load_config(ROOT / f"tests/data/predictions/{name}.yaml")).trials
+    trials = plan(load_config(ROOT / f"tests/data/predictions/first/{name}.yaml")).trials
     trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
     (prediction,) = predict.predict_all([trial], H200)
     (row,) = (row for row in measured if _identity(row) == _identity(trial.choices))
@@ -177,7 +177,7 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory(tmp_path: 
         "import resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
     )
-    config = ROOT / "tests/data/predictions/lora_7b.yaml"
+    config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
     done = subprocess.run(
         [sys.executable, "-c", code, str(config), "--trial", first, "--json", "--output", str(tmp_path / "p.parquet")],
