@@ -85,7 +85,9 @@ def run_child(
     tail = log.read_text(errors="replace")[-_LOG_TAIL:]
     if in_time and result.exists():
         record = record_from_json(json.loads(result.read_text()))
-        ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        ended_well = (
+            record.outcome in (Outcome.OK, Outcome.UNSUPPORTED) and "anatomy_missing" not in record.measurements
+        )
         return dataclasses.replace(record, started_at=started, wall_seconds=wall, log="" if ended_well else tail)
     if in_time:
         outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)

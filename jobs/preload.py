@@ -28,6 +28,7 @@ MODULES = (
     "jobs.trial",
     "jobs.trackers",
     "jobs.inspection",
+    "jobs.anatomy.dissection",
     "jobs.models",
     "jobs.data",
     "jobs.loops.trainer",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jobs.anatomy.entry import Anatomy, anatomy_from_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 ArrowType = Literal["int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"]
@@ -51,11 +52,14 @@ class TrialRecord:
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
-    """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps, inspection."""
+    """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps, inspection
+    or anatomy."""
     measurements: Mapping[str, Any] = field(default_factory=dict)
     """Column name -> value, for the columns that the trackers and the inspection declare."""
     steps: Mapping[str, list[float]] = field(default_factory=dict)
     """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``, ``loss``."""
+    anatomy: Anatomy | None = None
+    """Where memory and time went, of a trial that was taken apart."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """GPU model, driver and package versions; rows of unlike environments are never ranked together."""
     started_at: float = 0.0
@@ -81,4 +85,7 @@ def record_to_json(record: TrialRecord) -> dict[str, Any]:
 
 def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
     """The inverse of ``record_to_json``. Raises KeyError, TypeError or ValueError on a foreign document."""
-    return TrialRecord(**{**raw, "spec": spec_from_json(raw["spec"]), "outcome": Outcome(raw["outcome"])})
+    nested = {"spec": spec_from_json(raw["spec"]), "outcome": Outcome(raw["outcome"])}
+    if raw.get("anatomy") is not None:
+        nested["anatomy"] = anatomy_from_json(raw["anatomy"])
+    return TrialRecord(**{**raw, **nested})

@@ -21,6 +21,7 @@ from jobs.trackers.base import Moment, Tracker, tell
 if TYPE_CHECKING:
     import torch
 
+    from jobs.anatomy.entry import Anatomy
     from jobs.loops.base import Setup, Trained
     from jobs.loops.meter import Meter
 
@@ -44,6 +45,8 @@ COLUMNS = (
     Column(
         name="overhead_seconds", type="float64", unit="s", doc="what the slot spent on the trial beyond counted steps"
     ),
+    Column(name="anatomy_seconds", type="float64", unit="s", doc="what taking the trial apart cost, after its steps"),
+    Column(name="anatomy_missing", type="string", doc="why a trial that was to be taken apart was not"),
     Column(name="slot_parent_pid", type="int64", doc="process that made the trial's own process"),
     Column(name="isolation_fallback", type="string", doc="why the process could not be forked, where it was to be"),
     Column(
@@ -72,11 +75,12 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
 
     outcome, rule, reason = Outcome.OK, "", ""
     own: dict[str, Any] = {}
+    anatomy: Anatomy | None = None
     with ExitStack() as stack:
         kinds = [kind for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
         trackers = [stack.enter_context(kind()) for kind in kinds]
         try:
-            own = _measured(spec, trackers, enter, scratch)
+            own, anatomy = _measured(spec, trackers, enter, scratch)
         except Exception as error:
             outcome, rule, reason = failures.classify(error)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
@@ -93,6 +97,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         phase="" if outcome is Outcome.OK else phases[-1],
         measurements={**measurements, **own, **placement(spec)},
         steps=steps,
+        anatomy=anatomy,
         environment=environment.describe(),
         started_at=started,
         wall_seconds=time.time() - started,
@@ -105,8 +110,10 @@ def placement(spec: TrialSpec) -> dict[str, Any]:
     return {"node": environment.node(), "cpus": _cpus(spec), "host_memory_bytes": spec.needs.host_bytes}
 
 
-def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, folder: Path) -> dict[str, Any]:
-    """Train under the trackers; returns what they, the loop and the inspection say."""
+def _measured(
+    spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, folder: Path
+) -> tuple[dict[str, Any], Anatomy | None]:
+    """Train under the trackers; returns what they, the loop and the inspection say, and the anatomy if asked for."""
     from jobs import inspection
 
     begin = time.perf_counter()
@@ -122,7 +129,24 @@ def _measured(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, fol
         if spec.measure.inspect:
             enter("inspection")
             values = inspection.inspect(trained) | values
-    return values | _derived(values, spec) | _as_in_the_guide(trained, values)
+        values |= _derived(values, spec) | _as_in_the_guide(trained, values)
+        if not spec.measure.anatomy:
+            return values, None
+        enter("anatomy")
+        return _taken_apart(trained, values)
+
+
+def _taken_apart(trained: Trained, values: dict[str, Any]) -> tuple[dict[str, Any], Anatomy | None]:
+    """The trial's anatomy. Everything is measured by now: what goes wrong here costs the anatomy, not the trial."""
+    from jobs.anatomy.dissection import dissect
+
+    begin, found, missing = time.perf_counter(), None, {}
+    try:
+        found = dissect(trained, values)
+    except Exception as error:
+        traceback.print_exc()
+        missing = {"anatomy_missing": failures.classify(error)[2]}
+    return {**values, **missing, "anatomy_seconds": time.perf_counter() - begin}, found
 
 
 def _as_in_the_guide(trained: Trained, values: Mapping[str, Any]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 from jobs.loops.base import Setup, Trained
-from jobs.loops.meter import Meter
+from jobs.loops.meter import Listener
 from jobs.techniques.optimizer import decay_groups
 
 
@@ -29,6 +29,7 @@ def train(setup: Setup) -> Trained:
         dataloader=loop.loader,
         train_seconds=seconds,
         samples_per_second=samples / seconds,
+        train_on=loop.train_on,
     )
 
 
@@ -46,28 +47,38 @@ class _Loop:
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
 
-    def run(self, meter: Meter) -> int:
+    def run(self, meter: Listener) -> int:
         """Train until the meter has enough; returns the samples trained on."""
         samples, complete = 0, False
         meter.train_begin()
         batches = _timed(_endless(self.loader), meter.data_wait)
         while not complete:
             for _ in range(self._accumulation):
+                meter.phase("data")
                 batch = next(batches)
                 samples += len(batch["labels"])
                 meter.micro_batch(batch)
-                meter.loss(self._micro_step(batch))
-            self._update()
+                meter.loss(self._micro_step(batch, meter))
+            self._update(meter)
             complete = meter.step_end()
         return samples
 
-    def _micro_step(self, batch: Any) -> torch.Tensor:
+    def train_on(self, meter: Listener) -> None:
+        """As ``run``."""
+        self.run(meter)
+
+    def _micro_step(self, batch: Any, meter: Listener) -> torch.Tensor:
+        meter.phase("forward")
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation
+        meter.phase("backward")
         self.accelerator.backward(loss)
+        meter.phase("upkeep")
         return loss.detach()
 
-    def _update(self) -> None:
+    def _update(self, meter: Listener) -> None:
+        meter.phase("optimizer")
         self.optimizer.step()
+        meter.phase("upkeep")
         self.optimizer.zero_grad()
 
 

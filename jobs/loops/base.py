@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from jobs.loops.meter import Meter
+from jobs.loops.meter import Listener
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +22,7 @@ class Setup:
     """``transformers.TrainingArguments``."""
     optimizer: torch.optim.Optimizer | None
     """An optimizer built by a technique's hook; None: the loop creates the one ``arguments`` names."""
-    meter: Meter
+    meter: Listener
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,3 +38,5 @@ class Trained:
     """Wall-clock of the whole training, warm-up included: the guide's "Time"."""
     samples_per_second: float
     """The guide's "Samples/second": all samples over ``train_seconds``."""
+    train_on: Callable[[Listener], None]
+    """Trains more steps with these very objects, telling another listener, until that has enough."""

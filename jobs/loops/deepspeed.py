@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from jobs.loops.meter import Listener
 
 
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
@@ -27,6 +30,29 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
     use_own_architecture()
     filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
     return filled
+
+
+@contextmanager
+def phases(engine: Any, meter: Listener) -> Iterator[None]:
+    """Tell ``meter`` when DeepSpeed's engine updates, which happens within the Trainer's backward pass.
+
+    Its clipping is part of the update. Anything but an engine is left alone.
+    """
+    if not hasattr(engine, "zero_optimization_stage"):
+        yield
+        return
+    step = engine.step
+
+    def told(*args: Any, **kwargs: Any) -> None:
+        meter.phase("optimizer")
+        step(*args, **kwargs)
+        meter.phase("upkeep")
+
+    engine.step = told
+    try:
+        yield
+    finally:
+        del engine.step
 
 
 def use_own_architecture() -> None:

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import torch
 
 from jobs.trackers.base import Moment, Tracker, tell
 from jobs.trackers.steps import Steps
+
+Phase = Literal["data", "forward", "backward", "clipping", "optimizer", "upkeep"]
+"""What a loop is doing; ``upkeep`` is all its own: logging, schedules, freeing gradients."""
+
+
+class Listener(Protocol):
+    """What a training loop talks to."""
+
+    def train_begin(self) -> None:
+        """Everything is prepared; the first batch is asked for next."""
+
+    def data_wait(self, seconds: float) -> None:
+        """The loop waited this long for the micro-batches of its next step."""
+
+    def phase(self, name: Phase) -> None:
+        """The loop begins something else."""
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """A micro-batch, on the device, is about to be trained on."""
+
+    def loss(self, value: torch.Tensor) -> None:
+        """The loss of the micro-batch just trained on, a scalar on the device."""
+
+    def step_end(self) -> bool:
+        """An optimizer step was issued. True: enough."""
 
 
 class Meter:
@@ -47,6 +72,9 @@ class Meter:
         """The loop waited this long for the micro-batches of its next step."""
         for tracker in self._trackers:
             tracker.data_wait(seconds)
+
+    def phase(self, name: Phase) -> None:
+        """The loop begins something else; what is timed here is whole steps."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """A micro-batch, on the device, is about to be trained on."""

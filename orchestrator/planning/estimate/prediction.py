@@ -6,21 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-KINDS: Mapping[str, str] = {
-    "weights": "parameters and buffers",
-    "gradients": "one for each trained parameter",
-    "optimizer states": "what the optimizer keeps for each parameter",
-    "saved activations": "kept by the forward pass for the backward pass",
-    "recomputed activations": "made again in the backward pass under checkpointing",
-    "autocast copies of weights": "16-bit copies of 32-bit parameters",
-    "inputs": "the batch",
-    "temporary buffers": "operators' results on their way",
-    "kernel workspaces": "what single kernels take while they run",
-    "library workspaces": "cuBLAS's, kept once taken",
-    "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
-}
-"""What memory is held for at the peak -> meaning."""
-
 Verdict = Literal["yes", "tight", "no", "unknown"]
 """yes: everything fits; no: tensors alone do not; tight: between, where cached memory would have to be given back."""
 
@@ -58,7 +43,7 @@ class Prediction:
     device: Figure | None = None
     """What NVML would see, context and libraries included."""
     anatomy: Mapping[str, int] = field(default_factory=dict)
-    """``KINDS`` -> bytes at the peak; they add up to ``allocated.bytes``."""
+    """``jobs.anatomy.kinds.KINDS`` -> bytes at the peak; they add up to ``allocated.bytes``."""
     unknown: str = ""
 
     def fits(self, card_bytes: int) -> Verdict:

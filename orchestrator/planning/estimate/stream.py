@@ -17,7 +17,7 @@ class Allocation:
     formula: str
     integers: tuple[int, ...]
     kind: str
-    """What it holds: "weights", "saved activations" ..., the words of ``prediction.KINDS``."""
+    """What it holds: "weights", "saved activations" ..., the words of ``jobs.anatomy.kinds``."""
     once: str = ""
     """Name of something taken once in a process and kept: later allocations of it are none."""
 

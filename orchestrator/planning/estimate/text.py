@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.planning.estimate.prediction import CARDS, KINDS, Figure, Prediction
+from jobs.anatomy.kinds import KINDS
+from orchestrator.planning.estimate.prediction import CARDS, Figure, Prediction
 
 _GIB = 2**30
 _SHOWN_BYTES = 2**20

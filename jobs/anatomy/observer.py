@@ -1,0 +1,157 @@
+"""The pass itself: a few more steps of the same loop, timed phase by phase, then one under PyTorch's profiler."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from jobs.anatomy.memory import Known
+from jobs.anatomy.residents import Resident, tensors
+from jobs.anatomy.trace import PHASE
+from jobs.loops.meter import Phase
+
+
+class Observer:
+    """A ``Listener`` that lets one step pass (iterators and worker processes start anew), then times, then profiles.
+
+    Between the two the device is waited for, which no counted step ever is: those are over.
+    """
+
+    def __init__(self, held: Callable[[], list[Resident]], *, on_gpu: bool, timed_steps: int) -> None:
+        self._held, self._on_gpu, self._timed_steps = held, on_gpu, timed_steps
+        self._step = 0
+        self._marks: list[tuple[Phase, float, torch.cuda.Event | None]] = []
+        self._is_timing = False
+        self._range: torch.autograd.profiler.record_function | None = None
+        self._phase: Phase = "upkeep"
+        self._before: dict[int, int] = {}
+        self._inputs: set[int] = set()
+        self._residents: dict[int, Resident] = {}
+        self.profile: torch.profiler.profile | None = None
+        self.timed: Mapping[str, float] = {}
+        """Phase -> seconds of one step."""
+
+    @property
+    def residents(self) -> list[Resident]:
+        """What was held from step to step, and the gradients there were after each backward pass."""
+        return list(self._residents.values())
+
+    def known(self) -> Known:
+        """What the trace alone does not tell."""
+        return Known(
+            before=self._before,
+            names={one.address: one.name for one in self.residents if one.name != "gradients"} | self._workspaces(),
+            gradients={one.address for one in self.residents if one.name == "gradients"},
+            inputs=self._inputs,
+            parameters={one.address for one in self.residents if one.name in ("weights", "LoRA adapters")},
+        )
+
+    def train_begin(self) -> None:
+        """Nothing is to be prepared."""
+
+    def data_wait(self, seconds: float) -> None:
+        """Told by ``phase`` already."""
+
+    def loss(self, value: torch.Tensor) -> None:
+        """Not looked at."""
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """Its tensors are remembered by address."""
+        if self._range is not None:
+            self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))}
+
+    def phase(self, name: Phase) -> None:
+        """Close the last phase, open the next."""
+        if self._is_timing:
+            self._mark(name)
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            if self._phase == "backward":
+                self._look()
+            self._open(name)
+        self._phase = name
+
+    def step_end(self) -> bool:
+        """One step passes, some are timed, one is profiled."""
+        self._step += 1
+        if self._step == 1:
+            self._wait()
+            self._is_timing = True
+            self._mark("upkeep")
+        elif self._step == 1 + self._timed_steps:
+            self._mark("upkeep")
+            self._wait()
+            self._is_timing = False
+            self.timed = self._seconds()
+            self._start()
+        elif self._step == 2 + self._timed_steps:
+            self._stop()
+            return True
+        return False
+
+    def _mark(self, name: Phase) -> None:
+        event = None
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+        self._marks.append((name, time.perf_counter(), event))
+
+    def _seconds(self) -> dict[str, float]:
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for (name, begin, first), (_, end, last) in itertools.pairwise(self._marks):
+            elapsed = end - begin if first is None or last is None else first.elapsed_time(last) / 1000
+            seconds[name] += elapsed / self._timed_steps
+        return dict(seconds)
+
+    def _start(self) -> None:
+        self._look()
+        if self._on_gpu:
+            self._before = _blocks()
+        else:
+            self._before = {one.address: one.nbytes for one in self.residents if one.device == "cpu"}
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self._on_gpu:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self.profile = torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True)
+        self.profile.__enter__()
+        self._open("upkeep")
+
+    def _stop(self) -> None:
+        assert self.profile is not None
+        assert self._range is not None
+        self._range.__exit__(None, None, None)
+        self._range = None
+        self._wait()
+        self.profile.__exit__(None, None, None)
+        self._look()
+
+    def _open(self, name: Phase) -> None:
+        self._range = torch.autograd.profiler.record_function(PHASE + name)
+        self._range.__enter__()
+
+    def _look(self) -> None:
+        self._residents = {one.address: one for one in self._held()} | self._residents
+
+    def _wait(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+    def _workspaces(self) -> dict[int, str]:
+        """cuBLAS's: what is gone when they are given back, which is done once nothing more is to be measured."""
+        if not self._on_gpu:
+            return {}
+        before = _blocks()
+        torch._C._cuda_clearCublasWorkspaces()
+        return dict.fromkeys(before.keys() - _blocks().keys(), "library workspaces")
+
+
+def _blocks() -> dict[int, int]:
+    """Address -> size of everything that the caching allocator has given out."""
+    segments: Any = torch.cuda.memory_snapshot()
+    blocks = (block for segment in segments for block in segment["blocks"])
+    return {block["address"]: block["size"] for block in blocks if block["state"] == "active_allocated"}

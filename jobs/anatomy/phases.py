@@ -1,0 +1,69 @@
+"""A step's time by what the loop did: working, waiting for data, waiting for launches, logging."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+from jobs.anatomy.entry import Entry
+from jobs.anatomy.trace import Trace
+
+HOST_TO_DEVICE = "host-to-device"
+DATA_WAIT = "data wait"
+LAUNCH_BOUND = "launch-bound idle"
+LOGGING = "logging and synchronisation"
+BACKWARD_TO_FORWARD = "backward / forward"
+
+
+def phase_reader(trace: Trace) -> Callable[[int], str]:
+    """What the loop was doing at a time of the trace."""
+    begins = [begin for _, begin, _ in trace.phases]
+
+    def at(time: int) -> str:
+        place = bisect.bisect_right(begins, time) - 1
+        return trace.phases[place][0] if place >= 0 else "upkeep"
+
+    return at
+
+
+def phases(trace: Trace, timed: Mapping[str, float], *, host_updates: bool, on_gpu: bool) -> Iterator[Entry]:
+    """The parts "phases" and "step".
+
+    ``timed`` is phase -> seconds of a step that nobody profiled, on the device where there is one. What no kernel of
+    the profiled step filled of that was idle; with ``host_updates`` the host was updating the parameters meanwhile.
+    """
+    for name, seconds in timed.items():
+        yield Entry(part="phases", name=name, value=seconds, unit="s")
+    busy, copied = _busy(trace) if on_gpu else (dict(timed), {})
+    if busy.get("forward"):
+        ratio = busy.get("backward", 0.0) / busy["forward"]
+        yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
+    parts: defaultdict[str, float] = defaultdict(float)
+    for name, seconds in timed.items():
+        moved = min(copied.get(name, 0.0), seconds)
+        worked = min(busy.get(name, 0.0), seconds - moved)
+        idle = seconds - moved - worked
+        parts[HOST_TO_DEVICE] += moved
+        if name == "upkeep":
+            parts[LOGGING] += worked + idle
+        elif name == "data":
+            parts[DATA_WAIT] += worked + idle
+        else:
+            at_work = host_updates and name in ("optimizer", "clipping")
+            parts[name] += worked + (idle if at_work else 0.0)
+            parts[LAUNCH_BOUND] += 0.0 if at_work else idle
+    for name, seconds in parts.items():
+        if seconds > 0:
+            yield Entry(part="step", name=name, value=seconds, unit="s")
+
+
+def _busy(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
+    """Phase -> seconds of kernels launched in it; phase -> seconds of copies from the host."""
+    at = phase_reader(trace)
+    busy: defaultdict[str, float] = defaultdict(float)
+    copied: defaultdict[str, float] = defaultdict(float)
+    for work in trace.work:
+        chosen = copied if work.kernel.startswith("Memcpy HtoD") else busy
+        chosen[at(work.launched)] += work.seconds
+    return dict(busy), dict(copied)

@@ -1,0 +1,181 @@
+"""One step under PyTorch's profiler as plain data: allocations, operators, kernels and the loop's phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+PHASE = "anatomy::"
+"""How the profiler's ranges begin that name a phase of the loop."""
+
+_ALLOCATING = ("aten::empty", "aten::zeros", "aten::ones", "aten::new_", "aten::resize", "aten::clone", "aten::full")
+_COPY = "aten::_to_copy"
+_ENGINE = "autograd::engine::"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """Memory taken (``nbytes`` above zero) or given back."""
+
+    at: int
+    """Nanoseconds on the profiler's clock, as all times here."""
+    address: int
+    nbytes: int
+    reserved: int
+    """Bytes that the allocator held of the device then; 0 on the host."""
+    operator: str
+    copies: int
+    """Address of the tensor of which this is made a copy in another dtype; 0 elsewhere."""
+    recomputed: bool
+    """Taken by an operator that builds a graph within a backward pass."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """Time that a kernel took on the device or, without one, an operator on the host less those within it."""
+
+    begin: int
+    end: int
+    seconds: float
+    kernel: str
+    operator: str
+    launched: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """An operator and the shapes of the tensors it was given; None stands for what is no tensor."""
+
+    operator: str
+    shapes: tuple[tuple[int, ...] | None, ...]
+    recomputed: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trace:
+    """Everything in order of time."""
+
+    changes: Sequence[Change] = ()
+    work: Sequence[Work] = ()
+    calls: Sequence[Call] = ()
+    phases: Sequence[tuple[str, int, int]] = field(default=())
+    """Name, beginning and end."""
+
+
+def read(profile: torch.profiler.profile, device: str, counted: frozenset[str]) -> Trace:
+    """A finished profile's trace; ``device`` is "cuda" or "cpu", ``counted`` the operators whose shapes matter.
+
+    The profiler must have recorded shapes and memory, of kernels too where there is a GPU.
+    """
+    kineto: Any = profile.profiler
+    results = kineto.kineto_results
+    reader = _Reader(device, counted)
+    for root in results.experimental_event_tree():
+        reader.walk(root)
+    work = list(_kernels(results.events(), reader.operators)) if device == "cuda" else reader.work
+    return Trace(
+        changes=sorted(reader.changes, key=lambda change: change.at),
+        work=sorted(work, key=lambda one: one.begin),
+        calls=reader.calls,
+        phases=sorted(reader.phases, key=lambda phase: phase[1]),
+    )
+
+
+class _Reader:
+    """Walks the profiler's tree of events, without recursion: graphs are deep."""
+
+    def __init__(self, device: str, counted: frozenset[str]) -> None:
+        self._device, self._counted = device, counted
+        self.changes: list[Change] = []
+        self.work: list[Work] = []
+        self.calls: list[Call] = []
+        self.phases: list[tuple[str, int, int]] = []
+        self.operators: dict[int, tuple[str, int]] = {}
+
+    def walk(self, root: Any) -> None:
+        # (event, nearest operator that computes, source of a copy, builds a graph in a backward pass, is counted)
+        stack: list[tuple[Any, str, int, bool, bool, bool]] = [(root, "", 0, False, False, False)]
+        while stack:
+            event, operator, copies, backward, recomputed, counted = stack.pop()
+            kind = event.tag.name
+            if kind == "Allocation":
+                self._change(event, operator, copies, recomputed)
+                continue
+            if kind == "TorchOp":
+                name, fields = event.name, event.extra_fields
+                self.operators[event.correlation_id] = (name, event.start_time_ns)
+                if name.startswith(PHASE):
+                    self.phases.append((name.removeprefix(PHASE), event.start_time_ns, event.end_time_ns))
+                elif name.startswith(_ENGINE):
+                    backward, recomputed = True, False
+                elif "::" in name or name.endswith("Backward0"):
+                    recomputed = recomputed or (backward and name.startswith("aten::") and fields.sequence_number >= 0)
+                    operator = operator if name.startswith(_ALLOCATING) and operator else name
+                    copies = _source(fields) if name == _COPY else copies
+                    if name in self._counted and not counted:
+                        counted = True
+                        self.calls.append(Call(operator=name, shapes=_shapes(fields), recomputed=recomputed))
+                if self._device == "cpu":
+                    self._host_work(event, operator)
+            stack += [(child, operator, copies, backward, recomputed, counted) for child in reversed(event.children)]
+
+    def _change(self, event: Any, operator: str, copies: int, recomputed: bool) -> None:
+        fields = event.extra_fields
+        if fields.device.type != self._device:
+            return
+        self.changes.append(
+            Change(
+                at=event.start_time_ns,
+                address=fields.ptr,
+                nbytes=fields.alloc_size,
+                reserved=fields.total_reserved,
+                operator=operator,
+                copies=copies,
+                recomputed=recomputed,
+            )
+        )
+
+    def _host_work(self, event: Any, operator: str) -> None:
+        inner = sum(child.duration_time_ns for child in event.children if child.tag.name == "TorchOp")
+        own = event.duration_time_ns - inner
+        if operator and not event.name.startswith((PHASE, _ENGINE)) and own > 0:
+            begin = event.start_time_ns
+            self.work.append(
+                Work(begin=begin, end=begin + own, seconds=own / 1e9, kernel="", operator=operator, launched=begin)
+            )
+
+
+def _source(fields: Any) -> int:
+    return next((int(one.storage_data_ptr or 0) for one in fields.inputs if hasattr(one, "storage_data_ptr")), 0)
+
+
+def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
+    return tuple(tuple(one.sizes) if hasattr(one, "sizes") else None for one in fields.inputs)
+
+
+def _kernels(events: Sequence[Any], operators: dict[int, tuple[str, int]]) -> Iterator[Work]:
+    """What ran on the device, with the operator that launched it and when it did."""
+    on_device: list[Any] = []
+    launches: dict[int, int] = {}
+    for event in events:
+        if event.device_type().name == "CUDA":
+            on_device.append(event)
+        elif event.name().startswith("cu"):  # CUDA's runtime or driver
+            launches[event.correlation_id()] = event.start_ns()
+    for event in on_device:
+        if getattr(event, "is_user_annotation", bool)() or event.name().startswith((PHASE, "Optimizer.")):
+            continue
+        number = event.correlation_id()
+        operator, began = operators.get(event.linked_correlation_id(), ("", event.start_ns()))
+        yield Work(
+            begin=event.start_ns(),
+            end=event.start_ns() + event.duration_ns(),
+            seconds=event.duration_ns() / 1e9,
+            kernel=event.name(),
+            operator=operator,
+            launched=launches[number] if number in launches else began,
+        )
