@@ -169,13 +169,14 @@ def _kernels(events: Sequence[Any], operators: dict[int, tuple[str, int]]) -> It
     for event in on_device:
         if getattr(event, "is_user_annotation", bool)() or event.name().startswith((PHASE, "Optimizer.")):
             continue
-        number = event.correlation_id()
-        operator, began = operators.get(event.linked_correlation_id(), ("", event.start_ns()))
+        number: int = event.correlation_id()
+        start: int = event.start_ns()
+        operator, began = operators.get(event.linked_correlation_id(), ("", start))
         yield Work(
-            begin=event.start_ns(),
-            end=event.start_ns() + event.duration_ns(),
+            begin=start,
+            end=start + event.duration_ns(),
             seconds=event.duration_ns() / 1e9,
             kernel=event.name(),
             operator=operator,
-            launched=launches[number] if number in launches else began,
+            launched=launches.get(number, began),
         )
