@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jobs.anatomy.kinds import KINDS as KINDS
+
 Verdict = Literal["yes", "tight", "no", "unknown"]
 """yes: everything fits; no: tensors alone do not; tight: between, where cached memory would have to be given back."""
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jobs.anatomy.kinds import KINDS
-from orchestrator.planning.estimate.prediction import CARDS, Figure, Prediction
+from orchestrator.planning.estimate.prediction import CARDS, KINDS, Figure, Prediction
 
 _GIB = 2**30
 _SHOWN_BYTES = 2**20
