@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
-import warnings
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 
 from jobs.spec import TrialSpec
-from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.config import load_config
 from orchestrator.planning.estimate.estimator import predict
-from orchestrator.planning.estimate.gpus import Gpu, load_gpu
-from orchestrator.planning.estimate.prediction import Prediction
-from orchestrator.planning.estimate.text import lines, row
+from orchestrator.planning.estimate.gpus import load_gpu
+from orchestrator.planning.estimate.text import row, table
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_config, add_json, epilog, finish
@@ -31,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    predictions = predict_all(trials, gpu)
+    predictions = predict(trials, gpu)
     if options.output is not None:
         from orchestrator.results.predictions import write_predictions
 
@@ -39,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([row(prediction) for prediction in predictions], indent=1))
     else:
-        print("\n".join(lines(predictions, {trial.trial_id: _label(trial, config) for trial in trials})))
+        print(table(predictions, config))
     return EXIT_OK
 
 
@@ -62,28 +58,6 @@ def _chosen(trials: Sequence[TrialSpec], names: Sequence[str]) -> list[TrialSpec
     if unknown := [name for name in names if not any(trial.trial_id.startswith(name) for trial in trials)]:
         raise ValueError(f"no trial {', '.join(unknown)} in this plan; without --trial all are listed")
     return [trial for trial in trials if not names or trial.trial_id.startswith(tuple(names))]
-
-
-def predict_all(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """Predictions in the order of the trials; what libraries have to say meanwhile is not for this page."""
-    logging.disable(logging.CRITICAL)
-    try:
-        with redirect_stdout(sys.stderr), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = {prediction.trial_id: prediction for prediction in predict(trials, gpu)}
-    finally:
-        logging.disable(logging.NOTSET)
-    return [found[trial.trial_id] for trial in trials]
-
-
-def _label(trial: TrialSpec, config: SweepConfig) -> str:
-    base = {} if config.axes or config.subsets else config.baseline
-    parts = [
-        f"{axis}={value}"
-        for axis, value in trial.choices.items()
-        if axis in config.axes_in_play and base.get(axis) != value
-    ]
-    return " ".join(parts) or "as the baseline"
 
 
 if __name__ == "__main__":

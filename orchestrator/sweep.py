@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from jobs import nvml
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.describe import describe, to_json
+from orchestrator.planning.estimate.estimator import predict
+from orchestrator.planning.estimate.gpus import load_gpu
+from orchestrator.planning.estimate.text import row, table
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.running import command
@@ -32,17 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=command.epilog({command.EXIT_FAILURE: "the sweep could not run"}),
     )
     command.add_options(parser, output="the config's, runs/NAME")
+    predict = "print the plan with the memory that its trials will take of this GPU, and stop (default: h200)"
+    parser.add_argument("--predict", nargs="?", const="h200", metavar="GPU", help=predict)
     options = parser.parse_args(arguments)
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return command.EXIT_USAGE
-    if options.dry_run:
-        has_gpu = bool(options.address or nvml.visible_uuids())
-        planned = plan(config, has_gpu=has_gpu)
-        print(json.dumps(to_json(planned, config), indent=2) if options.json else describe(planned, config))
-        return command.EXIT_OK
+    if options.dry_run or options.predict:
+        return _show_plan(config, options)
     try:
         searching = _search(config)
     except ImportError as error:
@@ -50,6 +52,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.EXIT_USAGE
     folder = RunFolder(options.output or config.output)
     return command.holding(folder, lambda: _run(config, searching, folder, options), resume=options.resume)
+
+
+def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
+    """Print the plan, and where asked what its trials will take of a GPU's memory."""
+    try:
+        gpu = load_gpu(options.predict) if options.predict else None
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return command.EXIT_USAGE
+    planned = plan(config, has_gpu=bool(gpu or options.address or nvml.visible_uuids()))
+    told = to_json(planned, config)
+    if not options.json:
+        print(describe(planned, config))
+    if gpu is not None:
+        predictions = predict(planned.trials, gpu)
+        told["predicted"] = [row(prediction) for prediction in predictions]
+        if not options.json:
+            print(f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, config)}")
+    if options.json:
+        print(json.dumps(told, indent=2))
+    return command.EXIT_OK
 
 
 def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: argparse.Namespace) -> int:

@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from jobs.techniques import AXES
 from orchestrator.planning.config import load_config
+from orchestrator.planning.estimate.estimator import predict
 from orchestrator.planning.estimate.gpus import load_gpu
 from orchestrator.planning.estimate.prediction import CARDS
 from orchestrator.planning.estimate.text import row
 from orchestrator.planning.plan import plan
-from orchestrator.predict import predict_all
 from orchestrator.results.predictions import present_versions, read_predictions, write_predictions
 from orchestrator.results.table import read
 
@@ -49,7 +49,7 @@ def predicted(config: Path) -> list[dict[str, Any]]:
     """A row for each of the config's trials, with its config's name and the mean seconds a prediction took."""
     trials = plan(load_config(config)).trials
     begin = time.perf_counter()
-    rows = [row(prediction) for prediction in predict_all(trials, load_gpu("h200"))]
+    rows = [row(prediction) for prediction in predict(trials, load_gpu("h200"))]
     seconds = (time.perf_counter() - begin) / len(rows)
     return [{"config": config.stem, **values, "predict_seconds": round(seconds, 2)} for values in rows]
 

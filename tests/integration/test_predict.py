@@ -14,8 +14,9 @@ import pytest
 
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques import AXES
-from orchestrator import predict
+from orchestrator import sweep
 from orchestrator.planning.config import load_config
+from orchestrator.planning.estimate.estimator import predict
 from orchestrator.planning.estimate.gpus import load_gpu
 from orchestrator.planning.estimate.prediction import CARDS, Prediction
 from orchestrator.planning.plan import plan
@@ -55,7 +56,7 @@ def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
         if _identity(trial.choices) in wanted
     ]
     measured = {_identity(row): row for row in read(RECORDED).to_pylist()}
-    return [(one, measured[_identity(one.choices)]) for one in predict.predict_all(trials, H200)]
+    return [(one, measured[_identity(one.choices)]) for one in predict(trials, H200)]
 
 
 @pytest.mark.slow
@@ -96,7 +97,7 @@ def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, A
     measured = read(ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet").to_pylist()
     trials = plan(load_config(ROOT / f"tests/data/predictions/first/{name}.yaml")).trials
     trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
-    (prediction,) = predict.predict_all([trial], H200)
+    (prediction,) = predict([trial], H200)
     (row,) = (row for row in measured if _identity(row) == _identity(trial.choices))
     assert prediction.allocated is not None, prediction.unknown
     assert prediction.reserved is not None
@@ -119,8 +120,8 @@ def test_a_bias_whose_rows_lie_apart_is_attended_to_without_a_fused_kernel() -> 
 def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(tiny_spec: SpecFactory) -> None:
     spec = _with_model(tiny_spec({"micro_batch": 2}), "causal-lm", "llama", {"num_key_value_heads": 1})
     larger = _with_model(tiny_spec({"micro_batch": 4}), "causal-lm", "llama", {"num_key_value_heads": 1})
-    (alone,) = predict.predict_all([larger], H200)
-    after = predict.predict_all([spec, larger], H200)[1]
+    (alone,) = predict([larger], H200)
+    after = predict([spec, larger], H200)[1]
     assert alone.allocated == after.allocated
     assert alone.anatomy == after.anatomy
 
@@ -141,7 +142,7 @@ def test_every_task_is_predicted(
     tiny_spec: SpecFactory, task: Any, architecture: str, config: Mapping[str, Any], accumulation: int
 ) -> None:
     spec = _with_model(tiny_spec({"precision": "bf16", "accumulation": accumulation}), task, architecture, config)
-    (prediction,) = predict.predict_all([spec], H200)
+    (prediction,) = predict([spec], H200)
     assert prediction.unknown == ""
     assert prediction.allocated is not None
     assert prediction.anatomy["library workspaces"] >= 2 * H200.cublas_workspace_bytes
@@ -159,14 +160,14 @@ def test_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) ->
     config = dict(spec.recipe.deepspeed or {})
     config["zero_optimization"] = {**config["zero_optimization"], "stage3_max_live_parameters": 1000}
     small = replace(spec, recipe=replace(spec.recipe, deepspeed=config))
-    known, beyond = predict.predict_all([spec], H200) + predict.predict_all([small], H200)
+    known, beyond = predict([spec], H200) + predict([small], H200)
     assert known.unknown == ""
     assert "live parameters" in beyond.unknown
 
 
 def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> None:
     spec = _with_model(tiny_spec(), "masked-lm", "vit", {})
-    (prediction,) = predict.predict_all([spec], H200)
+    (prediction,) = predict([spec], H200)
     assert prediction.allocated is None
     assert prediction.unknown
 
@@ -191,3 +192,16 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory(tmp_path: 
     assert row["weights_bytes"] > 13 * 2**30
     assert read_predictions(tmp_path / "p.parquet")[0] == [row]
     assert int(done.stderr.split()[-1]) < 4 * 2**30
+
+
+def test_a_plan_is_shown_with_what_it_will_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = "{hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}"
+    model = f"{{task: sequence-classification, architecture: bert, config: {shape}}}"
+    config = tmp_path / "small.yaml"
+    config.write_text(f"model: {model}\ndata: {{synthetic: {{sequence_length: 16}}}}\naxes: {{micro_batch: [1, 8]}}\n")
+    assert sweep.main([str(config), "--predict", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (one, eight) = told["predicted"]
+    assert [row["trial_id"] for row in told["trials"]] == [one["trial_id"], eight["trial_id"]]
+    assert 0 < one["allocated_bytes"] <= eight["allocated_bytes"]
+    assert sweep.main([str(config), "--predict", "h2000"]) == 2

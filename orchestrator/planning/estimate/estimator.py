@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
@@ -22,8 +26,20 @@ _MIB = 2**20
 _PAGE = 2 * _MIB
 
 
-def predict(trials: Iterable[TrialSpec], gpu: Gpu) -> Iterator[Prediction]:
-    """A prediction for every trial, those of one model after each other."""
+def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """Predictions in the order of the trials; what libraries have to say meanwhile is kept off stdout and stderr."""
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = {prediction.trial_id: prediction for prediction in _by_model(trials, gpu)}
+    finally:
+        logging.disable(logging.NOTSET)
+    return [found[trial.trial_id] for trial in trials]
+
+
+def _by_model(trials: Iterable[TrialSpec], gpu: Gpu) -> Iterator[Prediction]:
+    """Those of one model after each other."""
     groups: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         groups.setdefault(_model_key(spec), []).append(spec)

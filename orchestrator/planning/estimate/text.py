@@ -6,18 +6,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.planning.config import SweepConfig
 from orchestrator.planning.estimate.prediction import CARDS, KINDS, Figure, Prediction
 
 _GIB = 2**30
 _SHOWN_BYTES = 2**20
 
 
-def lines(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> Iterator[str]:
-    """A table: figures in GiB, the interval of the device's total, verdicts, and under each trial its anatomy."""
+def table(predictions: Sequence[Prediction], config: SweepConfig) -> str:
+    """Figures in GiB, the interval of the device's total, verdicts, and under each trial its anatomy."""
+    return "\n".join(_lines(predictions, config))
+
+
+def _lines(predictions: Sequence[Prediction], config: SweepConfig) -> Iterator[str]:
     cards = " ".join(f"{card:>7}" for card in CARDS)
     yield f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}  {cards} GB"
     for prediction in predictions:
-        yield from _trial(prediction, labels.get(prediction.trial_id, ""))
+        yield from _trial(prediction, _label(prediction.choices, config))
 
 
 def _trial(prediction: Prediction, label: str) -> Iterator[str]:
@@ -32,6 +37,13 @@ def _trial(prediction: Prediction, label: str) -> Iterator[str]:
     held = sorted(prediction.anatomy.items(), key=lambda item: -item[1])
     parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in held if nbytes >= _SHOWN_BYTES]
     yield f"{'':<12}  at the peak: {', '.join(parts)}"
+
+
+def _label(choices: Mapping[str, str], config: SweepConfig) -> str:
+    base = {} if config.axes or config.subsets else config.baseline
+    given = (f"{axis}={value}" for axis, value in choices.items() if axis in config.axes_in_play)
+    told = [part for part in given if part not in {f"{axis}={value}" for axis, value in base.items()}]
+    return " ".join(told) or "as the baseline"
 
 
 def _gib(nbytes: int) -> str:
