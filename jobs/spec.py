@@ -18,8 +18,9 @@ Task = Literal[
     "image-classification",
 ]
 Isolation = Literal["fork", "fresh"]
-Purpose = Literal["search", "budget"]
-"""What a trial is for: the search's own; "budget" sees whether a configuration fits one."""
+Purpose = Literal["search", "budget", "comparison", "anatomy"]
+"""What a trial is for: the search's own; else it sees whether a configuration fits a budget, which of a few is the
+fastest, measured in turns, or where its memory and time go."""
 Choice = str | int | float | bool | None
 
 
@@ -104,6 +105,10 @@ class FollowUp:
     follows: str
     """That trial's id."""
     purpose: Purpose
+    among: tuple[str, ...] = ()
+    """The trials that are compared, this one's included: all their turns are one slot's, one after another."""
+    turn: int = 0
+    """How often each of them had its turn before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,6 +223,6 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
         "recipe": Recipe(**recipe),
         "measure": MeasureSpec(**{**raw["measure"], "cap": MemoryCap(**cap) if cap else None}),
         "needs": Needs(**raw["needs"]),
-        "follow_up": FollowUp(**follow_up) if follow_up else None,
+        "follow_up": FollowUp(**{**follow_up, "among": tuple(follow_up["among"])}) if follow_up else None,
     }
     return TrialSpec(**{**raw, **nested})

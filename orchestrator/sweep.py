@@ -91,8 +91,10 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
         wanted = {spec.trial_id for spec in trials}
         earlier = measuring.still_wanted(folder, lambda spec: _is_wanted(spec, wanted), fresh=options.fresh)
         search = searching(trials)
-        if cluster.gpus and config.verify:
-            search = FollowUps(search, budgets=config.budgets, baseline=config.baseline)
+        if cluster.gpus:
+            search = FollowUps(
+                search, budgets=config.budgets, baseline=config.baseline, verify=config.verify, turns=config.turns
+            )
         stream = sys.stderr if options.json else sys.stdout
         progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
         session = Session(search, folder, progress, time_budget_seconds=budget)

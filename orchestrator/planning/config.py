@@ -163,6 +163,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
         ),
         anatomy=measure.anatomy,
         verify=measure.verify,
+        turns=measure.turns,
         repeats=measure.repeats,
         cpu=CpuSpec(
             warmup_steps=shape.cpu.warmup_steps,

@@ -62,6 +62,8 @@ class SweepConfig:
     """The trials that are taken apart; of all, ``measure.anatomy`` says so already."""
     verify: bool = True
     """Run each budget's pick again under a cap of its size, where there is a GPU."""
+    turns: int = 4
+    """Trials of each of a budget's close candidates, in turns on one GPU."""
     repeats: int = 1
     cpu: CpuSpec = field(default_factory=CpuSpec)
     resources: Resources = field(default_factory=Resources)

@@ -153,6 +153,8 @@ class MeasureSection(_Section):
     frontier (once more, when the search is over), all, or none."""
     verify: bool = True
     """Run each budget's pick once more, its allocator capped to the budget, when the search is over; needs a GPU."""
+    turns: int = Field(default=4, ge=0)
+    """When the search cannot tell a budget's fastest from another: trials of each, in turns on one GPU; 0: none."""
 
 
 class CpuSection(_Section):

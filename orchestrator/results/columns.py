@@ -30,7 +30,9 @@ BASE: tuple[Column, ...] = (
 )
 
 FOLLOW_UP: tuple[Column, ...] = (
-    Column(name="purpose", type="string", doc="search, or why a trial was looked at again: budget."),
+    Column(
+        name="purpose", type="string", doc="search, or why a trial was looked at again: budget, comparison or anatomy."
+    ),
     Column(name="follows", type="string", doc="The trial that was looked at again; null for the search's own."),
     Column(
         name="memory_cap_bytes",
@@ -38,6 +40,8 @@ FOLLOW_UP: tuple[Column, ...] = (
         unit="B",
         doc="The device memory that the trial was kept to, context and libraries included.",
     ),
+    Column(name="among", type="list<string>", doc="The trials that it was compared with in turns, its own included."),
+    Column(name="turn", type="int64", doc="How often each of them had its turn before."),
 )
 """Younger than the first tables, which are read without them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,13 @@ from dataclasses import dataclass
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results.frontier import AND, Point
+from orchestrator.results.turns import Pairing
 from orchestrator.results.verification import Check, evidence
 
 GIB = 2**30
+CLOSE = 0.01
+"""Speeds nearer than this are close, whatever their intervals say."""
+MOST_CLOSE = 3
 CARDS = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
 """Memory of the accelerators people own, bytes: the budgets of a run that names none."""
 
@@ -29,6 +34,10 @@ class Verdict:
     """Those whose peaks would fit, but which were seen to fail under a cap; the fastest first."""
     checks: tuple[Check, ...] = ()
     """What was run again under caps."""
+    close: tuple[Point, ...] = ()
+    """The fastest as the search measured it, and of its training those whose speed it could not tell from that."""
+    pairings: tuple[Pairing, ...] = ()
+    """What came of those when they were measured in turns, each to the first."""
 
     def seen(self, point: Point) -> Check | None:
         """What was seen of a point in this budget; None where it is inferred from its peak."""
@@ -70,24 +79,77 @@ def fastest(points: Iterable[Point], budget_bytes: float = float("inf")) -> Poin
 
 
 def best_in_budgets(
-    points: Sequence[Point], budgets: Sequence[int] = (), training: str = "", checks: Sequence[Check] = ()
+    points: Sequence[Point],
+    budgets: Sequence[int] = (),
+    training: str = "",
+    checks: Sequence[Check] = (),
+    pairings: Sequence[Pairing] = (),
 ) -> tuple[Verdict, ...]:
     """A verdict for each budget in bytes, smallest first, within a kind of training, beside what others would buy.
 
-    What was seen to fail under a budget's cap is not its pick, whatever it took without.
+    What was seen to fail under a budget's cap is not its pick, whatever it took without; and of those that the search
+    could not tell apart it is the one that was faster in turns.
     """
     chosen = sorted(set(budgets)) or customary_budgets(points)
-    found: list[Verdict] = []
-    for budget in chosen:
-        fitting = [point for point in points if point.memory_bytes <= budget]
-        failed = [p for p in fitting if (check := evidence(checks, p.trial_ids, budget)) and check.fails]
-        left = [point for point in fitting if not any(point is one for one in failed)]
-        best, of_all = fastest(point for point in left if point.training == training), fastest(left)
-        beaten = of_all and (best is None or of_all.samples_per_second > best.samples_per_second)
-        failed.sort(key=lambda point: -point.samples_per_second)
-        other = of_all if beaten else None
-        found.append(Verdict(budget_bytes=budget, best=best, other=other, failed=tuple(failed), checks=tuple(checks)))
-    return tuple(found)
+    return tuple(_verdict(points, budget, training, checks, pairings) for budget in chosen)
+
+
+def _verdict(
+    points: Sequence[Point], budget: int, training: str, checks: Sequence[Check], pairings: Sequence[Pairing]
+) -> Verdict:
+    fitting = [point for point in points if point.memory_bytes <= budget]
+    failed = [p for p in fitting if (check := evidence(checks, p.trial_ids, budget)) and check.fails]
+    left = [point for point in fitting if not any(point is one for one in failed)]
+    close, of_all = contenders(point for point in left if point.training == training), fastest(left)
+    in_turns = _against_the_first(close, pairings)
+    best = _fastest_in_turns(close, in_turns)
+    # What stands beside it was not in the turns: its speed is the search's.
+    beaten = of_all and of_all.training != training and of_all.samples_per_second > _speed(close)
+    return Verdict(
+        budget_bytes=budget,
+        best=best,
+        other=of_all if beaten else None,
+        failed=tuple(sorted(failed, key=lambda point: -point.samples_per_second)),
+        checks=tuple(checks),
+        close=close,
+        pairings=in_turns,
+    )
+
+
+def contenders(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The fastest, and after it those whose speed cannot be told from its, ``MOST_CLOSE`` in all."""
+    known = list(points)
+    if (best := fastest(known)) is None:
+        return ()
+    near = [point for point in known if point is not best and _is_close(point, best)]
+    near.sort(key=lambda point: (-point.samples_per_second, point.memory_bytes))
+    return (best, *near[: MOST_CLOSE - 1])
+
+
+def _is_close(point: Point, best: Point) -> bool:
+    errors = (one.samples_per_second_error or 0.0 for one in (point, best))
+    joint = math.hypot(*(error if math.isfinite(error) else 0.0 for error in errors))
+    return point.samples_per_second >= best.samples_per_second * (1 - max(CLOSE, joint))
+
+
+def _against_the_first(close: Sequence[Point], pairings: Iterable[Pairing]) -> tuple[Pairing, ...]:
+    first, others = close[:1], close[1:]
+    return tuple(
+        pairing
+        for pairing in pairings
+        if any(pairing.other in point.trial_ids for point in first)
+        and any(pairing.one in point.trial_ids for point in others)
+    )
+
+
+def _fastest_in_turns(close: Sequence[Point], pairings: Sequence[Pairing]) -> Point | None:
+    faster = max((pairing for pairing in pairings if pairing.is_faster), key=lambda one: one.ratio, default=None)
+    named = [point for point in close if faster and faster.one in point.trial_ids]
+    return next(iter((*named, *close)), None)
+
+
+def _speed(close: Sequence[Point]) -> float:
+    return close[0].samples_per_second if close else 0.0
 
 
 def customary_budgets(points: Sequence[Point]) -> list[int]:

@@ -29,6 +29,8 @@ def _base_row(record: TrialRecord) -> dict[str, Any]:
         "repeat": spec.repeat,
         "purpose": spec.purpose,
         "follows": spec.follow_up.follows if spec.follow_up else None,
+        "among": list(spec.follow_up.among) if spec.follow_up and spec.follow_up.among else None,
+        "turn": spec.follow_up.turn if spec.follow_up and spec.follow_up.among else None,
         "memory_cap_bytes": spec.measure.cap.device_bytes if spec.measure.cap else None,
         "equivalence": spec.equivalence,
         "micro_batch": spec.micro_batch,

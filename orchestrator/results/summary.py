@@ -37,6 +37,7 @@ from orchestrator.results.ranking import (
     fastest,
 )
 from orchestrator.results.run import Run
+from orchestrator.results.turns import pairings
 from orchestrator.results.verification import Check, checks
 
 MEMORY_WORDS = {
@@ -221,7 +222,7 @@ def _cohort(
         fronts=fronts,
         across=frontier(own),
         checks=seen,
-        verdicts=best_in_budgets(own, run.budgets, ranked, seen),
+        verdicts=best_in_budgets(own, run.budgets, ranked, seen, pairings(here)),
         baseline=baseline,
         effects=effects(own, baseline),
         stages=cumulative(own, baseline),

@@ -123,7 +123,8 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
 
 
 class _SlotTrainable(tune.Trainable):
-    """An actor that keeps one slot for as long as it lives; each Tune trial is one step."""
+    """An actor that keeps one slot for as long as it lives; each of our trials is one step of Tune's, most often the
+    only one."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self._slot: Slot | None = None
@@ -132,7 +133,8 @@ class _SlotTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        spec = spec_from_json(json.loads(self.config["spec"]))
+        specs = self.config["specs"]
+        spec = spec_from_json(json.loads(specs[self.iteration]))
         if self._slot is None:
             self._slot = Slot(spec.needs.cpus)
         for attempt in range(_INFRASTRUCTURE_RETRIES):
@@ -143,7 +145,7 @@ class _SlotTrainable(tune.Trainable):
             except SlotDiedError as error:
                 if attempt + 1 == _INFRASTRUCTURE_RETRIES:
                     record = _crashed(spec, f"{error}, {_INFRASTRUCTURE_RETRIES} times", environment.describe())
-        return {"record": json.dumps(record_to_json(record)), "done": True}
+        return {"record": json.dumps(record_to_json(record)), "done": self.iteration + 1 == len(specs)}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None  # a measurement has no state worth keeping
@@ -172,11 +174,14 @@ class _SessionSearcher(_NotKept, Searcher):
         self._needs = needs
 
     def suggest(self, trial_id: str) -> Any:
-        spec = self._session.next_trial()
-        if spec is None:
+        specs = self._session.next_trials()
+        if not specs:
             return Searcher.FINISHED if self._session.finished else None
-        spec = dataclasses.replace(spec, needs=dataclasses.replace(self._needs, nvme_path=spec.needs.nvme_path))
-        return {"spec": json.dumps(to_json(spec)), "ends_at": self._session.ends_at}
+        return {"specs": [self._as_run(spec) for spec in specs], "ends_at": self._session.ends_at}
+
+    def _as_run(self, spec: TrialSpec) -> str:
+        needs = dataclasses.replace(self._needs, nvme_path=spec.needs.nvme_path)
+        return json.dumps(to_json(dataclasses.replace(spec, needs=needs)))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         return None  # the bookkeeper has told the session already
@@ -198,8 +203,9 @@ class _Bookkeeper(_NotKept, tune.Callback):
             self._session.ended(record_from_json(json.loads(result["record"])))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        spec = spec_from_json(json.loads(trial.config["spec"]))
-        self._session.ended(_crashed(spec, _actor_error(trial), self._environment))
+        for spec in (spec_from_json(json.loads(text)) for text in trial.config["specs"]):
+            if spec.trial_id in self._session.running:
+                self._session.ended(_crashed(spec, _actor_error(trial), self._environment))
 
 
 def _actor_error(trial: Any) -> str:

@@ -125,6 +125,8 @@ def _result(record: TrialRecord) -> str:
 
 def _again(spec: TrialSpec) -> str:
     """Why a trial that follows up another is run."""
+    if spec.follow_up and spec.follow_up.among:
+        return f"turn {spec.follow_up.turn + 1}"
     return f"under {memory(spec.measure.cap.device_bytes)}" if spec.measure.cap else spec.purpose
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
@@ -35,6 +35,7 @@ class Session:
         self._progress = progress
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
+        self._held: TrialSpec | None = None
         self._closing = ""
         self._unwritten: list[TrialRecord] = []
         self._trouble: RunFolderError | None = None
@@ -89,6 +90,25 @@ class Session:
                 self._out[spec.trial_id] = spec
                 return spec
         return None
+
+    def next_trials(self) -> tuple[TrialSpec, ...]:
+        """What one slot is to run next, one after another: a trial, or all turns of a comparison."""
+        first = self._held or self.next_trial()
+        self._held = None
+        if first is None or self._closing:
+            return ()
+        series = [first]
+        while first.follow_up and first.follow_up.among and (spec := self.next_trial()) is not None:
+            if spec.follow_up is None or spec.follow_up.among != first.follow_up.among:
+                self._held = spec
+                break
+            series.append(spec)
+        return tuple(series)
+
+    @property
+    def running(self) -> Collection[str]:
+        """The ids of the trials that were started and have not ended."""
+        return self._out.keys()
 
     @property
     def finished(self) -> bool:

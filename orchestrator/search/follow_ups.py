@@ -9,10 +9,11 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import Choice, FollowUp, MemoryCap, TrialSpec
 from orchestrator.results.columns import axis_columns
-from orchestrator.results.ranking import best_in_budgets
+from orchestrator.results.ranking import Verdict, best_in_budgets
 from orchestrator.results.rows import rows_of
 from orchestrator.results.run import Run
 from orchestrator.results.summary import Cohort, summarize
+from orchestrator.results.turns import pairings
 from orchestrator.results.verification import checks
 from orchestrator.search.base import Search
 
@@ -27,8 +28,16 @@ class FollowUps(Search):
     records come from one environment: there a follow-up runs where the trial did that it follows.
     """
 
-    def __init__(self, search: Search, *, budgets: Sequence[int], baseline: Mapping[str, Choice]) -> None:
-        self._search = search
+    def __init__(
+        self,
+        search: Search,
+        *,
+        budgets: Sequence[int],
+        baseline: Mapping[str, Choice],
+        verify: bool = True,
+        turns: int = 0,
+    ) -> None:
+        self._search, self._verify, self._turns = search, verify, turns
         self._run = Run(budgets=tuple(budgets), baseline=baseline)
         self._records: dict[str, TrialRecord] = {}
         self._told: dict[str, TrialRecord] = {}
@@ -72,14 +81,27 @@ class FollowUps(Search):
         if not self._search.exhausted or self._out - self._asked:
             return
         told = list(self._told.values())
-        seen = checks(rows_of(told, axis_columns(told)))
+        rows = rows_of(told, axis_columns(told))
         for cohort in self._cohorts():
-            for verdict in best_in_budgets(cohort.points, self._run.budgets, cohort.training, seen):
-                if verdict.budget_bytes >= cohort.device_bytes or len(verdict.failed) >= MOST_FAILURES:
-                    continue
-                picks = (point for point in (verdict.best, verdict.other) if point is not None)
-                specs = (under_cap(self._records[p.trial_ids[0]], verdict.budget_bytes) for p in picks)
-                yield from (spec for spec in specs if spec.trial_id not in self._asked)
+            known = (cohort.training, checks(rows), pairings(rows))
+            for verdict in best_in_budgets(cohort.points, self._run.budgets, *known):
+                compared = self._compared(verdict)
+                yield from self._unasked(compared)
+                if all(spec.trial_id in self._told for spec in compared):  # by now the pick is known
+                    yield from self._unasked(self._verified(verdict, cohort))
+
+    def _unasked(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        return (spec for spec in specs if spec.trial_id not in self._asked)
+
+    def _compared(self, verdict: Verdict) -> list[TrialSpec]:
+        """All turns of a verdict's close candidates."""
+        return in_turns([self._records[point.trial_ids[0]] for point in verdict.close], self._turns)
+
+    def _verified(self, verdict: Verdict, cohort: Cohort) -> Iterator[TrialSpec]:
+        """A verdict's picks under its cap, unless the device is no larger, or enough has failed."""
+        if verdict.budget_bytes < cohort.device_bytes and len(verdict.failed) < MOST_FAILURES and self._verify:
+            picks = (point for point in (verdict.best, verdict.other) if point is not None)
+            yield from (under_cap(self._records[point.trial_ids[0]], verdict.budget_bytes) for point in picks)
 
     def _cohorts(self) -> tuple[Cohort, ...]:
         """The result of the search, which stays as it is from its end on."""
@@ -93,6 +115,18 @@ class FollowUps(Search):
             columns = {axis: column.name for axis, column in axes.items()}
             self._ended = summarize(rows, columns, self._run, found).cohorts
         return self._ended
+
+
+def in_turns(records: Sequence[TrialRecord], turns: int) -> list[TrialSpec]:
+    """Measured trials again, each so many times, there and back: A B B A ...; nothing to compare one with."""
+    if len(records) < 2:
+        return []
+    among = tuple(record.trial_id for record in records)
+    return [
+        replace(record.spec, follow_up=FollowUp(follows=record.trial_id, purpose="comparison", among=among, turn=turn))
+        for turn in range(turns)
+        for record in (records if turn % 2 == 0 else reversed(records))
+    ]
 
 
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:

@@ -15,6 +15,7 @@ from orchestrator.results import publish
 from orchestrator.results.measured import load
 from orchestrator.results.page.plain import to_json
 from orchestrator.results.publishing import summarize_folder
+from orchestrator.results.turns import pairings
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
@@ -173,3 +174,72 @@ def test_a_cap_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
     spec = build_tiny_spec(cap=MemoryCap(device_bytes=GIB))
     record = trial.run(spec, lambda phase: None, isolation="fork", scratch=tmp_path)
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "memory_cap")
+
+
+class Drifting(Device):
+    """A device that slows down by a thousandth with every trial; micro-batch 20 is truly 0.3 % faster than 24."""
+
+    def speed(self, micro_batch: int, accumulation: int = 1) -> float:
+        return 300.0 * (1.003 if micro_batch == 20 else 1.0 if micro_batch == 24 else 0.5) * 0.999 ** len(self.ran)
+
+
+def in_turns(device: Device, turns: int = 4) -> FollowUps:
+    """Two close candidates for one budget, the slower one measured first."""
+    trials = [make_trial(24, 1), *(make_trial(size, 1) for size in (1, 2, 4, 8, 12)), make_trial(20, 1)]
+    search = FollowUps(Grid(trials), budgets=(24 * GIB,), baseline={}, turns=turns)
+    run_to_the_end(search, device)
+    return search
+
+
+def test_close_candidates_take_turns_there_and_back_and_the_faster_is_verified() -> None:
+    device = Drifting()
+    in_turns(device)
+    again = [record.spec for record in device.ran if record.spec.follow_up is not None]
+    assert [spec.micro_batch for spec in again] == [24, 20, 20, 24, 24, 20, 20, 24, 20]
+    assert [spec.purpose for spec in again] == ["comparison"] * 8 + ["budget"]
+    assert len({spec.trial_id for spec in again}) == len(again)
+
+
+def test_drift_cancels_in_turns(tmp_path: Path) -> None:
+    device = Drifting()
+    in_turns(device)
+    publish(write_run(tmp_path, device.ran, budgets=[24 * GIB]))
+    report = (tmp_path / "report.md").read_text()
+    assert "batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)." in report
+    (cohort,) = summarize_folder(tmp_path).cohorts
+    (verdict,) = cohort.verdicts
+    assert [point.row["micro_batch"] for point in verdict.close] == [24, 20], "the search was misled by the drift"
+    assert verdict.best is verdict.close[1]
+    (pairing,) = verdict.pairings
+    assert pairing.is_faster
+    assert pairing.turns == 4
+    assert abs(pairing.ratio - 1.003) < pairing.error < 0.003
+
+
+def test_what_turns_cannot_tell_apart_stays_as_the_search_has_it() -> None:
+    rows = [
+        {"purpose": "comparison", "outcome": "ok", "among": ["a", "b"], "turn": turn, "follows": trial} | speed
+        for turn, (a, b) in enumerate([(100.0, 101.0), (101.0, 100.0), (100.0, 100.5), (100.5, 100.0)])
+        for trial, speed in (("a", {"samples_per_second": a}), ("b", {"samples_per_second": b}))
+    ]
+    (pairing,) = pairings(rows)
+    assert not pairing.is_faster
+    assert not pairing.is_slower
+    assert pairings(rows[:2]) == (), "one turn has no interval"
+
+
+def test_a_comparison_is_one_slots_series(tmp_path: Path) -> None:
+    device, folder = Drifting(), RunFolder(tmp_path)
+    with folder.locked():
+        pass
+    trials = [make_trial(24, 1), make_trial(20, 1)]
+    search = FollowUps(Grid(trials), budgets=(24 * GIB, 25 * GIB), baseline={}, turns=2)
+    session = Session(search, folder, Progress(2, 1, (), stream=io.StringIO()), time_budget_seconds=None)
+    lengths = []
+    while series := session.next_trials():
+        lengths.append(len(series))
+        for spec in series:
+            session.ended(device.run(spec))
+    assert lengths == [1, 1, 4, 1, 1]
+    assert session.finished
+    assert not session.running

@@ -8,6 +8,7 @@ from orchestrator.results import guide
 from orchestrator.results.frontier import Point
 from orchestrator.results.ranking import Effect, Stage, Verdict
 from orchestrator.results.summary import Cohort, Summary
+from orchestrator.results.turns import Pairing
 from orchestrator.results.words import count, duration, error, memory, number
 
 CAPPED, INFERRED, WHOLE = "samples/s under the cap", "inferred", "no cap needed"
@@ -92,7 +93,22 @@ def frontier_notes(cohort: Cohort) -> list[str]:
 def budget_notes(summary: Summary, cohort: Cohort) -> list[str]:
     """What the marks of the budgets' table mean, and what was seen of the budgets, a line each."""
     marks = _notes(cohort, [p for v in cohort.verdicts for p in (v.best, v.other) if p is not None])
-    return [*marks, *_evidence(summary, cohort)]
+    compared = (_in_turns(summary, verdict, pairing) for verdict in cohort.verdicts for pairing in verdict.pairings)
+    return [*marks, *dict.fromkeys(compared), *_evidence(summary, cohort)]
+
+
+def _in_turns(summary: Summary, verdict: Verdict, pairing: Pairing) -> str:
+    """What came of two close candidates: which is faster, by how much, and how sure that is."""
+    named = {trial_id: summary.label(point) for point in verdict.close for trial_id in point.trial_ids}
+    one, other, ratio = named[pairing.one], named[pairing.other], pairing.ratio
+    how = f"(in turns on one GPU, {pairing.turns} of each)"
+    if not (pairing.is_faster or pairing.is_slower):
+        return (
+            f"No difference found between {other} and {one}: {100 * (ratio - 1):+.1f} % {error(pairing.error)} {how}."
+        )
+    if pairing.is_slower:
+        one, other, ratio = other, one, 1 / ratio
+    return f"{one} is {100 * (ratio - 1):.1f} % {error(pairing.error)} faster than {other} {how}."
 
 
 def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:

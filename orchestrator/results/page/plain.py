@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -45,6 +46,7 @@ def _cohort(summary: Summary, cohort: Cohort) -> dict[str, Any]:
                 "budget_bytes": verdict.budget_bytes,
                 "best": entry(verdict.best),
                 "seen_to_fit": _seen(verdict),
+                "in_turns": [dataclasses.asdict(pairing) for pairing in verdict.pairings],
                 "failed": [entry(point) for point in verdict.failed],
                 "other_training": entry(verdict.other),
             }
