@@ -123,8 +123,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
 
 
 class _SlotTrainable(tune.Trainable):
-    """An actor that keeps one slot for as long as it lives; each of our trials is one step of Tune's, most often the
-    only one."""
+    """An actor that keeps one slot for as long as it lives; each step is one of our trials, most often the only one."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self._slot: Slot | None = None
