@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.sizing import TechniqueSet, read_choice, technique_sets
+from orchestrator.planning.trackers import TrackerError, refuse_missing
 from orchestrator.results.batch_size import FILE, describe
 from orchestrator.results.run import TRIALS
 from orchestrator.running import command
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         over = dict(read_choice(text, config) for text in options.set)
-    except (ConfigError, ValueError) as error:
+        refuse_missing(() if options.dry_run else config.trackers)
+    except (ConfigError, TrackerError, ValueError) as error:
         print(error, file=sys.stderr)
         return command.EXIT_USAGE
     sets = technique_sets(config, over, every=options.all)
@@ -41,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.dry_run:
         print(json.dumps(_planned(config, sets, options), indent=2) if options.json else _plan(config, sets, options))
         return command.EXIT_OK
-    folder = RunFolder(options.output or config.output.with_name(f"{config.output.name}-batch-size"))
-    return command.holding(folder, lambda: _run(config, sets, folder, options), resume=options.resume)
+    place = options.output or config.output.with_name(f"{config.output.name}-batch-size")
+    return command.holding(place, lambda folder: _run(config, sets, folder, options), resume=options.resume)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,9 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, epilog, finish, share
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_run, epilog, finish, share
 
 EXIT_WORSE, EXIT_UNLIKE = 1, 3
 
@@ -56,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=epilog({EXIT_WORSE: "worse by more than --fail-over", EXIT_UNLIKE: "the runs are too unlike"}),
     )
-    parser.add_argument("before", type=Path, metavar="RUN_A", help="the earlier run's folder")
-    parser.add_argument("after", type=Path, metavar="RUN_B", help="the later run's folder")
+    add_run(parser, "before", "RUN_A", "the earlier run")
+    add_run(parser, "after", "RUN_B", "the later run")
     parser.add_argument(
         "--fail-over",
         type=share,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.planning.quantities import size_bytes
 from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_json, epilog, finish
+from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
 
 EXIT_NOTHING_FITS = 1
 
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=epilog({EXIT_NOTHING_FITS: "nothing measured keeps the constraints"}),
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    add_run(parser)
     parser.add_argument("--memory", type=_sized, metavar="24GiB", help="what the configuration may take")
     parser.add_argument("--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step")
     parser.add_argument("--exact", action="store_true", help="refuse rows whose losses are not their reference's")

@@ -17,6 +17,7 @@ from orchestrator.planning.estimate.gpus import load_gpu
 from orchestrator.planning.estimate.text import row, table
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.trackers import TrackerError, refuse_missing
 from orchestrator.running import command
 from orchestrator.running.store import RunFolder
 
@@ -46,12 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.dry_run or options.predict:
         return _show_plan(config, options)
     try:
+        refuse_missing(config.trackers)
         searching = _search(config)
-    except ImportError as error:
+    except (ImportError, TrackerError) as error:
         print(error, file=sys.stderr)
         return command.EXIT_USAGE
-    folder = RunFolder(options.output or config.output)
-    return command.holding(folder, lambda: _run(config, searching, folder, options), resume=options.resume)
+    from orchestrator.results import publish
+
+    place = options.output or config.output
+    run = functools.partial(_run, config, searching, options)
+    return command.holding(place, run, resume=options.resume, render=publish)
 
 
 def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
@@ -75,7 +80,7 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     return command.EXIT_OK
 
 
-def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: argparse.Namespace) -> int:
+def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder) -> int:
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
     from orchestrator.running import cluster as ray_cluster
@@ -104,8 +109,10 @@ def _run(config: SweepConfig, searching: Searching, folder: RunFolder, options: 
         for record in planned.ruled_out:
             folder.write(record)
         needs = next((spec.needs for spec in trials), None)
-        run = measuring.run_json(config, "sweep")
-        measuring.measure(session, cluster, folder, like=search.unasked(), needs=needs, run=run)
+        run = {**measuring.run_json(config, "sweep"), "planned": len(trials)}
+        measuring.measure(
+            session, cluster, folder, like=search.unasked(), needs=needs, run=run, trackers=config.trackers
+        )
     progress.say(progress.status())
     print_summary(publish(folder.path), as_json=options.json)
     return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK

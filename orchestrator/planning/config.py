@@ -19,6 +19,7 @@ from orchestrator.planning.mistakes import shape_of
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.settings import CpuSpec, Resources, SearchSpec, SweepConfig
 from orchestrator.planning.shape import SweepSection
+from orchestrator.results.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
@@ -177,7 +178,8 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
         ),
         budgets=tuple(shape.budgets),
         search=SearchSpec(kind=shape.search.kind, options=shape.search.options),
-        output=Path(shape.output or f"runs/{name}"),
+        trackers=shape.trackers,
+        output=location(shape.output or f"runs/{name}"),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
 from orchestrator.planning.axes import Assignment, Grid
+from orchestrator.planning.trackers import Chosen
+from orchestrator.results.location import Location
 
 AnatomyOf = Literal["frontier", "all", "none"]
 
@@ -70,7 +72,9 @@ class SweepConfig:
     budgets: tuple[int, ...] = ()
     """Device memory in bytes: the report names the best configuration within each."""
     search: SearchSpec = field(default_factory=SearchSpec)
-    output: Path = Path("runs")
+    trackers: Chosen = field(default_factory=dict)
+    """Experiment trackers to report to."""
+    output: Location = Path("runs")
 
     @property
     def axes_in_play(self) -> tuple[str, ...]:

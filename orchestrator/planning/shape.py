@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from jobs.spec import Isolation, Task
 from orchestrator.planning.quantities import DURATION, SIZE, duration_seconds, size_bytes
 from orchestrator.planning.settings import AnatomyOf
+from orchestrator.planning.trackers import TRACKERS, read_trackers
+from orchestrator.results.location import location
 
 
 def _steps(value: object) -> int | None:
@@ -38,6 +40,12 @@ def _mapping_or_path(value: object) -> object:
     return value
 
 
+def _output(value: str | None) -> str | None:
+    if value is not None:
+        location(value)
+    return value
+
+
 def _search(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
@@ -55,6 +63,24 @@ Size = Annotated[int, *_parsed(size_bytes, _INTEGER, _SIZE_TEXT)]
 Duration = Annotated[float, *_parsed(duration_seconds, {"type": "number"}, _DURATION_TEXT)]
 Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, {"const": "epoch"})]
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, {"type": "object"}, _TEXT)]
+
+
+_TRACKERS: tuple[dict[str, Any], ...] = (
+    {"type": "array", "items": {"enum": list(TRACKERS)}, "uniqueItems": True},
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {
+                "type": ["object", "null"],
+                "additionalProperties": False,
+                "properties": {argument: {} for argument in row.arguments},
+            }
+            for name, row in TRACKERS.items()
+        },
+    },
+)
+Trackers = Annotated[dict[str, dict[str, Any]], *_parsed(read_trackers, *_TRACKERS)]
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
@@ -248,5 +274,7 @@ class SweepSection(_Section):
     """Memory sizes to recommend a configuration for: 16GiB, 24GB or bytes."""
     search: Annotated[SearchSection, BeforeValidator(_search)] = SearchSection()
     """The kind of search, or a mapping of its kind and options."""
-    output: str | None = None
-    """The run folder. Default: runs/<name>."""
+    trackers: Trackers = Field(default_factory=dict)
+    """Experiment trackers to report to: their names, or a mapping of names to the arguments of Ray's callbacks."""
+    output: Annotated[str | None, AfterValidator(_output)] = None
+    """The run folder, or a URI to publish it to (s3://, gs://, hf://datasets/USER/NAME). Default: runs/<name>."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.results.frontier import Point, Row, fast, frontier, is_the_searchs, lean, memory_column, points
+from orchestrator.results.location import Location, Uri, location
 from orchestrator.results.objectives import OBJECTIVES
 from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
@@ -154,11 +155,15 @@ class MeasuredRun:
         return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def load(run_folder: Path | str) -> MeasuredRun:
-    """A run from its folder, finished or not. Raises FileNotFoundError when it holds neither records nor a table."""
+def load(run_folder: Location | str) -> MeasuredRun:
+    """A run from its folder or URI, finished or not.
+
+    Raises FileNotFoundError when there are neither records nor a table, ValueError or OSError on a URI that makes no
+    sense or cannot be read.
+    """
     from orchestrator.results import table
 
-    folder = Path(run_folder)
+    folder = _here(run_folder)
     trials = table.load(folder)
     run, every, axes = table.run_of(trials), views_of(trials), table.axes_of(trials)
     rows = tuple(row for row in every if is_the_searchs(row))
@@ -178,3 +183,12 @@ def load(run_folder: Path | str) -> MeasuredRun:
         environment_id=environment_id,
         training=baseline_training(own, run.baseline),
     )
+
+
+def _here(run_folder: Location | str) -> Path:
+    place = run_folder if isinstance(run_folder, Uri) else location(run_folder)
+    if isinstance(place, Path):
+        return place
+    from orchestrator.results.object_store import fetched
+
+    return fetched(place)

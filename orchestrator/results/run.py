@@ -43,6 +43,12 @@ class Run:
     """What the search says of itself (see ``Search.account``); empty where it measured everything."""
     started_at: float = 0.0
     """Unix time, seconds."""
+    planned: int | None = None
+    """Trials to be measured; None where the search makes them as it goes."""
+    axes: tuple[str, ...] = ()
+    """The axes in play, in the order of the file."""
+    finished: bool = True
+    """Whether every trial has its row; False while a sweep runs, and where its driver was killed."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:

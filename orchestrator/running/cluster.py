@@ -94,10 +94,11 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
-def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
+def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()) -> None:
     """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
 
-    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node.
+    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. ``told``
+    hear of every trial.
     """
     needs = cluster.needs(asked or Needs())
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
@@ -114,7 +115,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None) -> None:
                 name="sweep",
                 storage_path=storage,
                 verbose=0,
-                callbacks=[_Bookkeeper(session, cluster)],
+                callbacks=[_Bookkeeper(session, cluster), *told],
                 failure_config=tune.FailureConfig(max_failures=_INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),

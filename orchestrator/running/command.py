@@ -8,11 +8,13 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.planning.quantities import duration_seconds, size_bytes
+from orchestrator.planning.trackers import TrackerError
+from orchestrator.results.location import Location, folder_of, location
 from orchestrator.results.run import UnreadableRunError
 from orchestrator.running.store import RunFolder, RunFolderError
 
@@ -84,7 +86,8 @@ def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     """The config, where to write, how long, what to repeat and on which cluster; ``output`` is the folder's default."""
     add_config(parser)
-    parser.add_argument("--output", type=Path, metavar="DIR", help=f"run folder (default: {output})")
+    folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
+    parser.add_argument("--output", type=run_location, metavar="DIR", help=folder)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     parser.add_argument(
         "--time-budget", type=duration, metavar="15m", help="end in this time; the rest is recorded as skipped"
@@ -95,17 +98,60 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     parser.add_argument("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 
-def holding(folder: RunFolder, run: Callable[[], int], *, resume: bool) -> int:
-    """The exit status of ``run``, which has the folder to itself; or why it could not begin."""
-    if resume and not folder.exists():
-        print(f"{folder.path}: no run to resume", file=sys.stderr)
-        return EXIT_USAGE
+def add_run(parser: argparse.ArgumentParser, name: str = "run", metavar: str = "RUN", about: str = "a run") -> None:
+    """A run to read."""
+    parser.add_argument(name, type=run_location, metavar=metavar, help=f"{about}: its folder or its URI")
+
+
+def holding(
+    place: Location,
+    run: Callable[[RunFolder], int],
+    *,
+    resume: bool,
+    render: Callable[[Path], object] | None = None,
+) -> int:
+    """The exit status of ``run``, which has the run's folder to itself; or why it could not begin.
+
+    Where the place is a URI, ``render`` writes the folder's pages anew for those who look at it in mid-run.
+    """
+    folder = RunFolder(folder_of(place))
+    if resume and isinstance(place, Path) and not folder.exists():
+        return _nothing_to_resume(place)
     try:
-        with folder.locked():
-            return run()
-    except (RunFolderError, UnreadableRunError) as error:
+        with folder.locked(), _published(place, folder, render):
+            return _nothing_to_resume(place) if resume and not folder.exists() else run(folder)
+    except (RunFolderError, TrackerError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
+
+
+def _nothing_to_resume(place: Location) -> int:
+    print(f"{place}: no run to resume", file=sys.stderr)
+    return EXIT_USAGE
+
+
+@contextlib.contextmanager
+def _published(place: Location, folder: RunFolder, render: Callable[[Path], object] | None) -> Iterator[None]:
+    """Raises RunFolderError where a URI is the place and cannot be used."""
+    if isinstance(place, Path):
+        yield
+        return
+    from orchestrator.results.object_store import StoreError
+    from orchestrator.running.publication import published
+
+    try:
+        with published(place, folder.path, render):
+            yield
+    except StoreError as error:
+        raise RunFolderError(str(error)) from None
+
+
+def run_location(text: str) -> Location:
+    """An argument that is a run's folder or URI."""
+    try:
+        return location(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def duration(text: str) -> float:

@@ -11,7 +11,9 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.trackers import Chosen
 from orchestrator.running import cluster as ray_cluster
+from orchestrator.running import tracking
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
@@ -64,15 +66,19 @@ def measure(
     like: Iterable[TrialSpec],
     needs: Needs | None,
     run: Mapping[str, Any],
+    trackers: Chosen,
 ) -> None:
     """Run the session on the cluster until every trial has its record; trials are ``like`` these.
 
-    What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run.
+    What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run. Raises
+    TrackerError, before anything is measured.
     """
+    told = tracking.callbacks(trackers, folder.path, run)
     ops = sorted({op for spec in like for op in spec.recipe.prepares})
+    folder.describe({**run, "finished": False})
     described = {**run, "one_time_costs": ray_cluster.prepare(cluster, ops)}
-    folder.describe(described)
-    ray_cluster.run(session, cluster, needs)
+    folder.describe({**described, "finished": False})
+    ray_cluster.run(session, cluster, needs, told)
     session.account()
     folder.describe({**described, "search": dict(session.search.account)})
 
@@ -85,6 +91,7 @@ def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:
         "config": config.to_json(),
         "budgets": list(config.budgets),
         "baseline": dict(config.baseline),
+        "axes": list(config.axes_in_play),
         "started_at": time.time(),
     }
 

@@ -40,6 +40,7 @@ class Progress:
         baseline: Mapping[str, Choice] | None = None,
         stream: TextIO = sys.stdout,
         clock: Callable[[], float] = time.monotonic,
+        began: float | None = None,
     ) -> None:
         self._planned = planned
         self._slots = max(slots, 1)
@@ -47,7 +48,7 @@ class Progress:
         self._baseline = baseline if baseline and len(axes) > _FEW_AXES else {}
         self._stream = stream
         self._clock = clock
-        self._begin = clock()
+        self._begin = clock() if began is None else began
         self._counts: Counter[Outcome] = Counter()
         self._measured = 0
         self._busy_seconds = 0.0
@@ -68,15 +69,21 @@ class Progress:
         if record.spec.follow_up is None:
             self._count(record)
 
-    def ended(self, record: TrialRecord) -> None:
-        """A trial has come to an end: print its line."""
+    def met(self, record: TrialRecord) -> None:
+        """A trial that had come to an end before anybody looked: no line."""
         if record.spec.follow_up is not None:
-            parts = [f"[{_again(record.spec)}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
-            self.say("  ".join([*parts, _result(record)]))
             return
         self._count(record)
         self._measured += 1
         self._busy_seconds += record.wall_seconds
+
+    def ended(self, record: TrialRecord) -> None:
+        """A trial has come to an end: print its line."""
+        self.met(record)
+        if record.spec.follow_up is not None:
+            parts = [f"[{_again(record.spec)}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
+            self.say("  ".join([*parts, _result(record)]))
+            return
         done, width = sum(self._counts.values()), len(str(self._planned))
         place = f"{done:>{width}}/{self._planned}" if self._planned else str(done)
         parts = [f"[{place}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]

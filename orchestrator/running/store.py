@@ -6,9 +6,10 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from jobs.record import TrialRecord, record_to_json
 from orchestrator.results.record_file import read_record
@@ -44,11 +45,18 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror or error}") from error
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunFolderBusyError(f"{self.path} is in use by another running sweep") from None
+            if not (_held(lock) or _held(lock, after_seconds=0.1)):  # somebody may just have asked whether it is free
+                raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
             yield
+
+    def in_use(self) -> bool:
+        """Whether a driver holds the folder now."""
+        try:
+            lock = open(self.path / _LOCK)  # noqa: SIM115
+        except OSError:
+            return False
+        with lock:
+            return not _held(lock, fcntl.LOCK_SH)
 
     def exists(self) -> bool:
         """Whether a run was started here."""
@@ -92,6 +100,16 @@ class RunFolder:
     def _drop_others(self, trial_id: str, path: Path) -> None:
         for other in self._files.pop(trial_id, set()) - {path}:
             other.unlink(missing_ok=True)
+
+
+def _held(lock: TextIO, kind: int = fcntl.LOCK_EX, *, after_seconds: float = 0.0) -> bool:
+    """Whether the lock is ours now; it is until its file is closed."""
+    time.sleep(after_seconds)
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

@@ -62,7 +62,7 @@ class Tuning:
         like = [trial for trial in smallest if isinstance(trial, TrialSpec)]
         needs = like[0].needs if like else None
         run = measuring.run_json(self._config, "batch_size")
-        measuring.measure(session, cluster, folder, like=like, needs=needs, run=run)
+        measuring.measure(session, cluster, folder, like=like, needs=needs, run=run, trackers=self._config.trackers)
         measuring.show(progress, measuring.kept(session))
         return Tuned(
             hardware=cluster.hardware,

@@ -1,11 +1,25 @@
-"""What a search says of itself, in sentences: what it measured, what it left out and why, how far off it was."""
+"""What a run and its search say of themselves, in sentences: how far they are, what was left out and why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobs.record import Outcome
+from orchestrator.results.summary import Summary
 from orchestrator.results.words import count
+
+
+def standing(summary: Summary) -> list[str]:
+    """How far the run is, in a sentence; none where it has finished."""
+    run = summary.run
+    if run.finished:
+        return []
+    # What was ruled out when the sweep was planned has its row from the beginning.
+    ruled_out = sum(row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None for row in summary.rows)
+    ended = len(summary.rows) - ruled_out
+    so_far = f"{ended} of {count(run.planned, 'trial')}" if run.planned else count(ended, "trial")
+    return [f"unfinished: {so_far} so far, and what is said here may change."]
 
 
 def account(search: Mapping[str, Any]) -> list[str]:

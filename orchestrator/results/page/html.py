@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.results import run, words
 from orchestrator.results.page import cells
-from orchestrator.results.page.account import account
+from orchestrator.results.page.account import account, standing
 from orchestrator.results.page.columnar import chart_data
 from orchestrator.results.page.thinning import left_out, thinned
 from orchestrator.results.summary import Summary
@@ -35,7 +35,7 @@ def render(summary: Summary) -> str:
         summary=summary,
         run=summary.run,
         cells=cells,
-        account=[*account(summary.run.search), *filter(None, [left_out(whole, summary)])],
+        account=[*standing(whole), *account(summary.run.search), *filter(None, [left_out(whole, summary)])],
         library=Markup(packed_library()),
         data=Markup(script_json(chart_data(summary))),
         config=json.dumps(summary.run.config, indent=2, sort_keys=True) if summary.run.config else "",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.results.page import cells
-from orchestrator.results.page.account import account
+from orchestrator.results.page.account import account, standing
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import change, count, duration, memory, number
 
@@ -17,7 +17,7 @@ def render(summary: Summary, *, picture: str = "") -> str:
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items())
     lines = [f"# {text(summary.run.name or 'Run')}", ""]
     lines += [f"{count(len(summary.rows), 'trial')}: {counts}; {cells.cost(summary)}.", ""]
-    lines += _notes(account(summary.run.search))
+    lines += _notes([*standing(summary), *account(summary.run.search)])
     if summary.run.command:
         lines += ["```console", *summary.run.command.splitlines(), "```", ""]
     if picture and summary.cohorts:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from jobs.record import Outcome
 from orchestrator.results.page import cells
-from orchestrator.results.page.account import account
+from orchestrator.results.page.account import account, standing
 from orchestrator.results.page.plain import to_json
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import count
@@ -37,7 +37,7 @@ def print_summary(summary: Summary, console: Console | None = None, *, as_json: 
 
 def render(summary: Summary) -> RenderableType:
     """The same as something rich can print."""
-    parts: list[RenderableType] = [_outcomes(summary), *map(_dim, account(summary.run.search))]
+    parts: list[RenderableType] = [_outcomes(summary), *map(_dim, _opening(summary))]
     for cohort in summary.cohorts:
         parts += [Text(), *_cohort(summary, cohort)]
     if summary.failures:
@@ -47,6 +47,10 @@ def render(summary: Summary) -> RenderableType:
     if summary.files:
         parts += [Text(), Text("Files", style="bold"), *(Text(f"  {path}") for path in summary.files)]
     return Group(*parts)
+
+
+def _opening(summary: Summary) -> list[str]:
+    return [*standing(summary), *account(summary.run.search)]
 
 
 def _outcomes(summary: Summary) -> Text:
