@@ -5,6 +5,7 @@ record_file.py a record's file, doubted: torn, foreign, of another version
 columns.py     what columns the tables have
 rows.py        records -> rows: plain mappings
 views.py       a table -> rows that look up what is asked of them
+anatomies.py   trials taken apart: rows of their table and back, whose tells of which trial
 table.py       rows -> Arrow tables with units and meaning (the only file with pyarrow)
 guard.py       rows whose losses are not their reference's
 frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes

@@ -73,6 +73,20 @@ STEP_COLUMNS: tuple[Column, ...] = (
     Column(name="loss", type="float64", doc="Training loss of the step."),
 )
 
+ANATOMY_COLUMNS: tuple[Column, ...] = (
+    Column(name="trial_id", type="string", doc="The trial that was taken apart, as in trials.parquet."),
+    Column(name="part", type="string", doc="What is taken apart; see below."),
+    Column(name="name", type="string", doc="The share's name."),
+    Column(name="value", type="float64", doc="Its figure; of a timeline the highest."),
+    Column(name="unit", type="string", doc="The figure's unit: B, s, flop, flop/s, or none of a ratio."),
+    Column(name="kind", type="string", doc="What predictions count the memory under."),
+    Column(name="expected", type="float64", doc="What a rule of thumb says, in the same unit."),
+    Column(name="rule", type="string", doc="The rule, formula or source."),
+    Column(name="held", type="bool", doc="Whether the rule held."),
+    Column(name="timeline_seconds", type="list<double>", unit="s", doc="Of a timeline: moments since the step began."),
+    Column(name="timeline_bytes", type="list<double>", unit="B", doc="Of a timeline: bytes held then."),
+)
+
 
 def declared_columns() -> tuple[Column, ...]:
     """What the trackers, the inspection and the trial itself declare to measure."""

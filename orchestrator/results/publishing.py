@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+from jobs.anatomy.entry import Anatomy
 from orchestrator.results import run, table
+from orchestrator.results.anatomies import tellers
 from orchestrator.results.page import html, markdown, picture
 from orchestrator.results.summary import Summary, summarize, table_of_fronts
 from orchestrator.results.views import views_of
+
+MOST_ANATOMIES = 200
+"""What a page holds of them: about 10 kB each. ``anatomy.parquet`` holds all."""
 
 
 def publish(run_folder: Path) -> Summary:
     """Write tables and pages, each beside its place and then moved there; the summary names the files."""
     trials = table.load(run_folder, save_tables=True)
     summary = summarize(views_of(trials), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+    summary = replace(summary, anatomies=_anatomies(run_folder, summary))
     table.write(table.frontier_table(trials, table_of_fronts(summary)), run_folder / run.FRONTIER)
     _write(picture.render(summary), run_folder / run.PICTURE)
     _write(markdown.render(summary, picture=run.PICTURE).encode(), run_folder / run.REPORT_MARKDOWN)
     _write(html.render(summary).encode(), run_folder / run.REPORT_HTML)
-    written = (run.REPORT_HTML, run.REPORT_MARKDOWN, run.PICTURE, run.FRONTIER, run.TRIALS, run.STEPS)
+    written = (run.REPORT_HTML, run.REPORT_MARKDOWN, run.PICTURE, run.FRONTIER, run.TRIALS, run.STEPS, run.ANATOMY)
     files = tuple(run_folder / name for name in written if (run_folder / name).exists())
     return replace(summary, folder=run_folder, files=files)
 
@@ -28,6 +35,18 @@ def summarize_folder(run_folder: Path) -> Summary:
     """The run's summary, nothing written. Raises FileNotFoundError when there are neither records nor a table."""
     trials = table.load(run_folder)
     return summarize(views_of(trials), table.axes_of(trials), table.run_of(trials), table.environments_of(trials))
+
+
+def _anatomies(run_folder: Path, summary: Summary) -> dict[str, Anatomy]:
+    """Those of the points that a reader asks for first: frontiers, verdicts, then others as far as there is room."""
+    taken_apart = table.trials_taken_apart(run_folder)
+    if not taken_apart:
+        return {}
+    points = [point for cohort in summary.cohorts for point in (*cohort.front, *cohort.picks, *cohort.points)]
+    configurations = dict.fromkeys(point.trial_ids for point in points)
+    chosen = dict(islice(tellers(configurations, summary.follow_ups, taken_apart).items(), MOST_ANATOMIES))
+    found = table.read_anatomies(run_folder, {*chosen.values()})
+    return {trial_id: found[teller] for trial_id, teller in chosen.items()}
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.record import ArrowType, TrialRecord, record_from_json
+from orchestrator.results.anatomies import is_sound
 
 _LATEST = 4102444800.0
 """The year 2100 as Unix time: a later start is no clock's, however it jumped."""
@@ -52,6 +53,7 @@ def _fits(record: TrialRecord) -> bool:
         and abs(record.started_at) < _LATEST
         and _is_number(record.wall_seconds)
         and math.isfinite(record.wall_seconds)
+        and (record.anatomy is None or is_sound(record.anatomy))
         and all(v is None or n not in declared or _IS[declared[n]](v) for n, v in measured.items())
     )
 

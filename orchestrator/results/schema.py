@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.record import Column
-from orchestrator.results.columns import BASE, FOLLOW_UP, FRONTIER_COLUMNS, STEP_COLUMNS, declared_columns
+from orchestrator.results.anatomies import PARTS
+from orchestrator.results.columns import (
+    ANATOMY_COLUMNS,
+    BASE,
+    FOLLOW_UP,
+    FRONTIER_COLUMNS,
+    STEP_COLUMNS,
+    declared_columns,
+)
 from orchestrator.results.page.markdown import table
 
 INTRODUCTION = """# Table schema
@@ -29,6 +37,13 @@ def render() -> str:
         ),
         ("trials.parquet: measurements", "Null unless the trial came far enough to measure.", declared_columns()),
         ("steps.parquet: one row an optimizer step", "", STEP_COLUMNS),
+        (
+            "anatomy.parquet: one row a figure of a trial that was taken apart",
+            "Of the trials that `measure.anatomy` names; a configuration's is often its follow-up's (`follows` in\n"
+            "`trials.parquet`).",
+            ANATOMY_COLUMNS,
+        ),
+        ("anatomy.parquet: its parts", "\n".join(table(["part", "meaning"], PARTS.items(), left=2)), ()),
         (
             "frontier.parquet: one row a configuration on a frontier",
             "Every configuration that none with the same `equivalence` beats, `on_frontier` where none of its kind of\n"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobs.anatomy.entry import Anatomy
 from jobs.record import Outcome
 from jobs.spec import Choice
 from jobs.techniques import AXES
@@ -99,6 +100,11 @@ class Cohort:
         return MEMORY_WORDS[self.memory_column]
 
     @property
+    def picks(self) -> tuple[Point, ...]:
+        """The best in each budget, and what another training would buy."""
+        return tuple(p for verdict in self.verdicts for p in (verdict.best, verdict.other) if p is not None)
+
+    @property
     def best(self) -> Point | None:
         """The fastest point of the training that is ranked."""
         return fastest(self.front)
@@ -138,6 +144,8 @@ class Summary:
     """The search's trials' wall time added up: what it cost its slots."""
     follow_up_seconds: float
     """The same of the follow-ups."""
+    anatomies: Mapping[str, Anatomy] = field(default_factory=dict)
+    """First trial of a point -> where its memory and time went; of the points that pages take apart."""
     folder: Path | None = None
     files: tuple[Path, ...] = ()
 
@@ -145,6 +153,10 @@ class Summary:
     def best(self) -> Point | None:
         """The fastest point of the largest cohort."""
         return self.cohorts[0].best if self.cohorts else None
+
+    def anatomy(self, point: Point) -> Anatomy | None:
+        """Where a point's memory and time went; None where that is not known."""
+        return self.anatomies.get(point.trial_ids[0])
 
     def label(self, point: Point) -> str:
         """A point's configuration in a few words."""

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.anatomy.entry import Anatomy
 from jobs.record import ArrowType, Column, TrialRecord
-from orchestrator.results import compilation, guard
-from orchestrator.results.columns import BASE, FRONTIER_COLUMNS, STEP_COLUMNS, axis_columns, columns, declared_columns
+from orchestrator.results import anatomies, compilation, guard
+from orchestrator.results.columns import (
+    ANATOMY_COLUMNS,
+    BASE,
+    FRONTIER_COLUMNS,
+    STEP_COLUMNS,
+    axis_columns,
+    columns,
+    declared_columns,
+)
 from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point, is_the_searchs
 from orchestrator.results.rows import environment_id, rows_of
-from orchestrator.results.run import STEPS, TRIALS, Run, UnreadableRunError, read_records, read_run, written_beside
+from orchestrator.results.run import (
+    ANATOMY,
+    STEPS,
+    TRIALS,
+    Run,
+    UnreadableRunError,
+    read_records,
+    read_run,
+    written_beside,
+)
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),
@@ -70,6 +89,13 @@ def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
     return _build(STEP_COLUMNS, rows, {"tool_version": tool_version()}, {})
 
 
+def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
+    """One row for every figure of every trial that was taken apart, and for every class of memory over its step."""
+    known = ((record.trial_id, record.anatomy) for record in records)
+    rows = [row for trial_id, anatomy in known if anatomy for row in anatomies.rows_of(trial_id, anatomy)]
+    return _build(ANATOMY_COLUMNS, rows, {"tool_version": tool_version()}, {})
+
+
 def _build(
     schema: Sequence[Column], rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, str], axes: Mapping[str, str]
 ) -> pa.Table:
@@ -95,7 +121,7 @@ def load(run_folder: Path, *, save_tables: bool = False) -> pa.Table:
     """The run's trials: from its records, or from ``trials.parquet`` where only that was kept.
 
     Rows that train differently than they should (see ``guard``) say so among their warnings. ``save_tables`` writes
-    what the records say to the folder's ``trials.parquet`` and ``steps.parquet``.
+    what the records say to the folder's ``trials.parquet``, ``steps.parquet`` and ``anatomy.parquet``.
     Raises FileNotFoundError when the folder holds neither.
     """
     records = read_records(run_folder)
@@ -105,6 +131,7 @@ def load(run_folder: Path, *, save_tables: bool = False) -> pa.Table:
     if save_tables:
         write(trials, run_folder / TRIALS)
         write(steps_table(records), run_folder / STEPS)
+        write(anatomy_table(records), run_folder / ANATOMY)
     return trials
 
 
@@ -139,6 +166,43 @@ def losses_of(run_folder: Path, records: Sequence[TrialRecord] | None = None) ->
         if loss is not None:
             losses.setdefault(trial_id, []).append(loss)
     return losses
+
+
+def trials_taken_apart(run_folder: Path) -> frozenset[str]:
+    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such file."""
+    try:
+        return frozenset(_read_anatomies(run_folder, columns=["trial_id"])["trial_id"].unique().to_pylist())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:
+    """Trial -> its anatomy, from ``anatomy.parquet``. Raises UnreadableRunError: torn or foreign."""
+    if not trial_ids:
+        return {}
+    table = _read_anatomies(run_folder)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in table.filter(pc.field("trial_id").isin(list(trial_ids))).to_pylist():
+        rows.setdefault(row["trial_id"], []).append(row)
+    try:
+        return {trial_id: anatomies.anatomy_of(own) for trial_id, own in rows.items()}
+    except (TypeError, ValueError):
+        raise UnreadableRunError(f"{run_folder / ANATOMY} holds what is no anatomy of this program") from None
+
+
+def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
+    """Trial -> its anatomy, from the folder's records, or from ``anatomy.parquet`` where only tables were kept."""
+    if records := read_records(run_folder):
+        return {record.trial_id: record.anatomy for record in records if record.anatomy}
+    return read_anatomies(run_folder, trials_taken_apart(run_folder))
+
+
+def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Table:
+    named = [column for column in ANATOMY_COLUMNS if columns is None or column.name in columns]
+    table = _read(run_folder / ANATOMY, [column.name for column in named], columns=columns)
+    if any(table.schema.field(column.name).type != ARROW_TYPES[column.type] for column in named):
+        raise UnreadableRunError(f"{run_folder / ANATOMY} is no table of this program: its columns are of other types")
+    return table
 
 
 def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool, bool]]) -> pa.Table:

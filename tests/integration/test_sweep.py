@@ -178,7 +178,8 @@ measure: {{deadline: 60s}}
 cpu: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
 budgets: [1MiB]
 """
-FILES = ["trials.parquet", "steps.parquet", "frontier.parquet", "report.md", "report.html", "frontier.png", "run.json"]
+TABLES = ["trials.parquet", "steps.parquet", "anatomy.parquet", "frontier.parquet"]
+FILES = [*TABLES, "report.md", "report.html", "frontier.png", "run.json"]
 
 
 def command(config: Path, folder: Path, *options: str) -> list[str]:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord, record_to_json
-from tests.unit.records import make_record
+from tests.unit.records import make_anatomy, make_record
 
 WHOLE: Sequence[TrialRecord] = (
     *(make_record(micro_batch=2**n, memory_mib=500 * 2**n, speed=100 + n, optimizer="adamw_torch") for n in range(4)),
+    make_record(micro_batch=64, memory_mib=900, speed=95.0, optimizer="adamw_torch", anatomy=make_anatomy()),
     make_record(micro_batch=8, memory_mib=1500, speed=90.0, optimizer="sgd", equivalence="exact · optimizer=sgd"),
     make_record(micro_batch=16, outcome=Outcome.OUT_OF_MEMORY, reason="CUDA out of memory.", optimizer="adamw_torch"),
     make_record(micro_batch=32, outcome=Outcome.SKIPPED, rule="time_budget", reason="no time", optimizer="adamw_torch"),

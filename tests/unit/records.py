@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.anatomy.entry import Anatomy, Entry, Part, Timeline
 from jobs.record import Column, Outcome, TrialRecord, record_to_json
 from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
 
@@ -39,6 +40,7 @@ def make_record(
     repeat: int = 0,
     equivalence: str = "exact",
     environment: Mapping[str, Any] | None = None,
+    anatomy: Anatomy | None = None,
     gpu: bool = True,
     started_at: float = 1_700_000_000.0,
     measurements: Mapping[str, Any] | None = None,
@@ -78,10 +80,47 @@ def make_record(
         phase="" if ok else "first_step",
         measurements={**figures, **(measurements or {})} if ok else (measurements or {}),
         steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.0, 2.0, 1.0]} if ok else {},
+        anatomy=anatomy,
         environment=environment if environment is not None else H200,
         started_at=0.0 if outcome is Outcome.SKIPPED else started_at,
         wall_seconds=3.0,
         isolation="fork",
+    )
+
+
+def make_anatomy(scale: float = 1.0) -> Anatomy:
+    """An anatomy with an entry of every part; ``scale`` stretches its activations and its contractions."""
+    saved = 600.0 * MIB * scale
+
+    def entry(part: Part, name: str, value: float, unit: str, **more: Any) -> Entry:
+        return Entry(part=part, name=name, value=value, unit=unit, **more)
+
+    return Anatomy(
+        entries=(
+            entry("memory", "saved activations", saved, "B", kind="saved activations"),
+            entry("memory", "weights", 400.0 * MIB, "B", kind="weights"),
+            entry("memory", "cached by the allocator", 64.0 * MIB, "B"),
+            entry("memory", "CUDA context", 536.0 * MIB, "B"),
+            entry("memory", "residual", 0.0, "B"),
+            entry("activations", "addmm", saved, "B"),
+            entry("host memory", "optimizer states", 8.0 * MIB, "B", kind="optimizer states"),
+            entry("rules", "weights, fp32", 400.0 * MIB, "B", expected=400.0 * MIB, rule="4 B", held=True),
+            entry("rules", "backward / forward", 3.0, "", expected=2.0, rule="about twice", held=False),
+            entry("operations", "tensor contractions", 0.024 * scale, "s"),
+            entry("operations", "statistical normalizations", 0.010, "s"),
+            entry("operations", "element-wise operators", 0.006, "s"),
+            entry("operations", "idle", 0.001, "s"),
+            entry("kernels", "addmm", 0.02 * scale, "s"),
+            entry("step", "forward", 0.01, "s"),
+            entry("step", "backward", 0.03 * scale, "s"),
+            entry("phases", "backward / forward", 3.0, ""),
+            entry("efficiency", "MFU", 0.35, "", rule="model flop / (seconds of a step × peak)"),
+        ),
+        timeline=Timeline(
+            seconds=[0.0, 0.01, 0.02],
+            held={"weights": [400 * MIB] * 3, "saved activations": [0, round(saved), 0]},
+            phases=[("forward", 0.0), ("backward", 0.012)],
+        ),
     )
 
 

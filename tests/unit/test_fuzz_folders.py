@@ -131,10 +131,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published")
     table.write(table.trials_table(WHOLE), folder / "trials.parquet")
     table.write(table.steps_table(WHOLE), folder / "steps.parquet")
+    table.write(table.anatomy_table(WHOLE), folder / "anatomy.parquet")
     return folder
 
 
-@pytest.mark.parametrize("name", ["trials.parquet", "steps.parquet"])
+@pytest.mark.parametrize("name", ["trials.parquet", "steps.parquet", "anatomy.parquet"])
 def test_a_table_torn_anywhere_is_a_sentence(name: str, published: Path, tmp_path: Path) -> None:
     folder, chance, said = shutil.copytree(published, tmp_path / "run"), random.Random(name), 0
     for damage in (torn, overwritten) * 15:
@@ -142,6 +143,7 @@ def test_a_table_torn_anywhere_is_a_sentence(name: str, published: Path, tmp_pat
         damage(folder / name, chance)
         with told_by(folder / name, UnreadableRunError) as told:
             orchestrator.load(folder).recommend()
+            table.anatomies_of(folder)
         said += len(told)
         status, text = verb(recommend.main, str(folder))
         assert status in (0, 2)

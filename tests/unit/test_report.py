@@ -31,7 +31,8 @@ from orchestrator.results.words import change, duration, error, memory, number
 from tests.unit.records import GUIDE_CONFIG, H200, make_grid, make_guide, make_record, write_run
 
 HOSTILE = "</script><script>alert('x')</script> | a `b` <img src=x onerror=alert(1)> $x_1$"
-FILES = {"trials.parquet", "steps.parquet", "frontier.parquet", "report.md", "report.html", "frontier.png"}
+TABLES = {"trials.parquet", "steps.parquet", "anatomy.parquet", "frontier.parquet"}
+FILES = TABLES | {"report.md", "report.html", "frontier.png"}
 
 
 def page_without_library(page: str) -> str:

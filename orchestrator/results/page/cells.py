@@ -92,7 +92,7 @@ def frontier_notes(cohort: Cohort) -> list[str]:
 
 def budget_notes(summary: Summary, cohort: Cohort) -> list[str]:
     """What the marks of the budgets' table mean, and what was seen of the budgets, a line each."""
-    marks = _notes(cohort, [p for v in cohort.verdicts for p in (v.best, v.other) if p is not None])
+    marks = _notes(cohort, cohort.picks)
     compared = (_in_turns(summary, verdict, pairing) for verdict in cohort.verdicts for pairing in verdict.pairings)
     return [*marks, *dict.fromkeys(compared), *_evidence(summary, cohort)]
 
