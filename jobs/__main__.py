@@ -1,4 +1,4 @@
-"""One trial without Ray, in this process: ``python -m jobs SPEC.json`` prints its record as one JSON line."""
+"""One trial without Ray, in this process: ``python -m jobs FILE.json`` prints its record as one JSON line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 def main() -> None:
     """Run the trial that a spec file describes; exit status 0 whatever its outcome."""
     parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
-    parser.add_argument("spec", type=Path, help="a TrialSpec as JSON")
+    parser.add_argument("spec", type=Path, help="a TrialSpec as JSON, or a record: its trial is run again")
     parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -20,7 +20,8 @@ def main() -> None:
     from jobs import environment, parent, preload
     from jobs.spec import spec_from_json
 
-    spec = spec_from_json(json.loads(options.spec.read_text()))
+    content = json.loads(options.spec.read_text())
+    spec = spec_from_json(content.get("spec", content))
     for name, value in preload.environment(spec.needs.cpus or environment.cores()).items():
         os.environ.setdefault(name, value)
     replies = os.fdopen(os.dup(1), "w")

@@ -217,8 +217,8 @@ def test_a_fault_in_a_fresh_process_is_classified_alike(fault: str, outcome: Out
 
 
 def test_one_trial_without_a_slot_prints_its_record(ok_before: TrialRecord, good: TrialSpec, tmp_path: Path) -> None:
-    path = tmp_path / "spec.json"
-    path.write_text(json.dumps(to_json(good)))
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"spec": to_json(good), "outcome": "ok"}))
     done = subprocess.run(
         [sys.executable, "-m", "jobs", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
