@@ -77,6 +77,6 @@ def ray_session() -> Iterator[None]:
     """A local Ray of two CPUs, started once for all tests that ask for it."""
     import ray
 
-    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init("local", num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, configure_logging=False)
     yield
     ray.shutdown()

@@ -19,7 +19,7 @@ from orchestrator.results.run import Run
 from orchestrator.results.summary import label
 from orchestrator.results.verification import checks
 from orchestrator.results.views import views_of
-from orchestrator.results.words import memory, number
+from orchestrator.results.words import count, memory, number
 
 if TYPE_CHECKING:
     import pyarrow
@@ -143,6 +143,10 @@ class MeasuredRun:
 
         found = compare(self, after)
         return replace(found, text=render(self, after, found))
+
+    def __repr__(self) -> str:
+        """A line: the fields are too large to look at."""
+        return f"<{type(self).__name__} {self.folder}: {count(len(self.rows), 'trial')}, {self.hardware}>"
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""

@@ -74,8 +74,8 @@ class Recommendation:
     text: str = ""
     """All of it in words, where a run was asked."""
 
-    def __str__(self) -> str:
-        return self.text
+    def __repr__(self) -> str:
+        return self.text or object.__repr__(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text)}</pre>"

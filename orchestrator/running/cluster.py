@@ -41,12 +41,14 @@ _INFRASTRUCTURE_RETRIES = 2
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
-    """A Ray cluster for the time of a sweep: the one at ``address``, the one in reach, or one started here."""
+    """A Ray cluster for the time of a sweep: the one at ``address`` or ``RAY_ADDRESS``, or one started here."""
     started_here = not ray.is_initialized()
     if started_here:
+        # Left to itself, Ray joins whatever cluster was last started on this machine, and waits for one that has died.
+        where = address or os.environ.get("RAY_ADDRESS") or "local"
         ray.init(
-            address=address,
-            include_dashboard=False if address is None else None,
+            address=where,
+            include_dashboard=False if where == "local" else None,
             logging_level=logging.ERROR,
             log_to_driver=False,
             configure_logging=True,

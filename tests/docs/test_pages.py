@@ -89,7 +89,7 @@ def run(block: Block, folder: Path, names: dict[str, Any]) -> None:
         tree = ast.parse(block.code)
         if not block.needs:
             exec(compile(tree, f"line {block.line}", "exec"), names)
-    else:
+    elif block.language not in SHOWN:
         for command, expected in block.commands:
             if block.needs:
                 plan_shell(command, folder)

@@ -1,0 +1,30 @@
+"""Which cluster a sweep joins: the one that it is told of, and no other that happens to be on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.running import cluster
+
+
+@pytest.mark.parametrize(
+    ("address", "environment", "joined"),
+    [(None, "", "local"), (None, "10.0.0.1:6379", "10.0.0.1:6379"), ("auto", "10.0.0.1:6379", "auto")],
+)
+def test_a_cluster_is_joined_only_where_it_is_named(
+    address: str | None, environment: str, joined: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def stop(**options: Any) -> None:
+        asked.append(options["address"])
+        raise ConnectionError
+
+    monkeypatch.setenv("RAY_ADDRESS", environment)
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", stop)
+    with pytest.raises(ConnectionError), cluster.connected(address):
+        pass
+    assert asked == [joined]
