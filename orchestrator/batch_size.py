@@ -29,7 +29,7 @@ _MOST, _MOST_ON_CPU = 512, 64
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in config or options, 130 interrupted."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         over = dict(read_choice(text, config) for text in options.set)
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.holding(place, lambda folder: _run(config, sets, folder, options), resume=options.resume)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.batch_size",
         description=__doc__,

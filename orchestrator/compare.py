@@ -17,7 +17,7 @@ _UNLIKE = ("gpu_model", "cpu_model", "model", "data")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the runs are too unlike."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
 
     from orchestrator.results.comparison import compare
     from orchestrator.results.comparison_text import markdown, render, to_json
@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_WORSE if failed else EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.compare",
         description=__doc__,

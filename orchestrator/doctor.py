@@ -23,7 +23,7 @@ Report = Mapping[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 no problem (there may be warnings), 1 problems were found, 2 for a wrong call."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     from jobs import checks
 
     look = functools.partial(checks.report, options.nvme, calibrate=options.calibrate is not None)
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_FAILURE if count(reports, "problem") else EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.doctor",
         description=__doc__,

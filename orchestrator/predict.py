@@ -20,7 +20,7 @@ from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         config, gpu = load_config(options.config, trust_remote_code=options.trust_remote_code), load_gpu(options.gpu)
         trials = _chosen(plan(config).trials, options.trial)
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,

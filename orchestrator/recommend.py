@@ -17,7 +17,7 @@ EXIT_NOTHING_FITS = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 with a recommendation, 1 when nothing measured keeps the constraints, 2 for a wrong call."""
-    parser = _parser()
+    parser = command_line()
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.recommend",
         description=__doc__,

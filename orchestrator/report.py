@@ -15,7 +15,7 @@ from orchestrator.running.store import RunFolder, RunFolderError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the pages cannot be written, 2 when RUN holds nothing to report."""
-    parser = _parser()
+    parser = command_line()
     options = parser.parse_args(arguments)
     if options.watch and not isinstance(options.run, Path):
         parser.error("--watch follows a folder of this machine; at a URI, render it again")
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.EXIT_FAILURE
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.report",
         description=__doc__,

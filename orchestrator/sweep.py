@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the sweep could not run, 2 the configuration is wrong, 130 interrupted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.sweep",
-        description=__doc__,
-        epilog=command.epilog({command.EXIT_FAILURE: "the sweep could not run"}),
-    )
-    command.add_options(parser, output="the config's, runs/NAME")
-    predict = "print the plan with the memory that its trials will take of this GPU, and stop (default: h200)"
-    parser.add_argument("--predict", nargs="?", const="h200", metavar="GPU", help=predict)
-    options = parser.parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
     except ConfigError as error:
@@ -57,6 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place = options.output or config.output
     run = functools.partial(_run, config, searching, options)
     return command.holding(place, run, resume=options.resume, render=publish)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.sweep",
+        description=__doc__,
+        epilog=command.epilog({command.EXIT_FAILURE: "the sweep could not run"}),
+    )
+    command.add_options(parser, output="the config's, runs/NAME")
+    predict = "print the plan with the memory that its trials will take of this GPU, and stop (default: h200)"
+    parser.add_argument("--predict", nargs="?", const="h200", metavar="GPU", help=predict)
+    return parser
 
 
 def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:

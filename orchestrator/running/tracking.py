@@ -70,8 +70,8 @@ class _Seen:
     trial_id: str
     name: str
     config: Mapping[str, Any]
-    """The trial's choices, and its id in the table."""
-    local_path: str
+    """The trial's choices, its id in the table and what it was run for."""
+    folder: Path
     experiment_dir_name: str
     checkpoint: None = None
 
@@ -82,8 +82,14 @@ class _Seen:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def local_path(self) -> str:
+        """Where the logger may write; made when it asks."""
+        self.init_local_path()
+        return str(self.folder)
+
     def init_local_path(self) -> None:
-        Path(self.local_path).mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
 
 class _Told(tune.Callback):
@@ -91,50 +97,48 @@ class _Told(tune.Callback):
 
     def __init__(self, name: str, logger: Any, folder: Path, axes: Sequence[str]) -> None:
         self._name, self._logger, self._folder, self._axes = name, logger, folder, axes
-        self._trials: dict[str, _Seen] = {}
-        self._failed: set[str] = set()
+        self._begun: dict[str, _Seen] = {}
         self._lost = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune keeps it to restore a run from; ours are resumed from their records
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("log_trial_start", self._seen(trial))
+        self._begin(_specs(trial)[0])
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "record" not in result:
-            return
-        record = record_from_json(json.loads(result["record"]))
-        if record.outcome is not Outcome.OK:
-            self._failed.add(trial.trial_id)
-        seen = self._seen(trial)
-        told = {**figures(record), "training_iteration": 1, "timesteps_total": None, "config": dict(seen.config)}
-        self._tell("log_trial_result", 1, seen, told)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("log_trial_end", self._seen(trial), failed=trial.trial_id in self._failed)
+        if "record" in result:
+            record = record_from_json(json.loads(result["record"]))
+            seen = self._begin(record.spec)
+            told = {**figures(record), "training_iteration": 1, "timesteps_total": None}
+            self._tell("log_trial_result", 1, seen, told)
+            self._end(record.spec, failed=record.outcome is not Outcome.OK)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("log_trial_end", self._seen(trial), failed=True)
+        for spec in _specs(trial):
+            self._end(spec, failed=True)
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
         self._tell("on_experiment_end", trials)
 
-    def _seen(self, trial: Any) -> _Seen:
-        if trial.trial_id not in self._trials:
-            spec = spec_from_json(json.loads(trial.config["spec"]))
+    def _begin(self, spec: TrialSpec) -> _Seen:
+        if spec.trial_id not in self._begun:
             seen = _Seen(
-                trial_id=trial.trial_id,
+                trial_id=spec.trial_id,
                 name=self._title(spec),
-                config={**spec.choices, "trial_id": spec.trial_id},
-                local_path=str(self._folder / spec.trial_id),
+                config={**spec.choices, "trial_id": spec.trial_id, "purpose": spec.purpose},
+                folder=self._folder.absolute() / spec.trial_id,
                 experiment_dir_name=self._folder.parent.name,
             )
-            seen.init_local_path()
-            self._trials[trial.trial_id] = seen
-        return self._trials[trial.trial_id]
+            self._begun[spec.trial_id] = seen
+            self._tell("log_trial_start", seen)
+        return self._begun[spec.trial_id]
+
+    def _end(self, spec: TrialSpec, *, failed: bool) -> None:
+        if (seen := self._begun.pop(spec.trial_id, None)) is not None:
+            self._tell("log_trial_end", seen, failed=failed)
 
     def _title(self, spec: TrialSpec) -> str:
         chosen = [f"{axis}={spec.choices[axis]}" for axis in self._axes if axis in spec.choices]
@@ -148,3 +152,8 @@ class _Told(tune.Callback):
         except Exception as error:  # a server that is gone, a disk that is full: anything
             self._lost = True
             print(f"-- {self._name}: {_line(error)}; it is told nothing more", file=sys.stderr, flush=True)
+
+
+def _specs(trial: Any) -> list[TrialSpec]:
+    """What a Tune trial runs, one after another."""
+    return [spec_from_json(json.loads(text)) for text in trial.config["specs"]]

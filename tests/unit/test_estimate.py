@@ -176,7 +176,7 @@ def test_wrong_names_end_with_status_2(wrong: Sequence[str], capsys: pytest.Capt
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from orchestrator import predict; predict._parser();"
+        "import sys; from orchestrator import predict; predict.command_line();"
         "print(sorted({'ray', 'torch', 'transformers', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

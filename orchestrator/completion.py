@@ -1,0 +1,51 @@
+"""Print a script that completes ``orchestrator`` in your shell."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import shtab
+
+import orchestrator
+from orchestrator.running.command import EXIT_OK, epilog, finish, run_location
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0."""
+    print(shtab.complete(every_verb(), command_line().parse_args(arguments).shell))
+    return EXIT_OK
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What the verb takes."""
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.completion",
+        description=__doc__,
+        epilog=f'In bash: eval "$(orchestrator completion bash)". {epilog({})}',
+    )
+    parser.add_argument("shell", choices=SHELLS)
+    return parser
+
+
+def every_verb() -> argparse.ArgumentParser:
+    """``orchestrator VERB ...`` as one parser, each verb's own command line a branch of it."""
+    whole = argparse.ArgumentParser(prog="orchestrator")
+    branches = whole.add_subparsers()
+    for module in pkgutil.iter_modules(orchestrator.__path__):
+        if module.ispkg or module.name.startswith("_"):
+            continue
+        own: argparse.ArgumentParser = pkgutil.resolve_name(f"orchestrator.{module.name}:command_line")()
+        branch = branches.add_parser(module.name, parents=[own], add_help=False, help=own.description)
+        for action in branch._get_positional_actions() + branch._get_optional_actions():
+            if action.type in (Path, run_location):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    return whole
+
+
+if __name__ == "__main__":
+    finish(main)
