@@ -26,6 +26,7 @@ candidates.py  what can serve an effective batch, measured or inferred
 recommendation.py, recommendation_text.py    the best under constraints, and what each constraint costs
 differences.py  what is unlike about two runs to begin with
 comparison.py, comparison_text.py            two runs: what changed beyond chance
+explanation.py, explanation_text.py, explanation_picture.py    two trials: why one is faster or leaner
 export/        a row as files to train with
 """
 

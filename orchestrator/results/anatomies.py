@@ -1,9 +1,10 @@
-"""Anatomies as rows of their table and back, which of them can be trusted, and whose tells of which trial."""
+"""Trials taken apart: as rows of their table and back, doubted, and whose anatomy tells of which trial."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -22,6 +23,15 @@ PARTS: Mapping[str, str] = {
     BEGINNINGS: "when each phase of that step began, in order",
 }
 """Part of the table -> what it is; the last two are no entries of an anatomy."""
+
+SIZES = (
+    ("weights", "model_allocated_bytes"),
+    ("optimizer states", "optimizer_state_bytes"),
+    ("gradients, activations, buffers", "peak_allocated_bytes"),
+    ("cached by the allocator", "peak_reserved_bytes"),
+    ("context and libraries", "device_used_bytes"),
+)
+"""Parts of a device's peak memory, from the inside out: each ends where its column says."""
 
 _SHAPE = TypeAdapter(Anatomy)
 
@@ -90,3 +100,16 @@ def tellers(
         if candidates:
             found[own[0]] = candidates[0]
     return found
+
+
+def sizes_of(row: Row) -> dict[str, int] | None:
+    """Memory at the device's peak of a trial that was not taken apart, by ``SIZES``; None where it does not add up.
+
+    An optimizer's state that was offloaded is not on the device.
+    """
+    weights, *ends = (row.get(column) for _, column in SIZES if column != "optimizer_state_bytes")
+    state = 0 if row.get("offload_optimizer_device") not in (None, "none") else row.get("optimizer_state_bytes")
+    if weights is None or state is None or None in ends:
+        return None
+    sizes = [weights, state, *(end - start for start, end in pairwise([weights + state, *ends]))]
+    return {name: size for (name, _), size in zip(SIZES, sizes, strict=True)} if min(sizes) >= 0 else None

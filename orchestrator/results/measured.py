@@ -24,6 +24,7 @@ from orchestrator.results.words import count, memory, number
 if TYPE_CHECKING:
     import pyarrow
 
+    from jobs.anatomy.entry import Anatomy
     from orchestrator.results.candidates import Candidate
     from orchestrator.results.comparison import Comparison
 
@@ -56,7 +57,11 @@ class MeasuredRun:
     @property
     def hardware(self) -> str:
         """The accelerator's name, or the processor's where there is none."""
-        where = self.environments.get(self.environment_id, {})
+        return self.hardware_of(self.environment_id)
+
+    def hardware_of(self, environment_id: str) -> str:
+        """The same of one environment."""
+        where = self.environments.get(environment_id, {})
         return str(where.get("gpu_model") or where.get("cpu_model") or "unknown hardware")
 
     @property
@@ -67,7 +72,17 @@ class MeasuredRun:
     @property
     def memory_column(self) -> str:
         """What the points' memory is: the name of its column."""
-        return memory_column(row for row in self.rows if row["environment_id"] == self.environment_id)
+        return self.memory_column_of(self.environment_id)
+
+    def memory_column_of(self, environment_id: str) -> str:
+        """The same of one environment's trials."""
+        return memory_column(row for row in self.rows if row["environment_id"] == environment_id)
+
+    def anatomies(self) -> Mapping[str, Anatomy]:
+        """Trial -> where its memory and time went, of those that were taken apart."""
+        from orchestrator.results import table
+
+        return table.anatomies_of(self.folder)
 
     def losses(self) -> Mapping[str, Sequence[float]]:
         """Trial -> its losses, step by step, warm-up included."""

@@ -22,7 +22,7 @@ from tests.conftest import build_tiny_spec
 from tests.unit.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("batch_size", "compare", "completion", "doctor", "predict", "recommend", "report", "sweep")
+VERBS = ("batch_size", "compare", "completion", "doctor", "explain", "predict", "recommend", "report", "sweep")
 COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: some/model, trust_remote_code: true}\n"

@@ -19,7 +19,7 @@ import pytest
 
 import orchestrator
 from jobs.record import Outcome, TrialRecord, record_to_json
-from orchestrator import compare, recommend, report
+from orchestrator import compare, explain, recommend, report
 from orchestrator.results import table
 from orchestrator.results.run import UnreadableRunError, read_records
 from orchestrator.running import measuring
@@ -74,10 +74,11 @@ def use(folder: Path, whole: set[str], *, publish: bool) -> None:
         run._repr_html_()
     told = [verb(recommend.main, str(folder), "--any-training", *chosen) for chosen in (["--json"], [])]
     told.append(verb(compare.main, str(folder), str(folder), "--unlike"))
+    told.append(verb(explain.main, str(folder), *(record.trial_id for record in WHOLE[3:5]), "--json"))
     if publish:
         told.append(verb(report.main, str(folder), "--open-nothing"))
     for status, text in told:
-        assert status in (0, 1, 2)
+        assert status in (0, 1, 2, 3)
         assert text.strip()
         assert "Traceback" not in text
     assert contents(folder) == before, "reading changes nothing"

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from jobs.record import Outcome
-from orchestrator import batch_size, compare, doctor, predict, recommend, report, sweep
+from orchestrator import batch_size, compare, doctor, explain, predict, recommend, report, sweep
 from tests.unit.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,8 @@ def test_a_plan_names_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_other_verbs_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(recommend.main, [run], capsys)["best"]["memory_bytes"] > 0
     assert printed(compare.main, [run, run], capsys)["matched"] == 2
+    (two, four) = (make_record(micro_batch=size).trial_id for size in (2, 4))
+    assert printed(explain.main, [run, two, four], capsys)["after"]["samples_per_second"] == 900.0
     assert {"node", "findings"} <= printed(doctor.main, [], capsys)[0].keys()
     trial = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)["trials"][0]["trial_id"]
     (row,) = printed(predict.main, [QUICKSTART, "--trial", trial], capsys)

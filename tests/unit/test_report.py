@@ -20,8 +20,9 @@ from rich.console import Console
 from jobs.record import Outcome
 from orchestrator import report
 from orchestrator.results import publish
+from orchestrator.results.anatomies import sizes_of
 from orchestrator.results.page import cells
-from orchestrator.results.page.columnar import anatomy, chart_data
+from orchestrator.results.page.columnar import chart_data
 from orchestrator.results.page.html import queries, script_json
 from orchestrator.results.page.labels import MOST, Label, key_points, place
 from orchestrator.results.page.picture import encodings
@@ -138,10 +139,10 @@ def test_a_devices_memory_is_taken_apart_where_it_adds_up() -> None:
         "peak_reserved_bytes": 110,
         "device_used_bytes": 150,
     }
-    assert anatomy(row) == [10, 20, 70, 10, 40]
-    assert anatomy({**row, "offload_optimizer_device": "cpu"}) == [10, 0, 90, 10, 40]
-    assert anatomy({**row, "peak_allocated_bytes": 25}) is None
-    assert anatomy({**row, "device_used_bytes": None}) is None
+    assert [*(sizes_of(row) or {}).values()] == [10, 20, 70, 10, 40]
+    assert [*(sizes_of({**row, "offload_optimizer_device": "cpu"}) or {}).values()] == [10, 0, 90, 10, 40]
+    assert sizes_of({**row, "peak_allocated_bytes": 25}) is None
+    assert sizes_of({**row, "device_used_bytes": None}) is None
 
 
 def test_the_pages_queries_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

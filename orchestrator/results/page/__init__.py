@@ -4,7 +4,7 @@ cells.py      points as cells of a table: figures, marks, what marks mean
 text.py       the printed end of a run
 plain.py      the same as JSON
 markdown.py   report.md
-picture.py    frontier.png (the only file with matplotlib)
+picture.py    frontier.png (matplotlib is here and in explanation_picture.py)
 labels.py     where a picture's labels go so that none covers another
 thinning.py   which of very many configurations report.html holds
 columnar.py   the data of report.html: every configuration, column by column

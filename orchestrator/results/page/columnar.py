@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
+from orchestrator.results.anatomies import SIZES, sizes_of
 from orchestrator.results.frontier import Point
 from orchestrator.results.objectives import OBJECTIVES
 from orchestrator.results.page.picture import encodings
@@ -37,15 +37,6 @@ DETAILS = (
 )
 """Columns shown of a picked point, where measured, after its configuration."""
 
-ANATOMY = (
-    ("weights", "model_allocated_bytes"),
-    ("optimizer state", "optimizer_state_bytes"),
-    ("gradients, activations, workspaces", "peak_allocated_bytes"),
-    ("kept by the allocator", "peak_reserved_bytes"),
-    ("context and libraries", "device_used_bytes"),
-)
-"""The parts of a device's peak memory, from the inside out: each ends where its column says."""
-
 
 def chart_data(summary: Summary) -> dict[str, Any]:
     """Axes with their values, cohorts, and the points of all cohorts as one table of columns, plain JSON values."""
@@ -61,7 +52,7 @@ def chart_data(summary: Summary) -> dict[str, Any]:
         "marker": marker or "",
         "cohorts": [_cohort(cohort, kinds, axes) for cohort in summary.cohorts],
         "measures": _measures(points),
-        "anatomy": [name for name, _ in ANATOMY],
+        "sizes": [name for name, _ in SIZES],
         "columns": {
             "cohort": [place for place, _ in placed],
             "training": [kinds.index(point.training) for point in points],
@@ -74,24 +65,16 @@ def chart_data(summary: Summary) -> dict[str, Any]:
             "doubted": [int(bool(point.trains_differently)) for point in points],
             "checks": [_checks(point, cohort) for cohort in summary.cohorts for point in cohort.points],
             "warnings": _coded([list(point.warnings) for point in points]),
-            "anatomy": [anatomy(point.row) for point in points],
+            "sizes": [_sizes(point) for point in points],
             "choices": [[axes[axis].index(point.choices[axis]) for point in points] for axis in axes],
             "details": _details(points),
         },
     }
 
 
-def anatomy(row: Mapping[str, Any]) -> list[int] | None:
-    """Bytes of each part in ``ANATOMY`` at the device's peak; None where one is unknown or they do not add up.
-
-    An optimizer's state that was offloaded is not on the device.
-    """
-    weights, *ends = (row.get(column) for _, column in ANATOMY if column != "optimizer_state_bytes")
-    state = 0 if row.get("offload_optimizer_device") not in (None, "none") else row.get("optimizer_state_bytes")
-    if weights is None or state is None or None in ends:
-        return None
-    parts = [weights, state, *(end - start for start, end in pairwise([weights + state, *ends]))]
-    return parts if min(parts) >= 0 else None
+def _sizes(point: Point) -> list[int] | None:
+    sizes = sizes_of(point.row)
+    return None if sizes is None else [*sizes.values()]
 
 
 def _checks(point: Point, cohort: Cohort) -> list[list[Any]]:
