@@ -49,7 +49,7 @@ def command_line() -> argparse.ArgumentParser:
         epilog=epilog(
             {
                 EXIT_FAILURE: "the picture cannot be written",
-                EXIT_UNEXPLAINED: "a trial was not measured, or not on the other's hardware and versions",
+                EXIT_UNEXPLAINED: "a trial was not measured or ran on other hardware or versions",
             }
         ),
     )
