@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs import environment, nvml
+from jobs import environment, nvml, preload
 from jobs.checks.machine import slowed_by
 from jobs.spec import to_json
 
@@ -32,6 +32,10 @@ class Load:
     """Rows and columns; a product is 2 n³ operations."""
     copy_bytes: int = 2**30
     round_seconds: float = 0.2
+
+
+BRIEF = Load(round_seconds=0.02)
+"""Before a sweep: about a second, after torch has been imported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +80,20 @@ def calibrate_all() -> list[dict[str, Any]]:
             raise RuntimeError(f"the calibration failed: {complaint.strip().splitlines()[-1]}")
         calibrations.append(json.loads(answer))
     return calibrations
+
+
+def calibrate_briefly() -> dict[str, Any]:
+    """The first visible GPU's ``Calibration`` as plain values, in a second, in a process of its own.
+
+    Raises RuntimeError with the process's last words where it fails: then the GPU is not fit to be measured on.
+    """
+    variables = preload.environment(environment.cores())
+    command = [sys.executable, "-m", "jobs.calibration", "--brief"]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def calibrate(load: Load) -> Calibration:
@@ -180,7 +198,8 @@ def _float32_products(tf32: bool) -> Iterator[None]:
 if __name__ == "__main__":
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not the answer
-    load = Load() if nvml.visible_uuids() else Load(matrix=1024, copy_bytes=2**26)
+    load = BRIEF if "--brief" in sys.argv else Load()
+    load = load if nvml.visible_uuids() else replace(load, matrix=1024, copy_bytes=2**26)
     replies.write(json.dumps(to_json(calibrate(load))) + "\n")
     replies.flush()
     sys.exit(0)

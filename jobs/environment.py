@@ -13,6 +13,10 @@ from jobs import nvml
 
 PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "deepspeed", "bitsandbytes", "torchao", "triton")
 
+PLAYED = "ORCHESTRATOR_GPU_GIB"
+"""GiB of a smaller card, to be played by the GPUs of the node whose environment has this."""
+_GIB = 2**30
+
 
 @functools.cache
 def describe() -> dict[str, Any]:
@@ -26,12 +30,29 @@ def describe() -> dict[str, Any]:
         return {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count(), **description}
     with nvml.session() as pynvml:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuids[0])
+        memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         return {
-            "gpu_model": str(pynvml.nvmlDeviceGetName(handle)),
-            "gpu_memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "gpu_model": _gpu_model(str(pynvml.nvmlDeviceGetName(handle)), uuids[0], memory_bytes),
+            "gpu_memory_bytes": min(memory_bytes, played_bytes() or memory_bytes),
             "driver": str(pynvml.nvmlSystemGetDriverVersion()),
             **description,
         }
+
+
+def played_bytes() -> int:
+    """Memory of the smaller card that this machine's GPUs are to play (ORCHESTRATOR_GPU_GIB); 0: they are themselves.
+
+    Raises ValueError where the variable is no number.
+    """
+    return round(float(os.environ.get(PLAYED, "0")) * _GIB)
+
+
+def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
+    """A slice of a GPU, or one that plays a smaller card, is another model than the whole."""
+    if uuid.startswith("MIG-") and "MIG" not in name:  # what it is called depends on the driver
+        name = f"{name} MIG {memory_bytes / _GIB:.3g} GiB"
+    played = played_bytes()
+    return f"{name} as {played / _GIB:.4g} GiB" if played else name
 
 
 def cores() -> int:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from jobs import environment, nvml
 from jobs.failures import UnsupportedError
-from jobs.spec import MemoryCap
+from jobs.spec import MemoryCap, TrialSpec
 
 _GIB = 2**30
+
+
+def of(spec: TrialSpec) -> MemoryCap | None:
+    """The trial's own cap, or that of the card which its node's GPUs play: the smaller. None: the GPU is itself."""
+    played = environment.played_bytes() if nvml.visible_uuids() else 0
+    caps = [cap for cap in (spec.measure.cap, MemoryCap(device_bytes=played) if played else None) if cap]
+    return min(caps, key=lambda cap: cap.device_bytes, default=None)
 
 
 def impose(cap: MemoryCap, context_bytes: int | None) -> None:

@@ -29,7 +29,7 @@ from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 _PHASE_BYTES = 64
-_LOG_TAIL = 4000
+_LOG_TAIL = 16_000
 _RELEASE_SECONDS = 10.0
 _DRIVER_BYTES = 16 * 2**20
 _LIBC = ctypes.CDLL(None)
@@ -85,10 +85,7 @@ def run_child(
     tail = log.read_text(errors="replace")[-_LOG_TAIL:]
     if in_time and result.exists():
         record = record_from_json(json.loads(result.read_text()))
-        ended_well = (
-            record.outcome in (Outcome.OK, Outcome.UNSUPPORTED) and "anatomy_missing" not in record.measurements
-        )
-        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log="" if ended_well else tail)
+        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log=tail)
     if in_time:
         outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
     else:

@@ -69,7 +69,7 @@ class TrialRecord:
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     log: str = ""
-    """The trial's own output: its last lines when it did not end well, else empty."""
+    """The trial's own output, its end; a run folder keeps it in a file, and of what ended well only there."""
 
     @property
     def trial_id(self) -> str:

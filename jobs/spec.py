@@ -140,7 +140,7 @@ class Recipe:
     """One-time costs paid once per node before timing: DeepSpeed ops to build."""
 
 
-_OFF = (("anatomy", False), ("cap", None), ("follow_up", None))
+_OFF = (("anatomy", False), ("cap", None), ("follow_up", None), ("gpu_model", ""))
 """Younger than the first tables: a trial without them keeps its name."""
 
 
@@ -160,6 +160,8 @@ class TrialSpec:
     """Trials with equal ``equivalence`` train the same way (effective batch, optimizer family, adapter)."""
     follow_up: FollowUp | None = None
     """None: a trial of the search's own."""
+    gpu_model: str = ""
+    """The one kind of GPU that may run it, where a sweep has several; empty: whichever there is."""
 
     @property
     def trial_id(self) -> str:

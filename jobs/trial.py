@@ -53,6 +53,7 @@ COLUMNS = (
         name="warnings", type="list<string>", doc="what to know before trusting the row's speed or its losses, in words"
     ),
     Column(name="node", type="string", doc="the machine that ran the trial"),
+    Column(name="log_file", type="string", doc="what the trial printed, its last 16 kB: a file in the run folder"),
     Column(name="cpus", type="int64", doc="CPU cores given to the trial, also its OMP threads"),
     Column(name="host_memory_bytes", type="int64", unit="B", doc="host memory reserved for the trial"),
     Column(name="joules_per_sample", type="float64", unit="J", doc="energy the GPU drew for a sample, counted steps"),
@@ -84,8 +85,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         except Exception as error:
             outcome, rule, reason = failures.classify(error)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
-            if outcome is Outcome.OUT_OF_MEMORY and spec.measure.cap:
-                reason = f"{memory_cap.in_words(spec.measure.cap)}: {reason}"
+            if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
+                reason = f"{memory_cap.in_words(cap)}: {reason}"
             if outcome is Outcome.FAILED:
                 traceback.print_exc()
         measurements, steps = _collected(trackers)
@@ -188,8 +189,8 @@ def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> tor
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)
     tell(trackers, Moment.CONTEXT, device)
-    if spec.measure.cap:
-        memory_cap.impose(spec.measure.cap, _collected(trackers)[0].get("gpu_context_bytes"))
+    if cap := memory_cap.of(spec):
+        memory_cap.impose(cap, _collected(trackers)[0].get("gpu_context_bytes"))
     return device
 
 

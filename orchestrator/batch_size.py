@@ -90,20 +90,16 @@ def _plan(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.N
 
 def _run(config: SweepConfig, sets: Sequence[TechniqueSet], folder: RunFolder, options: argparse.Namespace) -> int:
     from orchestrator.results import table
-    from orchestrator.running import cluster as ray_cluster
+    from orchestrator.running import fitness
     from orchestrator.running.measuring import run_json
-    from orchestrator.running.nodes import IndistinctNodesError
 
     run = run_json(config, "batch_size")
     folder.describe(run)
     begin = time.monotonic()
     tuned: list[Tuned] = []
-    with ray_cluster.connected(options.address) as cluster:
-        try:
-            alike = cluster.by_hardware()
-        except IndistinctNodesError as error:
-            print(error, file=sys.stderr)
-            return command.EXIT_FAILURE
+    with fitness.reached(options.address, config.resources) as fit:
+        folder.describe(run := {**run, **fit.to_json()})
+        alike = fit.cluster.by_hardware()
         for part in alike:
             own = folder if len(alike) == 1 else RunFolder(folder.path / part.hardware.replace(" ", "-"))
             with contextlib.nullcontext() if own is folder else own.locked():

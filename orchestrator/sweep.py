@@ -6,7 +6,7 @@ import argparse
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jobs import nvml
@@ -88,33 +88,37 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
 def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder) -> int:
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
-    from orchestrator.running import cluster as ray_cluster
-    from orchestrator.running import measuring
+    from orchestrator.running import fitness, measuring
+    from orchestrator.running.events import EventLog
+    from orchestrator.running.metrics import Metrics
     from orchestrator.running.progress import Progress
     from orchestrator.running.session import Session
-    from orchestrator.search.follow_ups import FollowUps
+    from orchestrator.search.per_model import for_model, side_by_side
 
-    with ray_cluster.connected(options.address) as cluster:
+    with fitness.reached(options.address, config.resources) as fit:
+        cluster = fit.cluster
         planned = plan(config, has_gpu=cluster.gpus > 0)
-        trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
-        budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
-        wanted = {spec.trial_id for spec in trials}
-        earlier = measuring.still_wanted(folder, lambda spec: _is_wanted(spec, wanted), fresh=options.fresh)
-        search = searching(trials)
         if cluster.gpus:
-            search = FollowUps(
-                search, budgets=config.budgets, baseline=config.baseline, verify=config.verify, turns=config.turns
-            )
+            searching = _with_follow_ups(searching, config)
+        trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
+        models = cluster.slots_by_model()
+        budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
+        wanted = {spec.trial_id for model in models for spec in for_model(trials, model)}
+        is_wanted = functools.partial(_is_wanted, planned=wanted)
+        earlier = measuring.still_wanted(folder, is_wanted, fresh=options.fresh, models=models)
+        search = side_by_side({model: searching(for_model(trials, model)) for model in models}, models)
         stream = sys.stderr if options.json else sys.stdout
-        progress = Progress(len(trials), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
-        session = Session(search, folder, progress, time_budget_seconds=budget)
-        progress.say(f"{_count(config, planned)}, on {measuring.slots_in_words(cluster)}")
+        progress = Progress(len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
+        watchers = (EventLog(folder.path), Metrics(config.name, len(wanted)))
+        session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers)
+        progress.say(f"{_count(config, planned, models)}, on {measuring.slots_in_words(cluster)}")
+        measuring.show(progress, fit.notes)
         measuring.show(progress, measuring.opening(cluster, folder, budget))
         measuring.show(progress, measuring.reuse(session, earlier, cluster, resume=options.resume))
         for record in planned.ruled_out:
             folder.write(record)
         needs = next((spec.needs for spec in trials), None)
-        run = {**measuring.run_json(config, "sweep"), "planned": len(trials)}
+        run = {**measuring.run_json(config, "sweep"), **fit.to_json(), "planned": len(wanted)}
         measuring.measure(
             session, cluster, folder, like=search.unasked(), needs=needs, run=run, trackers=config.trackers
         )
@@ -123,13 +127,23 @@ def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace,
     return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
 
 
+def _with_follow_ups(searching: Searching, config: SweepConfig) -> Searching:
+    from orchestrator.search.follow_ups import FollowUps
+
+    follow = functools.partial(
+        FollowUps, budgets=config.budgets, baseline=config.baseline, verify=config.verify, turns=config.turns
+    )
+    return lambda trials: follow(searching(trials))
+
+
 def _is_wanted(spec: TrialSpec, planned: set[str]) -> bool:
     """Whether a trial is planned, or follows one that is."""
     return (spec.follow_up.follows if spec.follow_up else spec.trial_id) in planned
 
 
-def _count(config: SweepConfig, planned: Plan) -> str:
-    return f"{config.name}: {len(planned.trials)} trials, {len(planned.ruled_out)} ruled out"
+def _count(config: SweepConfig, planned: Plan, models: Collection[str]) -> str:
+    each = f" on each of {len(models)} GPU models" if len(models) > 1 else ""
+    return f"{config.name}: {len(planned.trials)} trials{each}, {len(planned.ruled_out)} ruled out"
 
 
 def _search(config: SweepConfig) -> Searching:

@@ -51,6 +51,12 @@ def note_pids(model: Any, task: str, arguments: Any, *, file: str) -> Any:
     return model
 
 
+def note_variables(model: Any, task: str, arguments: Any, *, file: str, names: list[str]) -> Any:
+    """No fault at all: variables of the process's environment, for the test to read."""
+    Path(file).write_text(json.dumps({name: os.environ.get(name) for name in names}))
+    return model
+
+
 def kill(model: Any, task: str, arguments: Any) -> None:
     """Be killed by the outside world."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,25 @@ def judge(calibrations: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             )
         else:
             yield ok(f"{name}: {_figures(one)}")
+
+
+def unfit(calibrations: Sequence[Mapping[str, Any]], slower: float) -> dict[int, str]:
+    """Place of a GPU that must not measure -> why: it is held down, or slower than the median of its model by more.
+
+    The median, not the fastest: two of eight may be lucky, the half of them cannot be sick unseen.
+    """
+    found: dict[int, str] = {}
+    for place, one in enumerate(calibrations):
+        likes = [_rates(other) for other in calibrations if other["device"] == one["device"]]
+        behind = {
+            rate: 1 - value / statistics.median(like[rate] for like in likes) for rate, value in _rates(one).items()
+        }
+        worst = max(behind, key=lambda rate: behind[rate])
+        if one["slowed"]:
+            found[place] = f"it is held down under load: {', '.join(one['slowed'])}"
+        elif behind[worst] > slower:
+            found[place] = f"it is {behind[worst]:.0%} slower than the median of its model at {worst}"
+    return found
 
 
 def _rates(calibration: Mapping[str, Any]) -> dict[str, float]:

@@ -175,6 +175,8 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             cpus_per_trial=resources.cpus_per_trial,
             host_bytes=resources.host_memory,
             nvme_path=resources.nvme_path,
+            gpu_models=tuple(resources.gpu_models),
+            calibrate=resources.calibrate,
         ),
         budgets=tuple(shape.budgets),
         search=SearchSpec(kind=shape.search.kind, options=shape.search.options),

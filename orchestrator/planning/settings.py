@@ -31,6 +31,10 @@ class Resources:
     cpus_per_trial: int = 0
     host_bytes: int = 0
     nvme_path: str | None = None
+    gpu_models: tuple[str, ...] = ()
+    """Words of the GPU models to measure on; none: all that there are."""
+    calibrate: bool = True
+    """Compare GPUs of a model before measuring, and leave out those that are not well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -201,6 +201,10 @@ class ResourcesSection(_Section):
     """Host memory, such as 64GiB; auto: its GPU's share where it offloads."""
     nvme_path: str | None = None
     """Folder on an NVMe disk for the offload axis's nvme variants."""
+    gpu_models: list[str] = Field(default_factory=list)
+    """Of unlike GPUs, measure only on those whose name contains one of these (H200, MIG 1g.5gb); default: on each."""
+    calibrate: bool = True
+    """Where a model has several GPUs, compare them first; one that is throttled or slow gets no trials."""
 
 
 class SubsetSection(_Section):

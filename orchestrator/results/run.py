@@ -18,6 +18,7 @@ from orchestrator.results.record_file import read_record
 
 RUN = "run.json"
 RECORDS = "records"
+LOGS = "logs"
 TRIALS = "trials.parquet"
 STEPS = "steps.parquet"
 ANATOMY = "anatomy.parquet"
@@ -42,6 +43,8 @@ class Run:
     """What was paid once per node, outside every trial's time (seconds where a number)."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """What the search says of itself (see ``Search.account``); empty where it measured everything."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of the machines: sentences."""
     started_at: float = 0.0
     """Unix time, seconds."""
     planned: int | None = None

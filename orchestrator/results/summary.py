@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ from orchestrator.results.ranking import (
     effects,
     fastest,
 )
-from orchestrator.results.run import Run
+from orchestrator.results.run import LOGS, Run
 from orchestrator.results.turns import pairings
 from orchestrator.results.verification import Check, checks
 
@@ -120,6 +121,8 @@ class Failure:
     phase: str
     labels: tuple[str, ...]
     """The configurations, named."""
+    logs: tuple[str, ...]
+    """Of each the file of what it printed, in the run folder; empty where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,16 +246,29 @@ def _cohort(
 
 
 def _failures(rows: Iterable[Row], axes: Mapping[str, str], varying: Sequence[str]) -> tuple[Failure, ...]:
-    groups: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["outcome"] != Outcome.OK:
             key = (row["outcome"], row["reason"] or "", row["rule"] or "", row["phase"] or "")
-            groups.setdefault(key, []).append(_row_label(row, axes, varying))
+            groups.setdefault(key, []).append(row)
     found = [
-        Failure(outcome=Outcome(outcome), reason=reason, rule=rule, phase=phase, labels=tuple(labels))
-        for (outcome, reason, rule, phase), labels in groups.items()
+        Failure(
+            outcome=Outcome(outcome),
+            reason=reason,
+            rule=rule,
+            phase=phase,
+            labels=tuple(_row_label(row, axes, varying) for row in own),
+            logs=tuple(log_file(row) for row in own),
+        )
+        for (outcome, reason, rule, phase), own in groups.items()
     ]
     return tuple(sorted(found, key=lambda failure: -len(failure.labels)))
+
+
+def log_file(row: Row) -> str:
+    """The file of what a trial printed, for a link: only one of a run folder's own, whatever the table says."""
+    named = str(row.get("log_file") or "")
+    return named if re.fullmatch(rf"{LOGS}/\w+\.txt", named) else ""
 
 
 def _row_label(row: Row, axes: Mapping[str, str], varying: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Ray: what the cluster has, and one slot per GPU under Tune. The only file that imports ray."""
+"""Ray: what the cluster has, and one slot per GPU under Tune."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from jobs import environment, preload
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import Needs, TrialSpec, spec_from_json, to_json
-from orchestrator.running.nodes import Cluster, Node
+from orchestrator.running.nodes import Cluster, Node, Place
 from orchestrator.running.session import Session
 
 _INFRASTRUCTURE_RETRIES = 2
@@ -99,25 +99,26 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
 def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()) -> None:
     """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
 
-    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. ``told``
-    hear of every trial.
+    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. A trial
+    for one model of GPU runs on that model's nodes. ``told`` hear of every trial.
     """
-    needs = cluster.needs(asked or Needs())
+    places = {part.hardware: part.place(asked or Needs()) for part in cluster.by_hardware()}
+    anywhere = cluster.place(asked or Needs())
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
-            tune.with_resources(_SlotTrainable, tune.PlacementGroupFactory([_bundle(needs, cluster.mark)])),
+            tune.with_resources(_SlotTrainable, lambda config: _reserve(places.get(config["gpu_model"], anywhere))),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, needs),
+                search_alg=_SessionSearcher(session, places, anywhere),
                 num_samples=-1,
                 # One more than there are slots is pending at any time, so that no slot waits for the driver.
-                max_concurrent_trials=cluster.slots + 1,
+                max_concurrent_trials=cluster.slots + len(places),
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=storage,
                 verbose=0,
-                callbacks=[_Bookkeeper(session, cluster), *told],
+                callbacks=[*told, _Bookkeeper(session, cluster)],
                 failure_config=tune.FailureConfig(max_failures=_INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),
@@ -170,20 +171,18 @@ class _NotKept:
 class _SessionSearcher(_NotKept, Searcher):
     """Any of our searches as a Tune searcher."""
 
-    def __init__(self, session: Session, needs: Needs) -> None:
+    def __init__(self, session: Session, places: Mapping[str, Place], anywhere: Place) -> None:
         super().__init__()
         self._session = session
-        self._needs = needs
+        self._places, self._anywhere = places, anywhere
 
     def suggest(self, trial_id: str) -> Any:
         specs = self._session.next_trials()
         if not specs:
             return Searcher.FINISHED if self._session.finished else None
-        return {"specs": [self._as_run(spec) for spec in specs], "ends_at": self._session.ends_at}
-
-    def _as_run(self, spec: TrialSpec) -> str:
-        needs = dataclasses.replace(self._needs, nvme_path=spec.needs.nvme_path)
-        return json.dumps(to_json(dataclasses.replace(spec, needs=needs)))
+        place = self._places.get(specs[0].gpu_model, self._anywhere)
+        told = [json.dumps(to_json(place.given(spec))) for spec in specs]
+        return {"specs": told, "ends_at": self._session.ends_at, "gpu_model": specs[0].gpu_model}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         return None  # the bookkeeper has told the session already
@@ -201,8 +200,9 @@ class _Bookkeeper(_NotKept, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "record" in result:
-            self._session.ended(record_from_json(json.loads(result["record"])))
+        # Taken out: Tune keeps every trial's last result until it ends. Whoever else reads the record comes before.
+        if (record := result.pop("record", None)) is not None:
+            self._session.ended(record_from_json(json.loads(record)))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         for spec in (spec_from_json(json.loads(text)) for text in trial.config["specs"]):
@@ -228,15 +228,9 @@ def _crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRec
     return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where)
 
 
-def _bundle(needs: Needs, mark: str) -> dict[str, float]:
-    bundle: dict[str, float] = {"CPU": needs.cpus}
-    if mark:
-        bundle[mark] = 0.001
-    if needs.gpus:
-        bundle["GPU"] = needs.gpus
-    if needs.host_bytes:
-        bundle["memory"] = needs.host_bytes
-    return bundle
+def _reserve(place: Place) -> tune.PlacementGroupFactory:
+    nodes = [{"ray.io/node-id": f"in({','.join(place.node_ids)})"}] if place.node_ids else None
+    return tune.PlacementGroupFactory([dict(place.bundle)], bundle_label_selector=nodes)
 
 
 def _survey() -> tuple[Node, ...]:
@@ -250,7 +244,6 @@ def _survey() -> tuple[Node, ...]:
             cpus=int(node["Resources"]["CPU"]),
             host_bytes=int(0.9 * node["Resources"].get("memory", 0)),
             environment={},
-            resources=node["Resources"],
         )
         for node in alive
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from jobs.record import TrialRecord
@@ -20,14 +21,24 @@ from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
 
 
-def still_wanted(folder: RunFolder, is_wanted: Callable[[TrialSpec], bool], *, fresh: bool) -> dict[str, TrialRecord]:
-    """Earlier records of wanted trials; all others are removed, for they must not appear in the run's report."""
+def still_wanted(
+    folder: RunFolder, is_wanted: Callable[[TrialSpec], bool], *, fresh: bool, models: Collection[str] = ()
+) -> dict[str, TrialRecord]:
+    """Earlier records of wanted trials; all others are removed, for they must not appear in the run's report.
+
+    Where there are several ``models`` of GPU, a trial is named for its own, and where there is one again, for none:
+    what was measured on a model before keeps its place under its new name.
+    """
     wanted: dict[str, TrialRecord] = {}
     for trial_id, record in folder.records().items():
-        if fresh or not is_wanted(record.spec):
-            folder.remove(trial_id)
-        else:
+        if not fresh and is_wanted(record.spec):
             wanted[trial_id] = record
+            continue
+        folder.remove(trial_id)
+        model = str(record.environment.get("gpu_model") or "") if len(models) > 1 else ""
+        spec = dataclasses.replace(record.spec, gpu_model=model)
+        if not fresh and is_wanted(spec):
+            wanted[spec.trial_id] = folder.write(dataclasses.replace(record, spec=spec))
     return wanted
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from jobs.spec import Needs
+from jobs.spec import Needs, TrialSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,8 +21,8 @@ class Node:
     host_bytes: int
     """Memory that Ray gives out on the node, less a tenth for Ray itself."""
     environment: Mapping[str, Any]
-    resources: Mapping[str, float] = field(default_factory=dict)
-    """What Ray gives out on the node: its GPU's model, its address, and whatever it was started with."""
+    set_aside: int = 0
+    """GPUs among them that are not well, and get no trial."""
 
     @property
     def hardware(self) -> str:
@@ -30,8 +30,26 @@ class Node:
         return str(self.environment.get("gpu_model") or self.environment.get("cpu_model"))
 
 
-class IndistinctNodesError(RuntimeError):
-    """Nodes with unlike GPUs, and no resource by which Ray could tell them apart."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """What a trial reserves, and on which nodes; none named: on any."""
+
+    needs: Needs
+    node_ids: tuple[str, ...] = ()
+
+    def given(self, spec: TrialSpec) -> TrialSpec:
+        """The trial with what it reserves here."""
+        return dataclasses.replace(spec, needs=dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path))
+
+    @property
+    def bundle(self) -> Mapping[str, float]:
+        """The reservation in Ray's words."""
+        wanted = {"CPU": self.needs.cpus, "GPU": self.needs.gpus, "memory": self.needs.host_bytes}
+        return {name: float(amount) for name, amount in wanted.items() if amount}
+
+
+class NoSuchGpuError(RuntimeError):
+    """The configuration names GPU models, and no node has one of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,8 +57,8 @@ class Cluster:
     """What a sweep can use."""
 
     nodes: tuple[Node, ...]
-    mark: str = ""
-    """A resource that only these nodes have, where Ray has others too: it keeps trials on them."""
+    pinned: bool = False
+    """Ray has other nodes too, which are none of its: trials are kept on these."""
 
     @property
     def hardware(self) -> str:
@@ -48,17 +66,28 @@ class Cluster:
         return ", ".join(sorted({node.hardware for node in self.nodes}))
 
     def by_hardware(self) -> tuple[Cluster, ...]:
-        """A cluster for each model of GPU; the whole where there is one model, or no GPU at all.
-
-        Raises IndistinctNodesError when Ray cannot tell the models apart.
-        """
+        """A cluster for each model of GPU; the whole where there is one model, or no GPU at all."""
         groups: dict[str, list[Node]] = {}
         for node in self.nodes:
             if node.gpus:
                 groups.setdefault(node.hardware, []).append(node)
         if len(groups) < 2:
             return (self,)
-        return tuple(Cluster(nodes=tuple(groups[model]), mark=_mark(groups, model)) for model in sorted(groups))
+        return tuple(Cluster(nodes=tuple(groups[model]), pinned=True) for model in sorted(groups))
+
+    def only(self, models: Sequence[str]) -> Cluster:
+        """The nodes whose GPU's name contains one of these words; all where none is given. Raises NoSuchGpuError."""
+        if not models:
+            return self
+        chosen = [n for n in self.nodes if n.gpus and any(word.lower() in n.hardware.lower() for word in models)]
+        if not chosen:
+            raise NoSuchGpuError(f"no node has a GPU called {' or '.join(models)}: there is {self.hardware}")
+        return Cluster(nodes=tuple(chosen), pinned=True)
+
+    def slots_by_model(self) -> dict[str, int]:
+        """Model -> trials that it can run at once; where there is one kind of hardware only, it needs no name."""
+        parts = self.by_hardware()
+        return {part.hardware if len(parts) > 1 else "": part.slots for part in parts}
 
     @property
     def gpus(self) -> int:
@@ -68,7 +97,7 @@ class Cluster:
     @property
     def slots(self) -> int:
         """Trials that can run at once: one per GPU; without any, one per node."""
-        return self.gpus or len(self.nodes)
+        return self.gpus - sum(node.set_aside for node in self.nodes) if self.gpus else len(self.nodes)
 
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU and, unless asked otherwise, its share of the node's cores and memory.
@@ -83,14 +112,8 @@ class Cluster:
             host_bytes=asked.host_bytes or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
         )
 
-
-def _mark(groups: Mapping[str, Sequence[Node]], model: str) -> str:
-    others = {name for other, nodes in groups.items() if other != model for node in nodes for name in node.resources}
-    own = set.intersection(*(set(node.resources) for node in groups[model])) - others
-    if not own:
-        raise IndistinctNodesError(
-            f"Ray has no resource that every node with {model} has and no other; start those nodes with one of their "
-            f"own: ray start --resources '{{\"{model}\": 1}}'"
+    def place(self, asked: Needs) -> Place:
+        """Where a trial that asks for this may run, and what it reserves there."""
+        return Place(
+            needs=self.needs(asked), node_ids=tuple(node.node_id for node in self.nodes) if self.pinned else ()
         )
-    # Ray's own word for a GPU's model reads best where it tells them apart.
-    return min(own, key=lambda name: (not name.startswith("accelerator_type:"), name))

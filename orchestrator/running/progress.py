@@ -118,7 +118,8 @@ class Progress:
         """Few axes: all of them; many: those on which the trial departs from the baseline."""
         chosen = {axis: spec.choices[axis] for axis in self._axes if axis in spec.choices}
         words = [f"{axis}={value}" for axis, value in chosen.items() if value != self._baseline.get(axis, _NOWHERE)]
-        return " ".join(words + ([f"repeat={spec.repeat}"] if spec.repeat else [])) or "the baseline"
+        words += [f"repeat={spec.repeat}"] if spec.repeat else []
+        return " ".join([" ".join(words) or "the baseline", *([f"on {spec.gpu_model}"] if spec.gpu_model else [])])
 
 
 def _result(record: TrialRecord) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.running.events import Watcher
 from orchestrator.running.progress import Progress
 from orchestrator.running.store import RunFolder, RunFolderError
 from orchestrator.search.base import Search
@@ -27,12 +28,14 @@ class Session:
         progress: Progress,
         *,
         time_budget_seconds: float | None,
+        watchers: Sequence[Watcher] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.search = search
         self.ends_at = None if time_budget_seconds is None else clock() + time_budget_seconds
         self._folder = folder
         self._progress = progress
+        self._watchers = watchers
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
         self._held: TrialSpec | None = None
@@ -75,6 +78,7 @@ class Session:
             return False
         self.search.tell(record)
         self._progress.reused(record)
+        self._tell_watchers(record, measured=False)
         self.reused += 1
         return True
 
@@ -88,6 +92,8 @@ class Session:
         while (spec := self.search.ask()) is not None:
             if not self._keep(spec.trial_id):
                 self._out[spec.trial_id] = spec
+                for watcher in self._watchers:
+                    watcher.started(spec)
                 return spec
         return None
 
@@ -140,7 +146,7 @@ class Session:
             reason = f"the sweep's time budget ended while the trial was in phase {record.phase or 'start'}"
             record = dataclasses.replace(record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason)
         try:
-            self._folder.write(record)
+            record = self._folder.write(record)
         except RunFolderError as error:  # raised here it would end in Tune's traceback
             self._unwritten.append(record)
             self._trouble = error
@@ -148,6 +154,7 @@ class Session:
             self._progress.say(f"-- {error}; nothing new is started")
         self.search.tell(record)
         self._progress.ended(record)
+        self._tell_watchers(record, measured=True)
 
     def account(self) -> None:
         """Give every planned trial that has no record yet its row: skipped, with the rule and the reason.
@@ -160,6 +167,7 @@ class Session:
         for record in self.search.skipped():
             self._folder.write(record)
             self._progress.skipped(record)
+            self._tell_watchers(record, measured=False)
         reason = {
             "time_budget": "the sweep's time budget ended before the trial's turn came",
             "interrupted": "the sweep was interrupted before the trial's turn came",
@@ -168,12 +176,18 @@ class Session:
         for spec in (*self._out.values(), *self.search.unasked()):
             if (known := self._earlier.get(spec.trial_id)) is not None:
                 self._progress.reused(known)
+                self._tell_watchers(known, measured=False)
                 continue
             record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
             self._folder.write(record)
             self._progress.skipped(record)
+            self._tell_watchers(record, measured=False)
         if self._trouble is not None:
             raise self._trouble
+
+    def _tell_watchers(self, record: TrialRecord, *, measured: bool) -> None:
+        for watcher in self._watchers:
+            watcher.ended(record, measured=measured)
 
     def _cut_by_budget(self, record: TrialRecord) -> bool:
         """Timed out before its own deadline: it was the sweep's budget that ended."""

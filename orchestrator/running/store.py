@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -11,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from jobs.record import TrialRecord, record_to_json
+from jobs.record import Outcome, TrialRecord, record_to_json
 from orchestrator.results.record_file import read_record
-from orchestrator.results.run import RECORDS, RUN, record_files, written_beside
+from orchestrator.results.run import LOGS, RECORDS, RUN, record_files, written_beside
 
 _LOCK = "lock"
+LAST_LINES = 4000
+"""Characters of a trial's output that its record keeps, where it did not end well."""
 
 
 class RunFolderError(RuntimeError):
@@ -70,11 +73,29 @@ class RunFolder:
         """Write a JSON file of the run's own."""
         _write(self.path / name, content)
 
-    def write(self, record: TrialRecord) -> None:
-        """Keep a record; an earlier one of the same trial is replaced, whatever its file is called."""
-        path = self.path / RECORDS / f"{record.trial_id}.json"
+    def write(self, record: TrialRecord) -> TrialRecord:
+        """Keep a record; an earlier one of the same trial is replaced, whatever its file is called.
+
+        What the trial printed goes to a file of its own. The record returned, as written, names that file and has the
+        last lines only, or none where all went well.
+        """
+        trial_id = record.trial_id
+        path = self.path / RECORDS / f"{trial_id}.json"
+        if record.log:
+            record = self._with_log_file(record, f"{LOGS}/{trial_id}.txt")
         _write(path, record_to_json(record))
-        self._drop_others(record.trial_id, path)
+        self._drop_others(trial_id, path)
+        return record
+
+    def _with_log_file(self, record: TrialRecord, name: str) -> TrialRecord:
+        measurements = dict(record.measurements)
+        well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED) and "anatomy_missing" not in measurements
+        with contextlib.suppress(OSError):  # the record matters more, and finds out itself what the disk has
+            (self.path / LOGS).mkdir(exist_ok=True)
+            with written_beside(self.path / name) as partial:
+                partial.write_text(record.log)
+            measurements["log_file"] = name
+        return dataclasses.replace(record, log="" if well else record.log[-LAST_LINES:], measurements=measurements)
 
     def remove(self, trial_id: str) -> None:
         """Forget a trial, because it is going to be repeated or is no longer planned."""

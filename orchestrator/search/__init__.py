@@ -12,4 +12,5 @@ batch_size.py      the largest micro-batch, the fastest, the plateau, and accumu
 scaling.py         how memory and speed scale with the micro-batch, to choose its next size
 follow_ups.py      when a search has ended: a few more trials about its result
 together.py        several searches side by side as one
+per_model.py       one search for each GPU model of a cluster
 """

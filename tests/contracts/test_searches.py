@@ -16,6 +16,7 @@ from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
+from orchestrator.search.per_model import PerModel
 from tests.conftest import build_tiny_spec
 
 MakeSearch = Callable[[Iterable[TrialSpec]], Search]
@@ -24,6 +25,7 @@ SEARCHES: dict[str, MakeSearch] = {
     "frontier": Frontier,
     "optuna": Optuna,
     "with follow-ups": lambda trials: FollowUps(Grid(trials), budgets=(2**22,), baseline={}),
+    "per model": lambda trials: PerModel({"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1}),
     "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
 }
 

@@ -91,17 +91,17 @@ def test_without_time_there_is_no_answer(config: Path, tmp_path: Path, capsys: p
     assert (answer["sizes"], answer["unfinished"]) == ([], "it was ended before its last trial")
 
 
-def test_trials_keep_to_the_nodes_that_have_the_mark(
+def test_each_kind_of_hardware_is_tuned_on_its_own(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
     def by_hardware(cluster: Cluster) -> tuple[Cluster, ...]:
+        if cluster.pinned:
+            return (cluster,)
         (node,) = cluster.nodes
-        mark = f"node:{node.address}"
-        assert mark in node.resources
-        asked.append(mark)
-        return tuple(Cluster(nodes=(renamed(node, name),), mark=mark) for name in ("one model", "another"))
+        asked.append(node.node_id)
+        return tuple(Cluster(nodes=(renamed(node, name),), pinned=True) for name in ("one model", "another"))
 
     monkeypatch.setattr(Cluster, "by_hardware", by_hardware)
     status, document = tuned(config, tmp_path, "--max-micro-batch", "1", capsys=capsys)

@@ -82,7 +82,7 @@ def test_trials_share_a_parent_and_no_process(
 def test_an_ok_record_is_whole(slot: Slot, ok_before: TrialRecord, good: TrialSpec) -> None:
     assert slot.hello["unclean"] == ""
     assert ok_before.spec == good
-    assert (ok_before.reason, ok_before.rule, ok_before.phase, ok_before.log) == ("", "", "", "")
+    assert (ok_before.reason, ok_before.rule, ok_before.phase) == ("", "", "")
     assert ok_before.measurements["steps_counted"] == good.measure.steps
     assert {len(series) for series in ok_before.steps.values()} == {4}
     assert ok_before.environment == slot.hello["environment"]

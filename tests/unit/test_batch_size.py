@@ -18,7 +18,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.sizing import read_choice, technique_sets
 from orchestrator.running import command
-from orchestrator.running.nodes import Cluster, IndistinctNodesError, Node
+from orchestrator.running.nodes import Cluster, Node
 
 ROOT = Path(__file__).parents[2]
 MODEL = {"task": "causal-lm", "architecture": "llama"}
@@ -188,36 +188,27 @@ def node(address: str, gpus: int, model: str, **resources: float) -> Node:
         cpus=8,
         host_bytes=1,
         environment={"gpu_model": model, "cpu_model": "a processor"},
-        resources={"CPU": 8.0, "memory": 1.0, f"node:{address}": 1.0, **resources},
     )
 
 
-H200 = {"GPU": 8.0, "accelerator_type:H200": 1.0}
-
-
-def test_gpus_of_one_model_are_one_cluster_unmarked() -> None:
-    cluster = Cluster(nodes=(node("head", 0, ""), node("a", 8, "NVIDIA H200", **H200)))
+def test_gpus_of_one_model_are_one_cluster() -> None:
+    cluster = Cluster(nodes=(node("head", 0, ""), node("a", 8, "NVIDIA H200")))
     assert cluster.by_hardware() == (cluster,)
     bare = Cluster(nodes=(node("a", 0, ""), node("b", 0, "")))
     assert bare.by_hardware() == (bare,)
     assert bare.hardware == "a processor"
 
 
-def test_unlike_gpus_are_told_apart_by_what_only_their_nodes_have() -> None:
+def test_unlike_gpus_are_clusters_of_their_own() -> None:
     nodes = (
         node("head", 0, ""),
-        node("a", 8, "NVIDIA H200", **H200),
-        node("b", 4, "NVIDIA H200", **H200),
-        node("c", 8, "NVIDIA A100-SXM4-40GB", **{"GPU": 8.0, "accelerator_type:A100": 1.0}),
-        node("d", 8, "NVIDIA A100-SXM4-80GB", **{"GPU": 8.0, "accelerator_type:A100": 1.0, "large": 1.0}),
+        node("a", 8, "NVIDIA H200"),
+        node("b", 4, "NVIDIA H200"),
+        node("c", 8, "NVIDIA A100-SXM4-40GB"),
+        node("d", 7, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
     )
-    small, large, h200 = Cluster(nodes=nodes).by_hardware()
-    assert [part.mark for part in (small, large, h200)] == ["node:c", "large", "accelerator_type:H200"]
-    assert [part.gpus for part in (small, large, h200)] == [8, 8, 12]
+    whole, sliced, h200 = Cluster(nodes=nodes).by_hardware()
+    assert [one.address for one in h200.nodes] == ["a", "b"]
+    assert [part.gpus for part in (whole, sliced, h200)] == [8, 7, 12]
+    assert all(part.pinned for part in (whole, sliced, h200))
     assert h200.hardware == "NVIDIA H200"
-
-
-def test_gpus_that_ray_cannot_tell_apart_are_refused_with_a_way_out() -> None:
-    nodes = (node("a", 1, "one", GPU=1.0), node("b", 1, "other", GPU=1.0), node("c", 1, "one", GPU=1.0))
-    with pytest.raises(IndistinctNodesError, match=re.escape("ray start --resources '{\"one\": 1}'")):
-        Cluster(nodes=nodes).by_hardware()

@@ -35,7 +35,12 @@ def render(summary: Summary) -> str:
         summary=summary,
         run=summary.run,
         cells=cells,
-        account=[*standing(whole), *account(summary.run.search), *filter(None, [left_out(whole, summary)])],
+        account=[
+            *standing(whole),
+            *account(summary.run.search),
+            *summary.run.notes,
+            *filter(None, [left_out(whole, summary)]),
+        ],
         library=Markup(packed_library()),
         data=Markup(script_json(chart_data(summary))),
         config=json.dumps(summary.run.config, indent=2, sort_keys=True) if summary.run.config else "",

@@ -17,7 +17,7 @@ def render(summary: Summary, *, picture: str = "") -> str:
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items())
     lines = [f"# {text(summary.run.name or 'Run')}", ""]
     lines += [f"{count(len(summary.rows), 'trial')}: {counts}; {cells.cost(summary)}.", ""]
-    lines += _notes([*standing(summary), *account(summary.run.search)])
+    lines += _notes([*standing(summary), *account(summary.run.search), *summary.run.notes])
     if summary.run.command:
         lines += ["```console", *summary.run.command.splitlines(), "```", ""]
     if picture and summary.cohorts:

@@ -50,7 +50,7 @@ def render(summary: Summary) -> RenderableType:
 
 
 def _opening(summary: Summary) -> list[str]:
-    return [*standing(summary), *account(summary.run.search)]
+    return [*standing(summary), *account(summary.run.search), *summary.run.notes]
 
 
 def _outcomes(summary: Summary) -> Text:

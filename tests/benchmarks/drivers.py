@@ -1,0 +1,211 @@
+"""Drivers under a load of trials that take no time: this one on Ray Tune, a bare Ray Tune, this one without Ray."""
+
+from __future__ import annotations
+
+import heapq
+import io
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psutil
+import ray
+from ray import tune
+
+from jobs.record import TrialRecord, record_to_json
+from jobs.spec import TrialSpec, spec_from_json, to_json
+from orchestrator.results import publish
+from orchestrator.running import cluster as ray_cluster
+from orchestrator.running import measuring
+from orchestrator.running.progress import Progress
+from orchestrator.running.session import Session
+from orchestrator.running.store import RunFolder
+from orchestrator.search.grid import Grid
+from tests.conftest import build_tiny_spec
+from tests.unit.records import make_record
+
+SLOTS_OF_TUNE = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """So many trials through a driver: seconds, and its resident memory as they ended."""
+
+    name: str
+    trials: int
+    seconds: float
+    resident_bytes: tuple[int, ...]
+    """After each hundredth of the trials."""
+
+    @property
+    def per_second(self) -> float:
+        """Trials a second."""
+        return self.trials / self.seconds
+
+
+class Meter:
+    """Resident memory of this process, after each hundredth of the trials."""
+
+    def __init__(self, trials: int) -> None:
+        self._every, self._ended, self._process = max(1, trials // 100), 0, psutil.Process()
+        self.resident_bytes: list[int] = []
+
+    def tick(self) -> None:
+        """A trial has ended."""
+        self._ended += 1
+        if self._ended % self._every == 0:
+            self.resident_bytes.append(self._process.memory_info().rss)
+
+
+def planned(trials: int) -> list[TrialSpec]:
+    """Alike but for their number."""
+    return [build_tiny_spec(repeat=number) for number in range(trials)]
+
+
+def of(spec: TrialSpec) -> TrialRecord:
+    """An invented record of usual size: a hundred measurements and a dozen steps."""
+    own = make_record()
+    figures = {**own.measurements, **{f"figure_{number}": number / 7 for number in range(90)}}
+    return replace(own, spec=spec, measurements=figures, steps={"step_seconds": [0.1] * 12, "loss": [1.0] * 12})
+
+
+class StandIn(tune.Trainable):
+    """A slot whose trials take no time."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        return None
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        return True
+
+    def step(self) -> dict[str, Any]:
+        record = of(spec_from_json(json.loads(self.config["specs"][0])))
+        return {"record": json.dumps(record_to_json(record)), "done": True}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        return None
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        return None
+
+
+class Watch(tune.Callback):
+    """Tells a meter of every trial."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._meter.tick()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune writes its callbacks down
+
+
+def ours(trials: int, folder: Path) -> Run:
+    """Through this driver: search, session, records on disk, progress, Tune."""
+    meter = Meter(trials)
+
+    class Metered(Session):
+        def ended(self, record: TrialRecord) -> None:
+            super().ended(record)
+            meter.tick()
+
+    run_folder = RunFolder(folder)
+    progress = Progress(trials, SLOTS_OF_TUNE, (), stream=io.StringIO())
+    session = Metered(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+    with (
+        run_folder.locked(),
+        ray_cluster.connected(None) as cluster,
+        mock.patch.object(ray_cluster, "_SlotTrainable", StandIn),
+    ):
+        begin = time.perf_counter()
+        ray_cluster.run(session, cluster)
+        seconds = time.perf_counter() - begin
+    assert len(os.listdir(folder / "records")) == trials
+    return Run(name="ours", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes))
+
+
+def bare(trials: int, folder: Path) -> Run:
+    """The same stand-ins through Tune's own grid search, as its documentation has it."""
+    meter = Meter(trials)
+
+    specs = [[json.dumps(to_json(spec))] for spec in planned(trials)]
+    tuner = tune.Tuner(
+        tune.with_resources(StandIn, {"cpu": 1, "gpu": 1}),
+        param_space={"specs": tune.grid_search(specs)},
+        tune_config=tune.TuneConfig(max_concurrent_trials=SLOTS_OF_TUNE + 1, reuse_actors=True),
+        run_config=tune.RunConfig(
+            name="bare",
+            storage_path=str(folder),
+            verbose=0,
+            callbacks=[Watch(meter)],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
+        ),
+    )
+    begin = time.perf_counter()
+    results = tuner.fit()
+    seconds = time.perf_counter() - begin
+    assert len(results) == trials
+    return Run(name="bare Ray Tune", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes))
+
+
+def slots(trials: int, at_once: int, folder: Path) -> Run:
+    """The driver without Ray: ``at_once`` slots whose trials take simulated seconds; every record is written."""
+    meter, chance = Meter(trials), random.Random(0)
+    run_folder = RunFolder(folder)
+    progress = Progress(trials, at_once, (), stream=io.StringIO())
+    with run_folder.locked():
+        session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+        begin = time.perf_counter()
+        running: list[tuple[float, str, TrialSpec]] = []
+        now = 0.0
+        while True:
+            while len(running) < at_once and (spec := session.next_trial()) is not None:
+                heapq.heappush(running, (now + chance.uniform(2, 20), spec.trial_id, spec))
+            if not running:
+                break
+            now, _, spec = heapq.heappop(running)
+            session.ended(of(spec))
+            meter.tick()
+        session.account()
+        seconds = time.perf_counter() - begin
+        run_folder.describe({"name": "slots"})
+    return Run(
+        name=f"{at_once} slots, no Ray", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes)
+    )
+
+
+def resume(trials: int, folder: Path) -> tuple[float, float]:
+    """Seconds until a second run of the same plan knows that nothing is left to do; and to publish its records."""
+    begin = time.perf_counter()
+    wanted = {spec.trial_id for spec in planned(trials)}
+    run_folder = RunFolder(folder)
+    earlier = measuring.still_wanted(run_folder, lambda spec: spec.trial_id in wanted, fresh=False)
+    progress = Progress(trials, 1, (), stream=io.StringIO())
+    session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+    kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
+    resumed = time.perf_counter() - begin
+    assert kept == trials
+    assert session.next_trial() is None
+    begin = time.perf_counter()
+    publish(folder)
+    return resumed, time.perf_counter() - begin
+
+
+@contextmanager
+def local_ray() -> Iterator[None]:
+    """A Ray of one's own, with invented GPUs."""
+    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init(address="local", num_cpus=SLOTS_OF_TUNE, num_gpus=SLOTS_OF_TUNE, **options)
+    try:
+        yield
+    finally:
+        ray.shutdown()
