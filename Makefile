@@ -1,5 +1,6 @@
 # make sweep   measure the quickstart frontier on this machine
 # make test    everything a change must pass
+# make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
 # make schema  regenerate the config's JSON schema and the table's schema page
 # make clean   remove what these targets made
 
@@ -7,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test schema clean
+.PHONY: sweep test audit schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -19,6 +20,11 @@ test: .venv/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+# Strict: a package that the service does not know is a failure, not a pass.
+audit: .venv/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
