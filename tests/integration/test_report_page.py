@@ -24,7 +24,7 @@ from orchestrator.results.page import html
 from orchestrator.results.run import Run
 from orchestrator.results.summary import summarize
 from orchestrator.search.follow_ups import under_cap
-from tests.unit.records import H200, make_grid, make_record, write_run
+from tests.unit.records import H200, make_anatomy, make_grid, make_record, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -258,3 +258,23 @@ def test_what_was_seen_under_caps_decides_the_verdict(browser: Any, tmp_path: Pa
         page.get_by_role("button", name="2 GiB", exact=True).click()
         assert verdict(page) == "batch 2"
         assert "Seen to fit: 98.0 samples/s" in page.locator("#asides").inner_text()
+
+
+def test_what_was_taken_apart_is_drawn_in_bars_and_over_time(browser: Any, tmp_path: Path) -> None:
+    known = [make_record(micro_batch=n, memory_mib=n, speed=n, anatomy=make_anatomy(n)) for n in (1, 2)]
+    publish(write_run(tmp_path, [*known, make_record(micro_batch=4, memory_mib=4000, speed=4.0)]))
+    for page in opened(browser, tmp_path / "report.html"):
+        rows = page.locator("#apart-rows tr")
+        assert rows.count() == 2
+        assert "saved activations 1.17 GiB" in rows.last.inner_text()
+        page.locator("#part").select_option("operations")
+        assert "tensor contractions 48.0 ms" in rows.last.inner_text()
+        rows.last.get_by_role("button").click()
+        page.wait_for_selector("#picked .timeline .main-svg")
+        assert page.evaluate("document.querySelector('#picked .timeline').data.map((trace) => trace.name)") == [
+            "weights",
+            "saved activations",
+        ]
+        assert "✗ backward / forward" in page.locator("#picked").inner_text()
+        page.locator("#table button", has_text="batch 4").click()
+        assert page.locator("#picked .timeline").count() == 0

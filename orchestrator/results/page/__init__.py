@@ -1,6 +1,7 @@
 """The pages of a report, each a function of a ``Summary``.
 
 cells.py      points as cells of a table: figures, marks, what marks mean
+anatomy.py    trials taken apart: tables of the frontier, data for the script
 text.py       the printed end of a run
 plain.py      the same as JSON
 markdown.py   report.md

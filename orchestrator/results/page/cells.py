@@ -35,7 +35,7 @@ def speed(point: Point, cohort: Cohort) -> str:
 def frontier_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
     """Memory, speed, its uncertainty and the configuration of each point on the frontier, after a row of headings."""
     rows = [[memory(p.memory_bytes), speed(p, cohort), _error(p), summary.label(p)] for p in cohort.front]
-    return _without_empty([["memory", "samples/s", "±", "configuration"], *rows])
+    return without_empty([["memory", "samples/s", "±", "configuration"], *rows])
 
 
 def configuration_first(rows: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -62,7 +62,7 @@ def budget_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
                 _under_cap(verdict, point, cohort),
             ]
             rows.append([first, *figures, summary.label(point)])
-    return _without_empty(rows)
+    return without_empty(rows)
 
 
 def _under_cap(verdict: Verdict, point: Point, cohort: Cohort) -> str:
@@ -79,7 +79,7 @@ def _error(point: Point) -> str:
     return error(point.samples_per_second_error)
 
 
-def _without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The table without the columns that say nothing below their heading."""
     kept = [any(column[1:]) or len(column) == 1 for column in zip(*rows, strict=True)]
     return [[cell for cell, keep in zip(row, kept, strict=True) if keep] for row in rows]
@@ -178,7 +178,7 @@ def guide_table(summary: Summary, cohort: Cohort) -> list[list[str]]:
         used = row.get("docs_gpu_memory_mb")
         own += ["" if used is None else f"{used:,}", speed(entry.point, cohort)]
         rows.append([summary.label(entry.point), *own, *mib, *published])
-    return _without_empty([headings, *rows]) if rows else []
+    return without_empty([headings, *rows]) if rows else []
 
 
 def _mib(size: int | None) -> str:

@@ -10,6 +10,7 @@ from jobs.techniques import AXES
 from orchestrator.results.anatomies import SIZES, sizes_of
 from orchestrator.results.frontier import Point
 from orchestrator.results.objectives import OBJECTIVES
+from orchestrator.results.page.anatomy import script_data
 from orchestrator.results.page.picture import encodings
 from orchestrator.results.summary import Cohort, Summary
 
@@ -53,6 +54,7 @@ def chart_data(summary: Summary) -> dict[str, Any]:
         "cohorts": [_cohort(cohort, kinds, axes) for cohort in summary.cohorts],
         "measures": _measures(points),
         "sizes": [name for name, _ in SIZES],
+        "anatomies": script_data(summary, points),
         "columns": {
             "cohort": [place for place, _ in placed],
             "training": [kinds.index(point.training) for point in points],

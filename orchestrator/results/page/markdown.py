@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from orchestrator.results.page import cells
+from orchestrator.results.page import anatomy, cells
 from orchestrator.results.page.account import account, standing
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.words import change, count, duration, memory, number
@@ -36,6 +36,7 @@ def _cohort(summary: Summary, cohort: Cohort) -> list[str]:
     lines += [*table(front[0], front[1:], numbers=len(front[0]) - 1), "", *_notes(cells.frontier_notes(cohort))]
     lines += ["### Best in each budget", "", *table(budgets[0], budgets[1:], numbers=len(budgets[0]) - 1), ""]
     lines += [*_notes(cells.budget_notes(summary, cohort)), *_guide(summary, cohort)]
+    lines += _anatomy(summary, cohort)
     return [*lines, *_effects(cohort), *_stages(cohort), *_environment(cohort)]
 
 
@@ -48,6 +49,12 @@ def _guide(summary: Summary, cohort: Cohort) -> list[str]:
     if not rows:
         return []
     return ["### As the guide measures", "", *_notes(cells.guide_notes(cohort)), *table(rows[0], rows[1:], left=1), ""]
+
+
+def _anatomy(summary: Summary, cohort: Cohort) -> list[str]:
+    tables = [rows for rows in (anatomy.memory_rows(summary, cohort), anatomy.time_rows(summary, cohort)) if rows]
+    lines = [line for rows in tables for line in (*table(rows[0], rows[1:], left=1), "")]
+    return ["### Where memory and time go", "", *_notes(anatomy.notes()), *lines] if lines else []
 
 
 def _effects(cohort: Cohort) -> list[str]:
