@@ -66,7 +66,7 @@ def _counts(found: Comparison) -> str:
     parts = [f"{count(found.matched, 'configuration')} compared"]
     parts += [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
     parts += [f"{found.unsteady} too unsteady for their speed to be judged"] * (found.unsteady > 0)
-    parts += [f"{found.other_hosts} not judged by speed, which is partly their unlike hosts'"] * (found.other_hosts > 0)
+    parts += [f"{found.other_hosts} paced in part by unlike hosts and not judged by speed"] * (found.other_hosts > 0)
     parts += ["losses not compared, their training being of another seed or length"] * (not found.losses_compared)
     parts += [f"{found.only_before} not tried again"] * (found.only_before > 0)
     parts += [f"{found.only_after} new"] * (found.only_after > 0)
