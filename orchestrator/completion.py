@@ -1,4 +1,4 @@
-"""Print a script that completes ``orchestrator`` in your shell."""
+"""Print a script that completes ``orchestrator`` in your shell; in bash: eval "$(orchestrator completion bash)"."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.completion",
         description=__doc__,
-        epilog=f'In bash: eval "$(orchestrator completion bash)". {epilog({})}',
+        epilog=epilog({}),
     )
     parser.add_argument("shell", choices=SHELLS)
     return parser

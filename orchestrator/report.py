@@ -78,7 +78,7 @@ def _report(folder: Path, options: argparse.Namespace) -> int:
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
 
-    if options.watch:
+    if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.watching import follow
 
         follow(folder, to_stderr=options.json)

@@ -79,7 +79,8 @@ def published(uri: Uri, folder: Path, render: Callable[[Path], object] | None) -
             mirror.send()
         except StoreError as error:
             raise StoreError(f"{error}; the run is whole in {folder}, and --resume publishes it") from None
-    _say(f"published to {uri}")
+        if (folder / RUN).exists():
+            _say(f"published to {uri}")
 
 
 def _copy(

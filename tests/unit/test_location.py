@@ -1,0 +1,60 @@
+"""Where a run lies, as people write it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import recommend
+from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.results.location import Uri, folder_of, location
+
+MODEL = "model: {task: causal-lm, architecture: llama}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("runs/bert", "runs/bert"),
+        ("file:///mnt/runs/bert", "/mnt/runs/bert"),
+        ("s3://bucket/runs/bert/", "runs/s3/bucket/runs/bert"),
+        ("S3://bucket/a@b", "runs/s3/bucket/a@b"),
+        ("hf://datasets/user/name", "runs/hf/datasets/user/name"),
+    ],
+)
+def test_a_place_has_a_folder_on_this_machine(text: str, folder: str) -> None:
+    assert folder_of(location(text)) == Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("s3://key:hunter2@bucket/run", "takes no user, revision or query"),
+        ("s3://bucket/run?secret_key=hunter2", "takes no user, revision or query"),
+        ("hf://datasets/user/name@main", "takes no user, revision or query"),
+        ("s3://bucket", "names no folder in the bucket"),
+        ("s3://bucket/../other", "empty or relative part"),
+        ("s3:///run", "empty or relative part"),
+        ("hf://user/name", "hf://datasets/USER/NAME"),
+    ],
+)
+def test_what_names_no_place_is_refused_and_not_repeated(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{MODEL}output: {text}\n")
+    with pytest.raises(ConfigError, match=rf":2: output: .*{said}") as caught:
+        load_config(path)
+    with pytest.raises(SystemExit):
+        recommend.main([text])
+    assert "hunter2" not in f"{caught.value}{capsys.readouterr().err}"
+
+
+def test_a_uri_keeps_its_form(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{MODEL}output: gs://bucket/runs/llama/\n")
+    config = load_config(path)
+    assert config.output == Uri(scheme="gs", path="bucket/runs/llama")
+    assert config.to_json()["output"] == "gs://bucket/runs/llama"
+    assert str(config.output.with_name("llama-batch-size")) == "gs://bucket/runs/llama-batch-size"
