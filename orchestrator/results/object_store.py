@@ -42,7 +42,7 @@ class Store:
     def prepare(self) -> None:
         """Make sure that it can be written, before hours are spent on what could not be kept."""
         with self._answering():
-            self._write(f"{RECORDS}/.keep", b"")  # and so the last record's removal leaves a folder
+            self._write(f"{RECORDS}/.keep", b"")
 
     def fetch(self, names: Iterable[str], folder: Path) -> None:
         """Copy files into a folder of this machine."""
@@ -56,9 +56,10 @@ class Store:
         self._each(fetch, names)
 
     def update(self, folder: Path, changed: Collection[str], gone: Collection[str]) -> None:
-        """Copy the folder's ``changed`` files here, and remove those that are ``gone``."""
+        """Copy the folder's ``changed`` files here, and empty those that are ``gone``: what is empty is not there."""
         self._each(lambda name: self._write(name, (folder / name).read_bytes()), changed)
-        self._each(lambda name: self._files.delete_file(self._at(name)), gone)
+        # Not removed: with the last file pyarrow makes its folder an object, which not every S3 server takes.
+        self._each(lambda name: self._write(name, b""), gone)
 
     def _write(self, name: str, content: bytes) -> None:
         if self.uri.scheme not in _NATIVE:  # a bucket has no folders to make
