@@ -8,6 +8,7 @@ mistakes.py     the content typed by that shape, or what is wrong with it in wor
 arguments.py    names that the installed transformers knows, and who owns which
 axes.py         axis names and values, checked against jobs.techniques
 base.py         the user's own TrainingArguments and DeepSpeed file, checked against the axes
+trackers.py     experiment trackers, a row each
 settings.py     SweepConfig: the checked configuration, as frozen data
 config.py       load_config: all of the above together
 validity.py     combinations that cannot be, as a table of rules with reasons

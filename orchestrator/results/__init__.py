@@ -19,6 +19,8 @@ words.py       how figures are written where people read them
 summary.py     all of it computed once, for the pages
 page/          the pages: printed text, JSON, Markdown, picture, HTML
 publishing.py  a run folder's tables and pages, written
+location.py    where a run lies: a folder, or a URI
+object_store.py, hub.py   what lies at a URI, listed, read and written; the Hub's way of it
 schema.py      the tables' columns as a page of the documentation
 
 measured.py    a run as an object to ask: what ``orchestrator.load`` returns. Its answers, each with its text beside it:

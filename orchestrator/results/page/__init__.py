@@ -5,6 +5,7 @@ anatomy.py    trials taken apart: tables of the frontier, data for the script
 text.py       the printed end of a run
 plain.py      the same as JSON
 markdown.py   report.md
+card.py       the dataset card of a run on the Hub
 picture.py    frontier.png (matplotlib is here and in explanation_picture.py)
 labels.py     where a picture's labels go so that none covers another
 thinning.py   which of very many configurations report.html holds
