@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.location import Uri
-from orchestrator.results.run import RECORDS, RUN, STEPS, TRIALS
+from orchestrator.results.run import RECORDS, RUN
 
 _AT_ONCE = 16
 _NATIVE = ("s3", "gs", "gcs")
@@ -96,12 +96,13 @@ def open_store(uri: Uri) -> Store:
 def needed(names: Collection[str]) -> set[str]:
     """What of a run has to be read: what was run and its records; the tables where only they were kept."""
     records = {name for name in names if is_record(name)}
-    return (records or {TRIALS, STEPS}.intersection(names)) | {RUN}.intersection(names)
+    tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
+    return (records or tables) | {RUN}.intersection(names)
 
 
 def is_record(name: str) -> bool:
     """Whether a file's name is that of a trial's record; those of a run in a folder below are not this run's."""
-    return name.startswith(f"{RECORDS}/") and name.endswith(".json")
+    return name.rpartition("/")[0] == RECORDS and name.endswith(".json")
 
 
 def fetched(uri: Uri) -> Path:

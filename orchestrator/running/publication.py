@@ -94,7 +94,7 @@ def _copy(
                 with contextlib.suppress(FileNotFoundError):  # nothing to render yet
                     render(folder)
             mirror.send()
-        except OSError as error:
+        except Exception as error:  # a store or a page that fails costs a copy, not the run: the next is tried
             if said != str(error):
                 _say(f"-- {error}; the run goes on in {folder}, and publishing it is tried again")
             said = str(error)

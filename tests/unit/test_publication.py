@@ -10,7 +10,7 @@ import pytest
 
 import orchestrator
 from orchestrator.results.location import Uri, location
-from orchestrator.results.object_store import Store, StoreError, open_store
+from orchestrator.results.object_store import Store, StoreError, needed, open_store
 from orchestrator.running import publication
 from orchestrator.running.publication import published
 from tests.unit.records import make_record, write_run
@@ -64,6 +64,12 @@ def test_a_store_that_fails_in_mid_run_is_named_once_and_the_run_goes_on(
         run()
     said = capsys.readouterr().err
     assert said == f"-- {URI}: no more room; the run goes on in {folder}, and publishing it is tried again\n"
+
+
+def test_no_name_in_a_store_leads_out_of_the_folder() -> None:
+    hostile = {"records/../../x.json", "../run.json", "a/records/x.json", "../x.parquet", "/x.parquet"}
+    assert needed({*hostile, "run.json", "trials.parquet"}) == {"run.json", "trials.parquet"}
+    assert needed({*hostile, "run.json", "trials.parquet", "records/x.json"}) == {"run.json", "records/x.json"}
 
 
 @pytest.mark.parametrize(
