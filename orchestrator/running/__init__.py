@@ -2,10 +2,10 @@
 
 store.py      the run folder: one atomic file per finished trial, one driver at a time
 nodes.py      what a cluster has, and which of its nodes are alike
+cluster.py    Ray: a survey of the cluster, and one slot per GPU under Tune
 fitness.py    the cluster less its unfit GPUs
 metrics.py    figures for Prometheus (beside the two above and tracking, no file here imports ray)
 events.py     who is told what becomes of trials; the sweep's log, one JSON object a line
-cluster.py    Ray: a survey of the cluster, and one slot per GPU under Tune (only it and tracking.py import ray)
 session.py    one sweep: search, budget, store and progress brought together; knows no Ray
 measuring.py  from a search to its records: what every verb that measures has in common
 tuning.py     batch-size searches carried out, one a technique set
