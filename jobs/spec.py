@@ -133,7 +133,7 @@ class Recipe:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``, ``attn_implementation``)."""
     hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Place ("model", "optimizer", "loop") -> ("module:function", keyword arguments)."""
+    """Place ("collator", "model", "optimizer", "loop") -> ("module:function", keyword arguments)."""
     requires: tuple[str, ...] = ()
     """Requirements the node must meet, in the words of ``jobs.requirements``."""
     prepares: tuple[str, ...] = ()

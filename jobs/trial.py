@@ -209,6 +209,8 @@ def _assembled(
     wanted = None if spec.measure.steps is None else _warmup_steps(spec, device) + spec.measure.steps
     samples = wanted * spec.effective_batch if wanted else None
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
+    if change := hook(spec, "collator"):
+        collator = change(collator or transformers.default_data_collator)
 
     enter("model")
     # DeepSpeed's process group and ZeRO-3's way of building come with the arguments: they are made before the model.

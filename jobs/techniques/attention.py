@@ -1,5 +1,10 @@
 """Attention axis: which implementation computes attention."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 from jobs.techniques.base import Axis, Variant
 
 ATTENTION = Axis(
@@ -8,6 +13,12 @@ ATTENTION = Axis(
     default="auto",
     variants={
         "auto": Variant(doc="the architecture's own preference: sdpa where it has it"),
+        "unmasked": Variant(
+            doc="the architecture's own preference, and no mask where no sample is padded: a mask that masks nothing "
+            "keeps a compiled step from the fused kernels",
+            hooks={"collator": ("jobs.techniques.attention:without_full_masks", {})},
+            effect="rounding",
+        ),
         "sdpa": Variant(
             doc="PyTorch's scaled_dot_product_attention, which picks a kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
@@ -32,3 +43,16 @@ ATTENTION = Axis(
         ),
     },
 )
+
+
+def without_full_masks(collate: Callable[[list[Any]], dict[str, Any]]) -> Callable[[list[Any]], dict[str, Any]]:
+    """``collate``, but masks of ones alone are left out of its batches: attention means the same without them."""
+
+    def collated(features: list[Any]) -> dict[str, Any]:
+        batch = collate(features)
+        full = [name for name in ("attention_mask", "decoder_attention_mask") if name in batch and batch[name].all()]
+        for name in full:
+            del batch[name]
+        return batch
+
+    return collated

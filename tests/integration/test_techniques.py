@@ -68,6 +68,7 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"optimizer": "adamw_foreach"}, {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"}),
     ({"attention": "eager"}, {"attention_kernel": "softmax"}),
     ({"attention": "sdpa"}, {"attention_kernel": "flash (cpu)"}),
+    ({"attention": "unmasked"}, {"attention_kernel": "flash (cpu)"}),
     ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
     ({"dataloader": "workers_2_prefetch_4"}, {"dataloader_workers": 2}),
     ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
