@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -41,7 +42,7 @@ def dissect(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     )
     trained.train_on(observer)
     assert observer.profile is not None
-    trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED)
+    trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED, observer.times)
     known = replace(observer.known(), buckets=_buckets(trained.optimizer))
     memory = account(trace, known)
     entries = [*_memory(memory, seen, observer, row), *_time(trace, observer, row)]
@@ -65,7 +66,10 @@ def _memory(memory: Memory, seen: Seen | None, observer: Observer, row: Mapping[
     yield from saved(memory)
     if torch.cuda.is_available():
         yield from on_host(observer.residents)
-    yield from rules.rules(memory.most, row)
+    paged: Counter[str] = Counter()
+    for one in observer.residents:
+        paged[one.name] += one.nbytes if one.device == "managed" else 0
+    yield from rules.rules(paged + Counter(memory.most), row)
     yield from rules.same_peak(memory.peak, row)
 
 

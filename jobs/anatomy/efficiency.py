@@ -49,8 +49,8 @@ def efficiency(trace: Trace, *, device: str, precision: str, step_seconds: float
 
     Operators that a compiler fused into kernels of its own are not seen. An unknown device has no peak and no MFU.
     """
-    model = float(sum(flop(call) for call in trace.calls if not call.recomputed))
-    again = float(sum(flop(call) for call in trace.calls if call.recomputed))
+    model = trace.times * sum(flop(call) for call in trace.calls if not call.recomputed)
+    again = trace.times * sum(flop(call) for call in trace.calls if call.recomputed)
     if not model:
         return
     yield Entry(part="efficiency", name="model flop", value=model, unit="flop")

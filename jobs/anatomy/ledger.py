@@ -15,6 +15,8 @@ CONTEXT = "CUDA context"
 LIBRARIES = "kernels and libraries"
 PAGED = "paged optimizer states"
 RESIDUAL = "residual"
+COMPILED = "compiled code"
+"""What takes memory outside of all operators."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +61,7 @@ def on_host(held: Sequence[Resident]) -> Iterator[Entry]:
 def saved(memory: Memory) -> Iterator[Entry]:
     """The part "activations"."""
     for operator, nbytes in memory.saved.items():
-        yield _entry("activations", operator.removeprefix("aten::") or "?", nbytes)
+        yield _entry("activations", operator.removeprefix("aten::") or COMPILED, nbytes)
 
 
 def _entry(part: Part, name: str, nbytes: int, kind: str = "") -> Entry:

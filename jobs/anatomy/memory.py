@@ -107,7 +107,7 @@ def _name(block: _Block, address: int, known: Known, phases: _Phases) -> str:
     if address in known.inputs and (change is None or phases.at(change.at)[0] == "data"):
         return "inputs"
     if change is None:
-        return known.names.get(address, OTHER)
+        return known.names.get(address, "gradients" if address in known.gradients else OTHER)
     if change.copies in known.parameters:
         return "autocast copies of weights"
     if block.freed == math.inf and address in known.names:

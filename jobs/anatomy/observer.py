@@ -15,6 +15,10 @@ from jobs.anatomy.residents import Resident, tensors
 from jobs.anatomy.trace import PHASE
 from jobs.loops.meter import Phase
 
+MOST_MICRO_BATCHES = 4
+"""Of a step with more, the last two are profiled: each is like the others, and the peak is in the last."""
+_PROFILED = 2
+
 
 class Observer:
     """A ``Listener`` that lets one step pass (iterators and worker processes start anew), then times, then profiles.
@@ -25,8 +29,9 @@ class Observer:
     def __init__(self, held: Callable[[], list[Resident]], *, on_gpu: bool, timed_steps: int) -> None:
         self._held, self._on_gpu, self._timed_steps = held, on_gpu, timed_steps
         self._step = 0
+        self._micro_batch = self._micro_batches = 0
         self._marks: list[tuple[Phase, float, torch.cuda.Event | None]] = []
-        self._is_timing = False
+        self._is_timing = self._is_last = False
         self._range: torch.autograd.profiler.record_function | None = None
         self._phase: Phase = "upkeep"
         self._before: dict[int, int] = {}
@@ -35,6 +40,8 @@ class Observer:
         self.profile: torch.profiler.profile | None = None
         self.timed: Mapping[str, float] = {}
         """Phase -> seconds of one step."""
+        self.times = 1.0
+        """Micro-batches of a step for each that was profiled."""
 
     @property
     def residents(self) -> list[Resident]:
@@ -62,7 +69,11 @@ class Observer:
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Its tensors are remembered by address."""
-        if self._range is not None:
+        self._micro_batch += 1
+        if self._is_last and self.profile is None and self._micro_batch == self._micro_batches - _PROFILED + 1:
+            self.times = self._micro_batches / _PROFILED
+            self._start()
+        if self._is_last:
             self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))}
 
     def phase(self, name: Phase) -> None:
@@ -79,6 +90,7 @@ class Observer:
     def step_end(self) -> bool:
         """One step passes, some are timed, one is profiled."""
         self._step += 1
+        self._micro_batches, self._micro_batch = self._micro_batch, 0
         if self._step == 1:
             self._wait()
             self._is_timing = True
@@ -88,8 +100,10 @@ class Observer:
             self._wait()
             self._is_timing = False
             self.timed = self._seconds()
-            self._start()
-        elif self._step == 2 + self._timed_steps:
+            self._is_last = True
+            if self._micro_batches <= MOST_MICRO_BATCHES:
+                self._start()
+        elif self._is_last and self.profile is not None:
             self._stop()
             return True
         return False
@@ -109,6 +123,7 @@ class Observer:
         return dict(seconds)
 
     def _start(self) -> None:
+        self._wait()
         self._look()
         if self._on_gpu:
             self._before = _blocks()

@@ -75,23 +75,25 @@ def operations(trace: Trace, phase_at: Callable[[int], str], step_seconds: float
     seconds: defaultdict[str, float] = defaultdict(float)
     single: defaultdict[str, float] = defaultdict(float)
     for work in trace.work:
-        seconds[group_of(work, phase_at(work.launched))] += work.seconds
-        single[_called(work)] += work.seconds
+        phase = phase_at(work.launched)
+        spent = work.seconds * trace.weight(phase)
+        seconds[group_of(work, phase)] += spent
+        single[_called(work)] += spent
     for group in (*THREE, MOVEMENT, COMMUNICATION, OPTIMIZER):
         if group in seconds:
             yield Entry(part="operations", name=group, value=seconds[group], unit="s")
-    yield Entry(part="operations", name=IDLE, value=max(0.0, step_seconds - busy_seconds(trace)), unit="s")
+    yield Entry(part="operations", name=IDLE, value=max(0.0, step_seconds - busy_seconds(trace, phase_at)), unit="s")
     for name, spent in sorted(single.items(), key=lambda pair: -pair[1])[:MOST_KERNELS]:
         yield Entry(part="kernels", name=name, value=spent, unit="s")
 
 
-def busy_seconds(trace: Trace) -> float:
-    """Time in which at least one kernel ran; without a GPU, that of all operators together."""
+def busy_seconds(trace: Trace, phase_at: Callable[[int], str]) -> float:
+    """Time of a step in which at least one kernel ran; without a GPU, that of all operators together."""
     if not any(work.kernel for work in trace.work):
-        return sum(work.seconds for work in trace.work)
-    busy, until = 0, 0
+        return sum(work.seconds * trace.weight(phase_at(work.launched)) for work in trace.work)
+    busy, until = 0.0, 0
     for work in trace.work:
-        busy += max(0, work.end - max(work.begin, until))
+        busy += max(0, work.end - max(work.begin, until)) * trace.weight(phase_at(work.launched))
         until = max(until, work.end)
     return busy / 1e9
 

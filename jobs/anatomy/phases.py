@@ -64,6 +64,6 @@ def _busy(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
     busy: defaultdict[str, float] = defaultdict(float)
     copied: defaultdict[str, float] = defaultdict(float)
     for work in trace.work:
-        chosen = copied if work.kernel.startswith("Memcpy HtoD") else busy
-        chosen[at(work.launched)] += work.seconds
+        chosen, phase = copied if work.kernel.startswith("Memcpy HtoD") else busy, at(work.launched)
+        chosen[phase] += work.seconds * trace.weight(phase)
     return dict(busy), dict(copied)

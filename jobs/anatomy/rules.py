@@ -30,6 +30,8 @@ class Rule:
     of: Of
     when: Mapping[str, tuple[str, ...]]
     """Column -> values; one of each must be the trial's."""
+    of_whole_models: bool = False
+    """Only where every parameter is trained."""
 
 
 _FP32 = {"parameter_dtypes": ("float32",)}
@@ -69,6 +71,7 @@ RULES = (
         bytes_a_parameter=18,
         of="parameters_total",
         when={**_MIXED, **_ADAMW},
+        of_whole_models=True,
     ),
 )
 
@@ -79,7 +82,7 @@ BACKWARD_TO_FORWARD = 2.0
 
 
 def rules(most: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
-    """The part "rules" for the ``most`` bytes that each name held over a step of the trial with this ``row``.
+    """The part "rules" for the ``most`` bytes that each name held over a step of the trial with this ``row``, wherever.
 
     They speak of training on one device without DeepSpeed.
     """
@@ -90,6 +93,8 @@ def rules(most: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
         held[kind_of(name)] = held.get(kind_of(name), 0) + nbytes
     for rule in RULES:
         if not all(row.get(column) in values for column, values in rule.when.items()):
+            continue
+        if rule.of_whole_models and row["parameters_trainable"] != row["parameters_total"]:
             continue
         value = float(sum(held.get(kind, 0) for kind in rule.kinds))
         expected = float(rule.bytes_a_parameter * row[rule.of])

@@ -64,9 +64,15 @@ class Trace:
     calls: Sequence[Call] = ()
     phases: Sequence[tuple[str, int, int]] = field(default=())
     """Name, beginning and end."""
+    times: float = 1.0
+    """How often a step does what was traced of its passes: above 1 where only its last micro-batches were."""
+
+    def weight(self, phase: str) -> float:
+        """How often a step does what was traced in a phase of this name."""
+        return self.times if phase in ("data", "forward", "backward") else 1.0
 
 
-def read(profile: torch.profiler.profile, device: str, counted: frozenset[str]) -> Trace:
+def read(profile: torch.profiler.profile, device: str, counted: frozenset[str], times: float = 1.0) -> Trace:
     """A finished profile's trace; ``device`` is "cuda" or "cpu", ``counted`` the operators whose shapes matter.
 
     The profiler must have recorded shapes and memory, of kernels too where there is a GPU.
@@ -82,6 +88,7 @@ def read(profile: torch.profiler.profile, device: str, counted: frozenset[str]) 
         work=sorted(work, key=lambda one: one.begin),
         calls=reader.calls,
         phases=sorted(reader.phases, key=lambda phase: phase[1]),
+        times=times,
     )
 
 

@@ -19,7 +19,8 @@ PURPOSE = "anatomy"
 TIMELINE, BEGINNINGS = "timeline", "timeline phases"
 PARTS: Mapping[str, str] = {
     **{str(part): meaning for part, meaning in entry.PARTS.items()},
-    TIMELINE: "memory over one step, a row for each class: of every stretch of time the highest moment",
+    TIMELINE: "memory over one step (of more than four micro-batches the last two), a row for each class: of every "
+    "stretch of time the highest moment",
     BEGINNINGS: "when each phase of that step began, in order",
 }
 """Part of the table -> what it is; the last two are no entries of an anatomy."""

@@ -41,7 +41,7 @@ T5 = ModelSpec(
 CASES: dict[str, tuple[ModelSpec, dict[str, Any]]] = {
     "fp32": (BERT, {"micro_batch": 4, "precision": "fp32"}),
     "bf16": (BERT, {"micro_batch": 16, "precision": "bf16"}),
-    "bf16, accumulation": (BERT, {"micro_batch": 8, "accumulation": 4, "precision": "bf16"}),
+    "bf16, accumulation": (BERT, {"micro_batch": 8, "accumulation": 8, "precision": "bf16"}),
     "checkpointing": (BERT, {"micro_batch": 32, "precision": "bf16", "activations": "checkpoint"}),
     "LoRA": (BERT, {"micro_batch": 16, "precision": "bf16", "adapter": "lora_r8"}),
     "8-bit AdamW": (BERT, {"micro_batch": 16, "precision": "bf16", "optimizer": "adamw_bnb_8bit"}),
@@ -87,12 +87,12 @@ def slot() -> Iterator[Slot]:
 def measured(slot: Slot, case: str, anatomy: bool = True) -> TrialRecord:
     record = slot.run(spec(*CASES[case], anatomy=anatomy), 300)
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
+    print(f"== {case}{'' if anatomy else ', not taken apart'}\n{render(record)}")
     return record
 
 
 def taken_apart(record: TrialRecord) -> Anatomy:
     assert record.anatomy is not None, f"{record.measurements.get('anatomy_missing')}\n{record.log}"
-    print(render(record))
     return record.anatomy
 
 

@@ -50,6 +50,17 @@ def test_a_trial_that_is_taken_apart_measures_the_same(slot: Slot) -> None:
     assert with_it.measurements["anatomy_seconds"] < with_it.measurements["overhead_seconds"]
 
 
+def test_of_many_micro_batches_the_last_tell_of_all(slot: Slot) -> None:
+    one, many = (run(slot, {"accumulation": passes}) for passes in (1, 6))
+    flop = [anatomy_of(record).values("efficiency")["model flop"] for record in (one, many)]
+    assert flop[1] == 6 * flop[0]
+    memory = anatomy_of(many).values("memory")
+    peak = many.measurements["peak_allocated_bytes"]
+    assert sum(memory.values()) == pytest.approx(peak, rel=0.01), "only the inputs of micro-batches that are over"
+    assert memory["gradients"] >= 0.9 * 4 * many.measurements["parameters_trainable"]
+    assert "other" not in memory
+
+
 @pytest.mark.parametrize(
     ("choices", "present", "absent"),
     [
