@@ -63,6 +63,15 @@ def spans(page: Path) -> Iterator[str]:
         yield from (child.content for child in token.children or () if child.type == "code_inline")
 
 
+def links(page: Path) -> Iterator[str]:
+    """Where a page's links and pictures lead, those to other sites left out."""
+    for token in _MARKDOWN.parse(page.read_text(encoding="utf-8")):
+        for child in token.children or ():
+            target = str(child.attrs.get("href") or child.attrs.get("src") or "")
+            if target and "://" not in target:
+                yield target.partition("#")[0]
+
+
 def calls(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     """(verb, arguments) of every call of this program in a piece of shell; what is optional, in [...], is taken."""
     for found in _COMMAND.finditer(text.replace("\\\n", " ")):

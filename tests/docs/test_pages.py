@@ -18,7 +18,7 @@ import yaml
 from orchestrator.__main__ import verbs
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.docs.blocks import NEEDS, PAGES, ROOT, Block, blocks, calls, spans
+from tests.docs.blocks import NEEDS, PAGES, ROOT, Block, blocks, calls, links, spans
 from tests.docs.calling import parser_of
 
 SHOWN = ("", "text")
@@ -121,6 +121,11 @@ def test_no_block_is_passed_over(page: Path) -> None:
         known = ("bash", "console", "python", "yaml", "json", *SHOWN)
         assert block.language in known, f"{named(page)}, line {block.line}: nobody runs {block.language}"
         assert block.language not in SHOWN or not list(calls(block.code)), f"{named(page)}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [target for target in links(page) if not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
