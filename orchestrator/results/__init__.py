@@ -11,7 +11,9 @@ guard.py       rows whose losses are not their reference's
 frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes
 objectives.py  what a point can be good at: speed, energy, money, host memory
 verification.py what was seen of budgets under caps
-ranking.py     the fastest in each budget; what each technique did
+turns.py       close configurations, measured again in turns
+ranking.py     the fastest in each budget
+effects.py     what each technique did to the baseline
 doubts.py      what trials warned of, alike warnings together
 guide.py       the guide's published figures, beside ours taken its way
 batch_size.py  the measured sizes of one technique set, and the answers among them

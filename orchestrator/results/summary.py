@@ -15,6 +15,7 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results import doubts
 from orchestrator.results.doubts import Doubt
+from orchestrator.results.effects import Effect, Stage, cumulative, effects
 from orchestrator.results.frontier import (
     AND,
     Point,
@@ -27,17 +28,7 @@ from orchestrator.results.frontier import (
     training_of,
 )
 from orchestrator.results.guide import GuideRow, guide_rows
-from orchestrator.results.ranking import (
-    Effect,
-    Stage,
-    Verdict,
-    baseline_choices,
-    baseline_training,
-    best_in_budgets,
-    cumulative,
-    effects,
-    fastest,
-)
+from orchestrator.results.ranking import Verdict, baseline_choices, baseline_training, best_in_budgets, fastest
 from orchestrator.results.run import LOGS, Run
 from orchestrator.results.turns import pairings
 from orchestrator.results.verification import Check, checks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobs.record import Outcome
 from jobs.steady import relative_half_width
-from orchestrator.results.frontier import Row
+from orchestrator.results.frontier import Point, Row
 
 COMPARISON = "comparison"
 """The purpose of such trials."""
@@ -48,6 +48,25 @@ def pairings(rows: Iterable[Row]) -> tuple[Pairing, ...]:
             turn[row["follows"]] = row["samples_per_second"]
     found = (_pairing(one, among[0], list(turns.values())) for among, turns in speeds.items() for one in among[1:])
     return tuple(pairing for pairing in found if pairing is not None)
+
+
+def against_the_first(points: Sequence[Point], pairings: Iterable[Pairing]) -> tuple[Pairing, ...]:
+    """Those of the pairings that compare one of these points with the first of them."""
+    first, others = points[:1], points[1:]
+    return tuple(
+        pairing
+        for pairing in pairings
+        if any(pairing.other in point.trial_ids for point in first)
+        and any(pairing.one in point.trial_ids for point in others)
+    )
+
+
+def fastest_in_turns(points: Sequence[Point], pairings: Iterable[Pairing]) -> Point | None:
+    """The first of these points, or the one that was faster than it in turns, by most; None where there is none."""
+    faster = (pairing for pairing in against_the_first(points, pairings) if pairing.is_faster)
+    by_most = max(faster, key=lambda pairing: pairing.ratio, default=None)
+    named = [point for point in points if by_most and by_most.one in point.trial_ids]
+    return next(iter((*named, *points)), None)
 
 
 def _pairing(one: str, other: str, turns: Sequence[Mapping[str, float]]) -> Pairing | None:

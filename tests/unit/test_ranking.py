@@ -6,6 +6,7 @@ import pytest
 
 from jobs.record import TrialRecord
 from orchestrator.results.doubts import gather
+from orchestrator.results.effects import cumulative, effects
 from orchestrator.results.frontier import Point, points
 from orchestrator.results.guide import PUBLISHED, published
 from orchestrator.results.ranking import (
@@ -13,9 +14,7 @@ from orchestrator.results.ranking import (
     baseline_choices,
     baseline_training,
     best_in_budgets,
-    cumulative,
     customary_budgets,
-    effects,
 )
 from orchestrator.results.table import axes_of, trials_table
 from tests.unit.records import COLUMNS, make_grid, make_record

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator.results import guide
+from orchestrator.results.effects import Effect, Stage
 from orchestrator.results.frontier import Point
-from orchestrator.results.ranking import Effect, Stage, Verdict
+from orchestrator.results.ranking import Verdict
 from orchestrator.results.summary import Cohort, Summary
 from orchestrator.results.turns import Pairing
 from orchestrator.results.words import count, duration, error, memory, number
