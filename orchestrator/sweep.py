@@ -130,9 +130,7 @@ def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace,
 def _with_follow_ups(searching: Searching, config: SweepConfig) -> Searching:
     from orchestrator.search.follow_ups import FollowUps
 
-    follow = functools.partial(
-        FollowUps, budgets=config.budgets, baseline=config.baseline, verify=config.verify, turns=config.turns
-    )
+    follow = functools.partial(FollowUps, wanted=config.follow_ups, budgets=config.budgets, baseline=config.baseline)
     return lambda trials: follow(searching(trials))
 
 

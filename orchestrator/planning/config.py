@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +17,8 @@ from orchestrator.planning.base import DEFAULT, argument_problems, base_choices,
 from orchestrator.planning.document import Document, Part, part_of, read_document
 from orchestrator.planning.mistakes import shape_of
 from orchestrator.planning.problems import ConfigError, Problem, closest
-from orchestrator.planning.settings import CpuSpec, Resources, SearchSpec, SweepConfig
-from orchestrator.planning.shape import SweepSection
+from orchestrator.planning.settings import CpuSpec, FollowUpSpec, Resources, SearchSpec, SweepConfig
+from orchestrator.planning.shape import MeasureSection, SweepSection
 from orchestrator.results.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
@@ -137,6 +137,11 @@ def _format(path: str) -> Format | None:
     return _FORMATS.get(Path(path).suffix.lower())
 
 
+def _follow_ups(measure: MeasureSection) -> FollowUpSpec:
+    wanted = FollowUpSpec(verify=measure.verify, turns=measure.turns)
+    return wanted if measure.anatomy == "frontier" else replace(wanted, anatomies=0)
+
+
 def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> SweepConfig:
     name = shape.name or path.stem
     measure, resources = shape.measure, shape.resources
@@ -162,9 +167,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
             isolation=measure.isolation,
             anatomy=measure.anatomy == "all",
         ),
-        anatomy=measure.anatomy,
-        verify=measure.verify,
-        turns=measure.turns,
+        follow_ups=_follow_ups(measure),
         repeats=measure.repeats,
         cpu=CpuSpec(
             warmup_steps=shape.cpu.warmup_steps,

@@ -80,7 +80,20 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if config.budgets:
         yield "budgets", ", ".join(map(memory, config.budgets))
     yield "search", config.search.kind
+    if again := list(_follow_ups(config)):
+        limit = f"{config.follow_ups.share:.0%} of the search's slot time or {config.follow_ups.least_seconds:g} s"
+        yield "follow-ups", f"on a GPU: {', '.join(again)}; at most {limit}"
     yield "output", str(config.output)
+
+
+def _follow_ups(config: SweepConfig) -> Iterator[str]:
+    wanted = config.follow_ups
+    if config.budgets and wanted.verify:
+        yield "each budget's pick under its cap"
+    if config.budgets and wanted.turns:
+        yield "close candidates in turns"
+    if wanted.anatomies:
+        yield f"up to {wanted.anatomies} of the frontier taken apart"
 
 
 def _values(plan: Plan) -> dict[str, dict[str, None]]:

@@ -13,6 +13,23 @@ from orchestrator.planning.trackers import Chosen
 from orchestrator.results.location import Location
 
 AnatomyOf = Literal["frontier", "all", "none"]
+"""Which trials are taken apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FollowUpSpec:
+    """What is looked at again when a search on GPUs has ended, and what that may cost."""
+
+    verify: bool = True
+    """Run each budget's pick under a cap of its size."""
+    turns: int = 4
+    """Trials of each of a budget's close candidates, in turns on one GPU."""
+    anatomies: int = 8
+    """Configurations to take apart: budgets' picks, then the frontier."""
+    share: float = 0.25
+    """All of it may take so much of the search's own slot time,"""
+    least_seconds: float = 60.0
+    """and this much of any search's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,12 +81,7 @@ class SweepConfig:
     baseline: Assignment = field(default_factory=dict)
     """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
     measure: MeasureSpec = field(default_factory=MeasureSpec)
-    anatomy: AnatomyOf = "frontier"
-    """The trials that are taken apart; of all, ``measure.anatomy`` says so already."""
-    verify: bool = True
-    """Run each budget's pick again under a cap of its size, where there is a GPU."""
-    turns: int = 4
-    """Trials of each of a budget's close candidates, in turns on one GPU."""
+    follow_ups: FollowUpSpec = field(default_factory=FollowUpSpec)
     repeats: int = 1
     cpu: CpuSpec = field(default_factory=CpuSpec)
     resources: Resources = field(default_factory=Resources)

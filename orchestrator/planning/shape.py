@@ -178,7 +178,8 @@ class MeasureSection(_Section):
     """Which trials are taken apart after their counted steps, memory by class and time by operation: those on the
     frontier (once more, when the search is over), all, or none."""
     verify: bool = True
-    """Run each budget's pick once more, its allocator capped to the budget, when the search is over; needs a GPU."""
+    """Run each budget's pick once more, its allocator capped to the budget, when the search is over; needs a GPU. This,
+    turns and the frontier's anatomy take no more together than a quarter of the search's time, or a minute."""
     turns: int = Field(default=4, ge=0)
     """When the search cannot tell a budget's fastest from another: trials of each, in turns on one GPU; 0: none."""
 

@@ -17,6 +17,7 @@ from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
 from orchestrator.results.run import Run
 from orchestrator.results.summary import label
+from orchestrator.results.turns import pairings
 from orchestrator.results.verification import checks
 from orchestrator.results.views import views_of
 from orchestrator.results.words import count, memory, number
@@ -142,7 +143,8 @@ class MeasuredRun:
         )
         from orchestrator.results.recommendation_text import render
 
-        answer = recommend(self.own(), wish, self.training, checks(self.follow_ups_here()))
+        again = self.follow_ups_here()
+        answer = recommend(self.own(), wish, self.training, checks(again), pairings(again))
         return replace(answer, text=render(self, answer))
 
     def export(self, candidate: Candidate, folder: Path | str, *, epochs: float = 1) -> tuple[Path, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.results.candidates import Candidate, candidates
 from orchestrator.results.frontier import Point
 from orchestrator.results.objectives import OBJECTIVES, Objective
+from orchestrator.results.turns import Pairing, fastest_in_turns
 from orchestrator.results.verification import Check, evidence
 
 RUNNERS_UP = 4
@@ -71,6 +72,8 @@ class Recommendation:
     """Candidates within memory that ``exact`` refused because their losses are not their reference's."""
     seen: Check | None = None
     """That the best fitted under a cap of no more than the memory asked for; None where its peak has to do."""
+    in_turns: tuple[Pairing, ...] = ()
+    """What came of measuring the best in turns with what the search could not tell from it."""
     text: str = ""
     """All of it in words, where a run was asked."""
 
@@ -85,26 +88,38 @@ class Recommendation:
         return self.wish.objective.of(candidate.point, self.wish.price_per_hour)
 
 
-def recommend(points: Iterable[Point], wish: Wish, training: str = "", checks: Sequence[Check] = ()) -> Recommendation:
+def recommend(
+    points: Iterable[Point],
+    wish: Wish,
+    training: str = "",
+    checks: Sequence[Check] = (),
+    pairings: Sequence[Pairing] = (),
+) -> Recommendation:
     """The answer from points that may be ranked together; ``training`` is the baseline's kind.
 
-    A point that ``checks`` saw fail under a cap of the memory asked for, or of more, is out, whatever its peak was.
+    A point that ``checks`` saw fail under a cap of the memory asked for, or of more, is out, whatever its peak was;
+    one that ``pairings`` saw to be faster in turns than the fastest comes before it.
     """
 
     def seen(point: Point) -> Check | None:
         return None if wish.memory_bytes is None else evidence(checks, point.trial_ids, wish.memory_bytes)
 
     known = tuple(point for point in points if (check := seen(point)) is None or check.fits)
-    ranked = _ranked(known, wish, training)
+
+    def rank(wish: Wish) -> tuple[Candidate, ...]:
+        return _turned(_ranked(known, wish, training), wish, pairings)
+
+    ranked = rank(wish)
     best = ranked[0] if ranked else None
     unsure = [c for c in candidates(known, wish.effective_batch) if replace(wish, exact=False).allows(c, training)]
     return Recommendation(
         wish=wish,
         best=best,
         runners_up=_unlike(ranked)[1 : RUNNERS_UP + 1],
-        costs=_costs(known, wish, training, ranked),
+        costs=_costs(rank, wish, ranked),
         doubted=sum(bool(c.point.trains_differently) for c in unsure) if wish.exact else 0,
         seen=None if best is None or best.inferred else seen(best.point),
+        in_turns=_turns_of(ranked, pairings),
     )
 
 
@@ -120,6 +135,23 @@ def _ranked(points: Sequence[Point], wish: Wish, training: str) -> tuple[Candida
     return tuple(sorted(own, key=place, reverse=True))
 
 
+def _turned(ranked: Sequence[Candidate], wish: Wish, pairings: Sequence[Pairing]) -> tuple[Candidate, ...]:
+    """The ranking with the faster in turns before the first, where speed is what is asked for."""
+    by_speed = wish.objective is OBJECTIVES["samples_per_second"] and ranked and not ranked[0].inferred
+    faster = fastest_in_turns([c.point for c in ranked if not c.inferred], pairings) if by_speed else None
+    return tuple(sorted(ranked, key=lambda candidate: faster is not None and candidate.point is not faster))
+
+
+def _turns_of(ranked: Sequence[Candidate], pairings: Iterable[Pairing]) -> tuple[Pairing, ...]:
+    """The pairings that the best was in, with others that keep the constraints."""
+    measured = [candidate.point for candidate in ranked if not candidate.inferred]
+    if not ranked or ranked[0].inferred:
+        return ()
+    ids = {trial_id for point in measured for trial_id in point.trial_ids}
+    own = ranked[0].point.trial_ids
+    return tuple(p for p in pairings if {p.one, p.other} <= ids and (p.one in own or p.other in own))
+
+
 def _unlike(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The first of each set of techniques: batches apart, no two are alike."""
     first: dict[tuple[object, ...], Candidate] = {}
@@ -129,26 +161,29 @@ def _unlike(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(first.values())
 
 
-def _costs(points: Sequence[Point], wish: Wish, training: str, ranked: Sequence[Candidate]) -> tuple[Cost, ...]:
+Rank = Callable[[Wish], tuple[Candidate, ...]]
+
+
+def _costs(rank: Rank, wish: Wish, ranked: Sequence[Candidate]) -> tuple[Cost, ...]:
     best = ranked[0] if ranked else None
     looser = {
         "effective_batch": replace(wish, effective_batch=None) if wish.effective_batch is not None else None,
         "exact": replace(wish, exact=False) if wish.exact else None,
         "training": replace(wish, any_training=True) if not wish.any_training else None,
     }
-    tops = {name: _ranked(points, other, training)[:1] for name, other in looser.items() if other is not None}
-    found = [("memory", c) for c in _memory_steps(points, wish, training, best)]
+    tops = {name: rank(other)[:1] for name, other in looser.items() if other is not None}
+    found = [("memory", c) for c in _memory_steps(rank, wish, best)]
     found += [(name, c) for name, top in tops.items() for c in top if _gains(c, best, wish)]
     if best is not None and (saving := _leaner(ranked, wish)):
         found.append(("less memory", saving))
     return tuple(Cost(constraint=name, candidate=c, ratio=_ratio(c, best, wish)) for name, c in found)
 
 
-def _memory_steps(points: Sequence[Point], wish: Wish, training: str, best: Candidate | None) -> tuple[Candidate, ...]:
+def _memory_steps(rank: Rank, wish: Wish, best: Candidate | None) -> tuple[Candidate, ...]:
     """The least memory beyond the limit that buys something worth mentioning, and what buys most."""
     if wish.memory_bytes is None:
         return ()
-    beyond = _ranked(points, replace(wish, memory_bytes=None), training)
+    beyond = (c for c in rank(replace(wish, memory_bytes=None)) if c.point.memory_bytes > wish.memory_bytes)
     better = [c for c in beyond if _gains(c, best, wish)]
     steps = {id(c): c for c in (min(better, key=lambda c: c.point.memory_bytes), better[0])} if better else {}
     return tuple(steps.values())

@@ -52,7 +52,8 @@ def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) 
         yield "  nothing that was measured keeps these constraints"
     else:
         yield f"  {_line(run, answer, answer.best)}"
-        yield from (f"    {note}" for note in (*_evidence(run, answer), *notes(run, answer.best)))
+        evidence = (*_evidence(run, answer), *_in_turns(run, answer))
+        yield from (f"    {note}" for note in (*evidence, *notes(run, answer.best)))
         if workload is not None:
             yield f"  {_training(answer, answer.best, workload)}"
     if answer.runners_up:
@@ -76,6 +77,12 @@ def _evidence(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
         return
     figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
     yield f"seen to fit: {figures} under a cap of {memory(check.budget_bytes)} in trial {check.trial_id}"
+
+
+def _in_turns(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
+    """What came of the best beside those that the search could not tell from it, once each."""
+    named = {trial_id: run.label(point) for point in run.points for trial_id in point.trial_ids}
+    yield from dict.fromkeys(pairing.in_words(named) for pairing in answer.in_turns)
 
 
 def _asked(answer: Recommendation) -> str:
@@ -175,4 +182,5 @@ def to_json(run: MeasuredRun, answer: Recommendation, workload: Workload | None 
         "costs": [{"constraint": c.constraint, "ratio": c.ratio, **entry(c.candidate)} for c in answer.costs],
         "doubted": answer.doubted,
         "seen_to_fit": None if answer.seen is None else dataclasses.asdict(answer.seen),
+        "in_turns": [dataclasses.asdict(pairing) for pairing in answer.in_turns],
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobs.record import Outcome
 from jobs.steady import relative_half_width
 from orchestrator.results.frontier import Point, Row
+from orchestrator.results.words import error
 
 COMPARISON = "comparison"
 """The purpose of such trials."""
@@ -36,6 +37,17 @@ class Pairing:
     def is_slower(self) -> bool:
         """Whether it is slower beyond chance."""
         return self.ratio * (1 + self.error) < 1
+
+    def in_words(self, named: Mapping[str, str]) -> str:
+        """Which is faster, by how much, and how sure that is, in a sentence; ``named`` maps the two to their names."""
+        one, other, ratio = named[self.one], named[self.other], self.ratio
+        how = f"(in turns on one GPU, {self.turns} of each)"
+        if not (self.is_faster or self.is_slower):
+            change = f"{100 * (ratio - 1):+.1f} % {error(self.error)}"
+            return f"No difference found between {other} and {one}: {change} {how}."
+        if self.is_slower:
+            one, other, ratio = other, one, 1 / ratio
+        return f"{one} is {100 * (ratio - 1):.1f} % {error(self.error)} faster than {other} {how}."
 
 
 def pairings(rows: Iterable[Row]) -> tuple[Pairing, ...]:
@@ -73,5 +85,5 @@ def _pairing(one: str, other: str, turns: Sequence[Mapping[str, float]]) -> Pair
     ratios = [turn[one] / turn[other] for turn in turns if {one, other} <= turn.keys()]
     if len(ratios) < 2:
         return None
-    error = relative_half_width(ratios)
-    return Pairing(one=one, other=other, ratio=statistics.fmean(ratios), error=error, turns=len(ratios))
+    mean, half_width = statistics.fmean(ratios), relative_half_width(ratios)
+    return Pairing(one=one, other=other, ratio=mean, error=half_width, turns=len(ratios))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.planning.settings import FollowUpSpec
 from orchestrator.search.base import Search
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier import Frontier
@@ -24,7 +25,7 @@ SEARCHES: dict[str, MakeSearch] = {
     "grid": Grid,
     "frontier": Frontier,
     "optuna": Optuna,
-    "with follow-ups": lambda trials: FollowUps(Grid(trials), budgets=(2**22,), baseline={}),
+    "with follow-ups": lambda trials: FollowUps(Grid(trials), FollowUpSpec(), budgets=(2**22,), baseline={}),
     "per model": lambda trials: PerModel({"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1}),
     "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
 }

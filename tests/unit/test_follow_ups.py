@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from jobs import spec as specs
 from jobs import trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import MemoryCap, TrialSpec, spec_from_json
+from orchestrator.planning.settings import FollowUpSpec
 from orchestrator.results import publish
 from orchestrator.results.measured import load
 from orchestrator.results.page.plain import to_json
@@ -33,7 +35,7 @@ TRIALS = [make_trial(size, 1) for size in (1, 4, 8, 16, 20, 24, 32, 64)]
 
 def follow_ups(budgets: tuple[int, ...] = BUDGETS) -> FollowUps:
     """An exhaustive search with its follow-ups."""
-    return FollowUps(Grid(TRIALS), budgets=budgets, baseline={})
+    return FollowUps(Grid(TRIALS), FollowUpSpec(turns=0, anatomies=0), budgets=budgets, baseline={})
 
 
 def run_to_the_end(search: FollowUps, device: Device) -> list[TrialRecord]:
@@ -186,7 +188,7 @@ class Drifting(Device):
 def in_turns(device: Device, turns: int = 4) -> FollowUps:
     """Two close candidates for one budget, the slower one measured first."""
     trials = [make_trial(24, 1), *(make_trial(size, 1) for size in (1, 2, 4, 8, 12)), make_trial(20, 1)]
-    search = FollowUps(Grid(trials), budgets=(24 * GIB,), baseline={}, turns=turns)
+    search = FollowUps(Grid(trials), FollowUpSpec(turns=turns, anatomies=0), budgets=(24 * GIB,), baseline={})
     run_to_the_end(search, device)
     return search
 
@@ -214,6 +216,13 @@ def test_drift_cancels_in_turns(tmp_path: Path) -> None:
     assert pairing.is_faster
     assert pairing.turns == 4
     assert abs(pairing.ratio - 1.003) < pairing.error < 0.003
+    run = load(tmp_path)
+    answer = run.recommend(memory_bytes=25 * GIB)
+    assert answer.best is not None
+    assert answer.best.point.row["micro_batch"] == 20
+    assert answer.in_turns == (pairing,)
+    assert "    batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)." in str(answer)
+    assert answer.costs == (), "what was slower in turns is no gain"
 
 
 def test_what_turns_cannot_tell_apart_stays_as_the_search_has_it() -> None:
@@ -233,7 +242,7 @@ def test_a_comparison_is_one_slots_series(tmp_path: Path) -> None:
     with folder.locked():
         pass
     trials = [make_trial(24, 1), make_trial(20, 1)]
-    search = FollowUps(Grid(trials), budgets=(24 * GIB, 25 * GIB), baseline={}, turns=2)
+    search = FollowUps(Grid(trials), FollowUpSpec(turns=2, anatomies=0), budgets=(24 * GIB, 25 * GIB), baseline={})
     session = Session(search, folder, Progress(2, 1, (), stream=io.StringIO()), time_budget_seconds=None)
     lengths = []
     while series := session.next_trials():
@@ -243,3 +252,30 @@ def test_a_comparison_is_one_slots_series(tmp_path: Path) -> None:
     assert lengths == [1, 1, 4, 1, 1]
     assert session.finished
     assert not session.running
+
+
+def test_picks_are_taken_apart_first_then_the_frontiers_ends_then_the_rest() -> None:
+    def taken_apart(budgets: tuple[int, ...], most: int) -> list[int]:
+        search = FollowUps(Grid(TRIALS), FollowUpSpec(turns=0, anatomies=most), budgets=budgets, baseline={})
+        again = [record.spec for record in run_to_the_end(search, Device())]
+        apart = [spec for spec in again if spec.purpose == "anatomy"]
+        assert again[len(again) - len(apart) :] == apart, "budgets come first"
+        assert all(spec.measure.anatomy and spec.measure.steps == 1 for spec in apart)
+        return [spec.micro_batch for spec in apart]
+
+    assert taken_apart(BUDGETS[:2], 4) == [16, 32, 64, 1]
+    assert taken_apart((), 8) == [64, 1, 4, 8, 16, 20, 24, 32]
+    assert taken_apart(BUDGETS, 0) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 20.0, 40.0, 100.0])
+def test_follow_ups_cost_no_more_than_their_share_and_budgets_have_the_first_claim(seconds: float) -> None:
+    device = Drifting()
+    trials = [make_trial(24, 1), make_trial(20, 1), *(make_trial(size, 1) for size in range(1, 13))]
+    wanted = FollowUpSpec(turns=4, share=0.25, least_seconds=seconds)
+    again = run_to_the_end(FollowUps(Grid(trials), wanted, budgets=(24 * GIB, 30 * GIB), baseline={}), device)
+    searched = sum(record.wall_seconds for record in device.ran) - sum(record.wall_seconds for record in again)
+    assert sum(record.wall_seconds for record in again) <= max(seconds, 0.25 * searched)
+    purposes = Counter(record.spec.purpose for record in again)
+    turns = 8 if seconds >= 40 else 0  # all or none
+    assert purposes == {"budget": 2, "anatomy": 2 if seconds else 1} | ({"comparison": turns} if turns else {})

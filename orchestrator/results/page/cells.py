@@ -99,17 +99,8 @@ def budget_notes(summary: Summary, cohort: Cohort) -> list[str]:
 
 
 def _in_turns(summary: Summary, verdict: Verdict, pairing: Pairing) -> str:
-    """What came of two close candidates: which is faster, by how much, and how sure that is."""
     named = {trial_id: summary.label(point) for point in verdict.close for trial_id in point.trial_ids}
-    one, other, ratio = named[pairing.one], named[pairing.other], pairing.ratio
-    how = f"(in turns on one GPU, {pairing.turns} of each)"
-    if not (pairing.is_faster or pairing.is_slower):
-        return (
-            f"No difference found between {other} and {one}: {100 * (ratio - 1):+.1f} % {error(pairing.error)} {how}."
-        )
-    if pairing.is_slower:
-        one, other, ratio = other, one, 1 / ratio
-    return f"{one} is {100 * (ratio - 1):.1f} % {error(pairing.error)} faster than {other} {how}."
+    return pairing.in_words(named)
 
 
 def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
