@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from jobs.anatomy.entry import Anatomy
 from jobs.anatomy.ledger import RESIDUAL
+from jobs.anatomy.operations import IDLE
 from jobs.record import Outcome
 from orchestrator.results.anatomies import sizes_of, tellers
 from orchestrator.results.frontier import Row, training_of
@@ -19,6 +20,8 @@ REST = "not told apart"
 FIRST_STEP = "first_step_seconds"
 """Told of where it differs by more than this factor and by more than a second."""
 _FIRST_STEP_FACTOR = 2.0
+_SLOWER = 1.05
+"""Said of a profiled step that took this much longer than those that counted."""
 
 RAN: Mapping[str, str] = {
     "matmul_dtype": "matrix products in",
@@ -127,7 +130,7 @@ def explain(run: MeasuredRun, before: str, after: str) -> Explanation:
         seconds_per_sample=_time(rows, anatomies),
         memory_bytes=_memory(rows, (sides[0].memory_bytes, sides[1].memory_bytes), anatomies),
         facts=tuple(_facts(rows, anatomies)),
-        cautions=tuple(_cautions(rows)),
+        cautions=tuple(_cautions(rows, anatomies)),
     )
 
 
@@ -172,18 +175,26 @@ def _differing(columns: Mapping[str, str], rows: Rows) -> Iterator[tuple[str, An
 
 
 def _time(rows: Rows, anatomies: Anatomies) -> Account:
-    """Seconds a sample, so that unlike batches compare."""
+    """Seconds a sample, so that unlike batches compare; what the speed leaves beside kernels is time without any."""
     whole = [1 / row["samples_per_second"] for row in rows]
     if anatomies:
-        parts = [_per_sample(one.values("operations"), row) for one, row in zip(anatomies, rows, strict=True)]
+        parts = [_in_a_sample(one, row) for one, row in zip(anatomies, rows, strict=True)]
     else:
         waits = [(row.get("data_seconds_median") or 0.0) / row["effective_batch"] for row in rows]
         parts = [{"waiting for data": wait, "training": every - wait} for wait, every in zip(waits, whole, strict=True)]
-    return _account(whole, parts, anatomies)
+    return _account(whole, parts, anatomies, IDLE if anatomies else REST)
 
 
-def _per_sample(seconds: Mapping[str, float], row: Row) -> dict[str, float]:
-    return {name: value / row["effective_batch"] for name, value in seconds.items()}
+def _at_work(anatomy: Anatomy) -> dict[str, float]:
+    """Kind of operation -> seconds of the profiled step."""
+    return {name: seconds for name, seconds in anatomy.values("operations").items() if name != IDLE}
+
+
+def _in_a_sample(anatomy: Anatomy, row: Row) -> dict[str, float]:
+    """The same of a sample's time, as shares of it where the profiled step took longer than its like."""
+    work = _at_work(anatomy)
+    step = max(sum(work.values()), row["effective_batch"] / row["samples_per_second"])
+    return {name: seconds / step / row["samples_per_second"] for name, seconds in work.items()}
 
 
 def _memory(rows: Rows, whole: tuple[int, int], anatomies: Anatomies) -> Account:
@@ -191,13 +202,13 @@ def _memory(rows: Rows, whole: tuple[int, int], anatomies: Anatomies) -> Account
         parts: list[Mapping[str, float]] = [one.values("memory") for one in anatomies]
     else:
         parts = [sizes_of(row) or {} for row in rows]
-    return _account(whole, parts if all(parts) else [{}, {}], anatomies)
+    return _account(whole, parts if all(parts) else [{}, {}], anatomies, REST)
 
 
-def _account(whole: tuple[float, float] | list[float], parts: list[Any], anatomies: Anatomies) -> Account:
-    """The parts and what they leave over, which goes by a name of its own."""
+def _account(whole: Sequence[float], parts: Sequence[Mapping[str, float]], anatomies: Anatomies, rest: str) -> Account:
+    """The parts and what they leave over, the ``rest``."""
     told = [{name: value for name, value in own.items() if name != RESIDUAL} for own in parts]
-    named = [{**own, REST: every - sum(own.values())} for own, every in zip(told, whole, strict=True)]
+    named = [{**own, rest: every - sum(own.values())} for own, every in zip(told, whole, strict=True)]
     names = list(dict.fromkeys([*named[0], *named[1]]))
     shares = [Share(name=name, before=named[0].get(name, 0.0), after=named[1].get(name, 0.0)) for name in names]
     shares.sort(key=lambda share: -abs(share.change))
@@ -221,9 +232,13 @@ def _facts(rows: Rows, anatomies: Anatomies) -> Iterator[Fact]:
         yield Fact(name="first step", before=first[0], after=first[1], unit="s")
 
 
-def _cautions(rows: Rows) -> Iterator[str]:
+def _cautions(rows: Rows, anatomies: Anatomies) -> Iterator[str]:
     kinds = [training_of(row["equivalence"]) or "exact" for row in rows]
     if kinds[0] != kinds[1]:
         yield f"they do not train alike: {kinds[0]}, {kinds[1]}"
+    for name, row, anatomy in zip("AB", rows, anatomies or (), strict=False):
+        slower = sum(_at_work(anatomy).values()) * row["samples_per_second"] / row["effective_batch"]
+        if slower > _SLOWER:
+            yield f"{name}: the profiled step worked for {slower:.2f} times a step's time; its parts are shares of it"
     for name, row in zip("AB", rows, strict=True):
         yield from (f"{name}: {text}" for text in row.get("warnings") or ())

@@ -26,7 +26,7 @@ SLOW = make_record(
 )
 FAST = make_record(
     memory_mib=640,
-    speed=160,
+    speed=150,
     precision="bf16",
     equivalence="exact · dtype=bf16",
     measurements={"matmul_dtype": "bfloat16", "first_step_seconds": 60.8, "warnings": ["unstable: it is"]},
@@ -61,7 +61,18 @@ def test_parts_add_up_to_the_figures_that_they_explain(records: list[TrialRecord
         assert account.source == ("anatomy" if len(records) == 3 else "columns")
         assert sum(share.before for share in account.shares) == pytest.approx(account.before)
         assert sum(share.after for share in account.shares) == pytest.approx(account.after)
-    assert found.seconds_per_sample.after == pytest.approx(1 / 160)
+    assert found.seconds_per_sample.after == pytest.approx(1 / 150)
+
+
+def test_a_profiled_step_that_was_slower_gives_shares_and_says_so(tmp_path: Path) -> None:
+    slow = replace(SLOW, anatomy=make_anatomy(10))
+    found = explanation_of(
+        orchestrator.load(write_run(tmp_path, [slow, FAST, again(FAST, 1)])), SLOW.trial_id, FAST.trial_id
+    )
+    shares = {share.name: share for share in found.seconds_per_sample.shares}
+    assert shares["tensor contractions"].before == pytest.approx(0.01 * 240 / 256)
+    assert shares["idle"].before == pytest.approx(0)
+    assert any(text.startswith("A: the profiled step worked for 6.40 times") for text in found.cautions)
 
 
 def test_a_trial_beside_itself_is_as_it_is(tmp_path: Path) -> None:
