@@ -184,20 +184,13 @@ def test_a_full_disk_stops_the_run_in_a_sentence_and_leaves_what_was_whole(tmp_p
     program = """
 import resource, signal, sys
 from pathlib import Path
-from orchestrator import sweep
 from orchestrator.running import command
-from orchestrator.running import measuring
-from orchestrator.running.command import holding
-from orchestrator.running.progress import Progress
-from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder, RunFolderError
-from orchestrator.search.grid import Grid
 from tests.unit.records import make_record
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-folder = RunFolder(Path(sys.argv[1]))
-command.finish(lambda: command.holding(folder, lambda: folder.write(make_record(micro_batch=64)) or 0, resume=True))
+write = lambda folder: folder.write(make_record(micro_batch=64)) or 0
+command.finish(lambda: command.holding(Path(sys.argv[1]), write, resume=True))
 """
     before = contents(folder)
     ran = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=ROOT)
@@ -238,7 +231,7 @@ def test_an_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, capsys: 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "records").write_text("somebody's")
     for path in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "run", Path("/proc/none")):
-        assert holding(RunFolder(path), lambda: 0, resume=False) == 1
+        assert holding(path, lambda folder: 0, resume=False) == 1
         assert f"cannot write to {path}" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == (tmp_path / "run" / "records").read_text() == "somebody's"
 
