@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter
 
 from jobs.anatomy import entry
 from jobs.anatomy.entry import Anatomy, Entry
+from jobs.anatomy.operations import IDLE
 from jobs.spec import to_json
 from orchestrator.results.frontier import Row
 
@@ -101,6 +103,20 @@ def tellers(
         if candidates:
             found[own[0]] = candidates[0]
     return found
+
+
+def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
+    """A follow-up's anatomy for the trial that it followed, whose counted steps are more: idle time, rate and MFU."""
+    if not (seconds := row.get("step_seconds_median")):
+        return anatomy
+    work = sum(spent for name, spent in anatomy.values("operations").items() if name != IDLE)
+    figures: dict[tuple[str, str], float] = {("operations", IDLE): max(0.0, seconds - work)}
+    efficiency = anatomy.values("efficiency")
+    if rate := efficiency.get("rate"):
+        figures["efficiency", "rate"] = efficiency["model flop"] / seconds
+        figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * figures["efficiency", "rate"] / rate
+    entries = (replace(one, value=figures.get((one.part, one.name), one.value)) for one in anatomy.entries)
+    return replace(anatomy, entries=tuple(entries))
 
 
 def sizes_of(row: Row) -> dict[str, int] | None:

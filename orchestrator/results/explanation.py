@@ -11,7 +11,7 @@ from jobs.anatomy.entry import Anatomy
 from jobs.anatomy.ledger import RESIDUAL
 from jobs.anatomy.operations import IDLE
 from jobs.record import Outcome
-from orchestrator.results.anatomies import sizes_of, tellers
+from orchestrator.results.anatomies import at_speed_of, sizes_of, tellers
 from orchestrator.results.frontier import Row, training_of
 from orchestrator.results.measured import MeasuredRun
 from orchestrator.results.summary import label
@@ -119,8 +119,8 @@ def explain(run: MeasuredRun, before: str, after: str) -> Explanation:
     _check(rows)
     found = run.anatomies()
     taken_apart = tellers([(row["trial_id"],) for row in rows], run.follow_ups, found)
-    told = [found.get(taken_apart.get(row["trial_id"], "")) for row in rows]
-    anatomies = (told[0], told[1]) if told[0] is not None and told[1] is not None else None
+    told = [at_speed_of(found[taken_apart[row["trial_id"]]], row) for row in rows if row["trial_id"] in taken_apart]
+    anatomies = (told[0], told[1]) if len(told) == len(rows) else None
     sides = [_side(run, row) for row in rows]
     return Explanation(
         hardware=run.hardware_of(rows[0]["environment_id"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs.anatomy.entry import Anatomy
 from orchestrator.results import run, table
-from orchestrator.results.anatomies import tellers
+from orchestrator.results.anatomies import at_speed_of, tellers
 from orchestrator.results.page import html, markdown, picture
 from orchestrator.results.summary import Summary, summarize, table_of_fronts
 from orchestrator.results.views import views_of
@@ -43,10 +43,11 @@ def _anatomies(run_folder: Path, summary: Summary) -> dict[str, Anatomy]:
     if not taken_apart:
         return {}
     points = [point for cohort in summary.cohorts for point in (*cohort.front, *cohort.picks, *cohort.points)]
-    configurations = dict.fromkeys(point.trial_ids for point in points)
+    configurations = {point.trial_ids: point.row for point in points}
     chosen = dict(islice(tellers(configurations, summary.follow_ups, taken_apart).items(), MOST_ANATOMIES))
     found = table.read_anatomies(run_folder, {*chosen.values()})
-    return {trial_id: found[teller] for trial_id, teller in chosen.items()}
+    rows = {trial_ids[0]: row for trial_ids, row in configurations.items()}
+    return {trial_id: at_speed_of(found[teller], rows[trial_id]) for trial_id, teller in chosen.items()}
 
 
 def _write(content: bytes, path: Path) -> None:
