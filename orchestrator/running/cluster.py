@@ -104,9 +104,10 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     """
     places = {part.hardware: part.place(asked or Needs()) for part in cluster.by_hardware()}
     anywhere = cluster.place(asked or Needs())
+    reserved = {model: _reserve(place) for model, place in {**places, "": anywhere}.items()}
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
-            tune.with_resources(_SlotTrainable, lambda config: _reserve(places.get(config["gpu_model"], anywhere))),
+            tune.with_resources(_SlotTrainable, lambda config: reserved[config["gpu_model"]]),
             tune_config=tune.TuneConfig(
                 search_alg=_SessionSearcher(session, places, anywhere),
                 num_samples=-1,
@@ -200,9 +201,13 @@ class _Bookkeeper(_NotKept, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        # Taken out: Tune keeps every trial's last result until it ends. Whoever else reads the record comes before.
+        # Taken out, for Tune keeps all results until it ends; whoever else reads the record comes before.
         if (record := result.pop("record", None)) is not None:
             self._session.ended(record_from_json(json.loads(record)))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        trial.metric_analysis.clear()  # 20 kB of statistics a trial, which Tune keeps and nobody reads
+        trial.metric_n_steps.clear()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         for spec in (spec_from_json(json.loads(text)) for text in trial.config["specs"]):

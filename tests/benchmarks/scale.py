@@ -100,7 +100,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone")
     parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5, help="of 300 trials each way, for the rate")
+    parser.add_argument("--rounds", type=int, default=5, help="each way, for the rate")
+    parser.add_argument("--round", type=int, default=300, help="trials of a round")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--output", type=Path, help="folder for memory.png")
     options = parser.parse_args()
@@ -116,7 +117,7 @@ def main() -> None:
 def _parts(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
     runs: list[Run] = []
     if "tune" in options.parts:
-        yield from beside_each_other(300, options.rounds, scratch)
+        yield from beside_each_other(options.round, options.rounds, scratch)
         runs += [_in_its_own_process(way, options.trials) for way in ("ours", "bare")]
     if "slots" in options.parts:
         runs.append(slots(options.trials, 1000, scratch / "slots"))
