@@ -234,8 +234,7 @@ def _crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRec
 
 
 def _reserve(place: Place) -> tune.PlacementGroupFactory:
-    nodes = [{"ray.io/node-id": f"in({','.join(place.node_ids)})"}] if place.node_ids else None
-    return tune.PlacementGroupFactory([dict(place.bundle)], bundle_label_selector=nodes)
+    return tune.PlacementGroupFactory([dict(place.bundle)], bundle_label_selector=place.label_selector)
 
 
 def _survey() -> tuple[Node, ...]:

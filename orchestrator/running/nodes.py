@@ -42,6 +42,11 @@ class Place:
         return dataclasses.replace(spec, needs=dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path))
 
     @property
+    def label_selector(self) -> list[dict[str, str]] | None:
+        """Its nodes by Ray's label of their ids; None: any."""
+        return [{"ray.io/node-id": f"in({','.join(self.node_ids)})"}] if self.node_ids else None
+
+    @property
     def bundle(self) -> Mapping[str, float]:
         """The reservation in Ray's words."""
         wanted = {"CPU": self.needs.cpus, "GPU": self.needs.gpus, "memory": self.needs.host_bytes}
