@@ -36,7 +36,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dic
 
 def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept: Any) -> None:
     answer, notes = swept
-    assert answer["outcomes"] == [["large", "ok"]] * TRIALS + [["small", "ok"]] * TRIALS
+    assert answer["outcomes"] == [["large", "ok", ""]] * TRIALS + [["small", "ok", ""]] * TRIALS
     assert {name: note[NODE] for name, note in notes.items()} == {
         f"{model}-{number}": model for model in ("large", "small") for number in range(TRIALS)
     }

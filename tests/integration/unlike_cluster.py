@@ -88,7 +88,7 @@ def main(folder: Path) -> None:
             ray_cluster.run(session, fit.cluster)
             session.account()
     records = run_folder.records().values()
-    answer["outcomes"] = sorted((record.spec.gpu_model, record.outcome) for record in records)
+    answer["outcomes"] = sorted((record.spec.gpu_model, record.outcome, record.reason) for record in records)
     print(json.dumps(answer))
 
 
