@@ -31,7 +31,7 @@ data:
 axes:
   precision: [bf16]
   micro_batch: [8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52]
-measure: {warmup_steps: 2, steps: 4, anatomy: none}
+measure: {warmup_steps: 2, steps: 4, turns: 0, anatomy: none}
 budgets: [12GiB, 14GiB, 16GiB, 18GiB, 20GiB, 22GiB, 24GiB, 26GiB, 28GiB, 30GiB]
 """
 
