@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 from jobs import nvml
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.describe import describe, to_json
-from orchestrator.planning.estimate.estimator import predict
-from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.text import row, table
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.trackers import TrackerError, refuse_missing
@@ -66,6 +63,10 @@ def command_line() -> argparse.ArgumentParser:
 
 def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     """Print the plan, and where asked what its trials will take of a GPU's memory."""
+    from orchestrator.planning.estimate.estimator import predict
+    from orchestrator.planning.estimate.gpus import load_gpu
+    from orchestrator.planning.estimate.text import row, table
+
     try:
         gpu = load_gpu(options.predict) if options.predict else None
     except ValueError as error:
