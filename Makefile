@@ -1,5 +1,6 @@
 # make sweep   measure the quickstart frontier on this machine
 # make test    everything a change must pass
+# make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
 # make schema  regenerate the config's JSON schema and the table's schema page
 # make clean   remove what these targets made
@@ -8,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test audit schema clean
+.PHONY: sweep test audit chaos schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -25,6 +26,9 @@ test: .venv/.installed-test
 audit: .venv/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
 	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+
+chaos: .venv/.installed-test
+	$(BIN)/python -m tests.chaos --faults 100 --seed 1 --page docs/reliability.md
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json

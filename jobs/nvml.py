@@ -67,3 +67,15 @@ def used_bytes(uuid: str) -> int:
     """Memory in use on the whole GPU, in bytes, whoever uses it."""
     with session() as nvml:
         return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid)).used)
+
+
+def lost() -> str:
+    """What the driver says when a visible GPU answers no more, fallen off the bus for one; empty while all do."""
+    import pynvml
+
+    try:
+        for uuid in visible_uuids():
+            used_bytes(uuid)
+    except pynvml.NVMLError as error:
+        return str(error)
+    return ""

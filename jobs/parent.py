@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -26,6 +25,7 @@ from jobs import environment, failures, nvml, trial
 from jobs.preload import preload, remember_processor, unclean
 from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.scratch import own_folder
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 _PHASE_BYTES = 64
@@ -240,8 +240,8 @@ def main() -> None:
     """Entry point of ``python -m jobs.parent``: requests on stdin, replies on what was stdout."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
-    with tempfile.TemporaryDirectory(prefix="slot-") as folder:
-        serve(os.dup(0), replies, Path(folder))
+    with own_folder("slot-") as folder:
+        serve(os.dup(0), replies, folder)
 
 
 if __name__ == "__main__":

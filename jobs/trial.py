@@ -68,7 +68,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
     """
     from jobs.trackers import TRACKERS, Operators
 
-    started, phases = time.time(), [""]
+    started, begin, phases = time.time(), time.monotonic(), [""]
 
     def enter(name: str) -> None:
         phases.append(name)
@@ -101,7 +101,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         anatomy=anatomy,
         environment=environment.describe(),
         started_at=started,
-        wall_seconds=time.time() - started,
+        wall_seconds=time.monotonic() - begin,
         isolation=isolation,
     )
 

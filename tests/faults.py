@@ -89,6 +89,11 @@ def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
     raise MemoryError("no host memory left")
 
 
+def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
+    """The GPU has no memory left, in CUDA's own words."""
+    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB")
+
+
 def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
     """End without a word."""
     os._exit(3)

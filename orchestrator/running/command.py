@@ -16,7 +16,7 @@ from orchestrator.planning.quantities import duration_seconds, size_bytes
 from orchestrator.planning.trackers import TrackerError
 from orchestrator.results.location import Location, folder_of, location
 from orchestrator.results.run import UnreadableRunError
-from orchestrator.running.nodes import NoSuchGpuError
+from orchestrator.running.nodes import ClusterError, NoSuchGpuError
 from orchestrator.running.store import RunFolder, RunFolderError
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
@@ -121,7 +121,7 @@ def holding(
     try:
         with folder.locked(), _published(place, folder, render):
             return _nothing_to_resume(place) if resume and not folder.exists() else run(folder)
-    except (NoSuchGpuError, RunFolderError, TrackerError, UnreadableRunError) as error:
+    except (ClusterError, NoSuchGpuError, RunFolderError, TrackerError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
 

@@ -30,6 +30,10 @@ class Node:
         return str(self.environment.get("gpu_model") or self.environment.get("cpu_model"))
 
 
+class ClusterError(RuntimeError):
+    """The Ray cluster cannot be joined, or was lost."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """What a trial reserves, and on which nodes; none named: on any."""

@@ -29,10 +29,10 @@ class Session:
         *,
         time_budget_seconds: float | None,
         watchers: Sequence[Watcher] = (),
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.search = search
-        self.ends_at = None if time_budget_seconds is None else clock() + time_budget_seconds
+        self._ends_at = float("inf") if time_budget_seconds is None else clock() + time_budget_seconds
         self._folder = folder
         self._progress = progress
         self._watchers = watchers
@@ -128,7 +128,7 @@ class Session:
 
     def seconds_left(self) -> float:
         """Seconds until the time budget ends; infinite without one."""
-        return float("inf") if self.ends_at is None else self.ends_at - self._clock()
+        return self._ends_at - self._clock()
 
     def close(self, rule: str) -> None:
         """Start nothing more; what is running may finish."""
@@ -138,6 +138,14 @@ class Session:
         """Somebody pressed Ctrl-C."""
         self.close("interrupted")
         self._progress.say(f"-- interrupted: finishing {len(self._out)} running trials; press again to give them up")
+
+    def say(self, text: str) -> None:
+        """Something about the sweep that its person should know."""
+        self._progress.say(f"-- {text}")
+
+    def repeated(self, spec: TrialSpec, reason: str) -> None:
+        """A trial's slot was lost under it; it is begun again elsewhere."""
+        self.say(f"trial {spec.trial_id} is repeated: {reason}")
 
     def ended(self, record: TrialRecord) -> None:
         """A trial that was started has come to an end."""
@@ -171,6 +179,7 @@ class Session:
         reason = {
             "time_budget": "the sweep's time budget ended before the trial's turn came",
             "interrupted": "the sweep was interrupted before the trial's turn came",
+            "no_nodes": "no node was left before the trial's turn came",
             "unwritable": "the run folder could not be written before the trial's turn came",
         }.get(self._closing, "the sweep ended before the trial's turn came")
         for spec in (*self._out.values(), *self.search.unasked()):

@@ -124,7 +124,7 @@ def ours(trials: int, folder: Path) -> Run:
     with (
         run_folder.locked(),
         ray_cluster.connected(None) as cluster,
-        mock.patch.object(ray_cluster, "_SlotTrainable", StandIn),
+        mock.patch.object(ray_cluster, "SlotTrainable", StandIn),
     ):
         begin = time.perf_counter()
         ray_cluster.run(session, cluster)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.running import cluster
+from orchestrator.running.nodes import ClusterError
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,6 @@ def test_a_cluster_is_joined_only_where_it_is_named(
     monkeypatch.setenv("RAY_ADDRESS", environment)
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", stop)
-    with pytest.raises(ConnectionError), cluster.connected(address):
+    with pytest.raises(ClusterError), cluster.connected(address):
         pass
     assert asked == [joined]

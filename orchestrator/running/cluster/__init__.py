@@ -1,4 +1,10 @@
-"""Ray: what the cluster has, and one slot per GPU under Tune."""
+"""Ray: what the cluster has, and one slot per GPU under Tune.
+
+slot_actor.py  the actor that keeps a GPU's slot
+bookkeeper.py  records from Tune to the session
+head.py        the head, which may be lost
+roster.py      nodes that join and leave meanwhile
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -26,26 +31,43 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import ray
 from ray import tune
-from ray.tune.search import Searcher
+from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs import environment, preload
-from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
-from jobs.slot import Slot, SlotDiedError
-from jobs.spec import Needs, TrialSpec, spec_from_json, to_json
-from orchestrator.running.nodes import Cluster, Node, Place
+from jobs.spec import Needs, to_json
+from orchestrator.running.cluster.bookkeeper import Bookkeeper, SecondsLeft
+from orchestrator.running.cluster.head import watched_head
+from orchestrator.running.cluster.roster import NotKept, Roster
+from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, SlotTrainable
+from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
 from orchestrator.running.session import Session
 
-_INFRASTRUCTURE_RETRIES = 2
+# Tune prints a traceback for every actor that dies; the session says it in a line, and the row has the reason.
+logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
-    """A Ray cluster for the time of a sweep: the one at ``address`` or ``RAY_ADDRESS``, or one started here."""
+    """A Ray cluster for the time of a sweep: the one at ``address`` or ``RAY_ADDRESS``, or one started here.
+
+    Raises ClusterError where it cannot be joined, for example because it runs another Ray.
+    """
     started_here = not ray.is_initialized()
     if started_here:
-        # Left to itself, Ray joins whatever cluster was last started on this machine, and waits for one that has died.
-        where = address or os.environ.get("RAY_ADDRESS") or "local"
+        _join(address)
+    try:
+        with watched_head():
+            yield Cluster(nodes=_survey())
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def _join(address: str | None) -> None:
+    # Left to itself, Ray joins whatever cluster was last started on this machine, and waits for one that has died.
+    where = address or os.environ.get("RAY_ADDRESS") or "local"
+    try:
         ray.init(
             address=where,
             include_dashboard=False if where == "local" else None,
@@ -53,11 +75,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
             log_to_driver=False,
             configure_logging=True,
         )
-    try:
-        yield Cluster(nodes=_survey())
-    finally:
-        if started_here:
-            ray.shutdown()
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(f"cannot join the Ray cluster at {where}: {' '.join(str(error).split())}") from error
 
 
 def ask_nodes(address: str, question: Callable[[], Any], seconds: float) -> list[tuple[str, Any]]:
@@ -105,71 +124,30 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     places = {part.hardware: part.place(asked or Needs()) for part in cluster.by_hardware()}
     anywhere = cluster.place(asked or Needs())
     reserved = {model: _reserve(place) for model, place in {**places, "": anywhere}.items()}
+    # One more than there are slots is pending at any time, so that no slot waits for the driver.
+    searcher = ConcurrencyLimiter(_SessionSearcher(session, places, anywhere), cluster.slots + len(places))
+    roster = Roster(session, cluster, searcher)
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
-            tune.with_resources(_SlotTrainable, lambda config: reserved[config["gpu_model"]]),
-            tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, places, anywhere),
-                num_samples=-1,
-                # One more than there are slots is pending at any time, so that no slot waits for the driver.
-                max_concurrent_trials=cluster.slots + len(places),
-                reuse_actors=True,
-            ),
+            tune.with_resources(SlotTrainable, lambda config: reserved[config["gpu_model"]]),
+            tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, reuse_actors=True),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=storage,
                 verbose=0,
-                callbacks=[*told, _Bookkeeper(session, cluster)],
-                failure_config=tune.FailureConfig(max_failures=_INFRASTRUCTURE_RETRIES),
+                callbacks=[*told, Bookkeeper(session, cluster, roster), roster],
+                stop=roster,
+                failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),
         )
-        tuner.fit()
+        try:
+            tuner.fit()
+        finally:
+            roster.close()
 
 
-class _SlotTrainable(tune.Trainable):
-    """An actor that keeps one slot for as long as it lives; each step is one of our trials, most often the only one."""
-
-    def setup(self, config: dict[str, Any]) -> None:
-        self._slot: Slot | None = None
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        return True
-
-    def step(self) -> dict[str, Any]:
-        specs = self.config["specs"]
-        spec = spec_from_json(json.loads(specs[self.iteration]))
-        if self._slot is None:
-            self._slot = Slot(spec.needs.cpus)
-        for attempt in range(_INFRASTRUCTURE_RETRIES):
-            left = self.config["ends_at"] - time.time() if self.config["ends_at"] else float("inf")
-            try:
-                record = self._slot.run(spec, max(1.0, min(spec.measure.deadline_seconds, left)))
-                break
-            except SlotDiedError as error:
-                if attempt + 1 == _INFRASTRUCTURE_RETRIES:
-                    record = _crashed(spec, f"{error}, {_INFRASTRUCTURE_RETRIES} times", environment.describe())
-        return {"record": json.dumps(record_to_json(record)), "done": self.iteration + 1 == len(specs)}
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        return None  # a measurement has no state worth keeping
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        return None
-
-    def cleanup(self) -> None:
-        if self._slot is not None:
-            self._slot.close()
-
-
-class _NotKept:
-    """Tune writes what it is given to disk, to restore a run from; ours are resumed from their records."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-
-class _SessionSearcher(_NotKept, Searcher):
+class _SessionSearcher(NotKept, Searcher):
     """Any of our searches as a Tune searcher."""
 
     def __init__(self, session: Session, places: Mapping[str, Place], anywhere: Place) -> None:
@@ -183,54 +161,10 @@ class _SessionSearcher(_NotKept, Searcher):
             return Searcher.FINISHED if self._session.finished else None
         place = self._places.get(specs[0].gpu_model, self._anywhere)
         told = [json.dumps(to_json(place.given(spec))) for spec in specs]
-        return {"specs": told, "ends_at": self._session.ends_at, "gpu_model": specs[0].gpu_model}
+        return {"specs": told, "seconds_left": SecondsLeft(self._session), "gpu_model": specs[0].gpu_model}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         return None  # the bookkeeper has told the session already
-
-
-class _Bookkeeper(_NotKept, tune.Callback):
-    """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too."""
-
-    def __init__(self, session: Session, cluster: Cluster) -> None:
-        self._session = session
-        self._environment = next(
-            (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
-        )
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
-        # Taken out, for Tune keeps all results until it ends; whoever else reads the record comes before.
-        if (record := result.pop("record", None)) is not None:
-            self._session.ended(record_from_json(json.loads(record)))
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        trial.metric_analysis.clear()  # 20 kB of statistics a trial, which Tune keeps and nobody reads
-        trial.metric_n_steps.clear()
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        for spec in (spec_from_json(json.loads(text)) for text in trial.config["specs"]):
-            if spec.trial_id in self._session.running:
-                self._session.ended(_crashed(spec, _actor_error(trial), self._environment))
-
-
-def _actor_error(trial: Any) -> str:
-    """The last line of what Tune keeps of an actor's end."""
-    path = getattr(trial, "error_file", None)
-    if path and os.path.exists(path):
-        with open(path) as file:
-            lines = [line.strip() for line in file if line.strip()]
-        if lines:
-            return lines[-1][:500]
-    return "the actor died"
-
-
-def _crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
-    killed_by_ray = "OutOfMemoryError" in reason or "memory pressure" in reason or "low on memory" in reason
-    outcome = Outcome.HOST_OUT_OF_MEMORY if killed_by_ray else Outcome.CRASHED
-    reason = reason.partition(". ")[0][:300]
-    return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where)
 
 
 def _reserve(place: Place) -> tune.PlacementGroupFactory:
@@ -251,11 +185,18 @@ def _survey() -> tuple[Node, ...]:
         )
         for node in alive
     ]
-    described = ray.get([_on(node.node_id, node.gpus)(_describe).remote() for node in nodes])
-    return tuple(
-        dataclasses.replace(node, environment=found, cpus=min(node.cpus, cores))
-        for node, (found, cores) in zip(nodes, described, strict=True)
+    pending = [_on(node.node_id, node.gpus)(_describe).remote() for node in nodes]
+    ray.wait(pending, num_returns=len(pending))
+    described = [(node, _answer(ref)) for node, ref in zip(nodes, pending, strict=True)]
+    # A node may be lost while it is asked: one that was cut off a moment ago is still among the living.
+    surveyed = tuple(
+        dataclasses.replace(node, environment=answer[0], cpus=min(node.cpus, answer[1]))
+        for node, answer in described
+        if not isinstance(answer, ray.exceptions.RayError)
     )
+    if not surveyed:
+        raise ClusterError("no node of the Ray cluster has a core to run trials on, or none answers")
+    return surveyed
 
 
 def _nodes() -> Any:

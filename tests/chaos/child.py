@@ -1,0 +1,105 @@
+"""A trial's child in a chaos run: its fault where its phase comes; and a stand-in for training, which costs nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs import environment, failures, preload, steady, trial
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from jobs.trackers.base import Moment
+from jobs.trackers.device import Device
+from tests import faults
+from tests.chaos.control import Announcement, Control
+
+PHASES: Sequence[str] = (
+    "requirements",
+    "context",
+    "data",
+    "model",
+    "trainer",
+    "first_step",
+    "warm_up",
+    "steps",
+    "inspection",
+)
+"""In the order in which a trial announces them."""
+
+
+def install(*, training: bool) -> None:
+    """In a slot's parent, before it is loaded: its children meet their faults, and train or do as if."""
+    run = trial.run if training else _stand_in
+
+    def run_with_fault(spec: TrialSpec, announce: trial.Announce, *, isolation: str, scratch: Path) -> TrialRecord:
+        control, node = Control.here(), os.environ["CHAOS_NODE"]
+        control.started(spec.trial_id, node)
+
+        def enter(phase: str) -> None:
+            announce(phase)
+            _meet_fault(control, spec.trial_id, node, phase)
+
+        return run(spec, enter, isolation=isolation, scratch=scratch)
+
+    trial.run = run_with_fault
+    if not training:
+        preload.preload = lambda: 0.0
+        preload.unclean = lambda: ""
+
+
+def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
+    arm = control.armed(trial_id)
+    if arm is None or arm.phase != phase:
+        return
+    if arm.act != "announce":
+        getattr(faults, arm.act)(None, "", None)
+        return
+    parent = os.getppid()
+    actor = faults.parent_of(parent)
+    announcement = Announcement(trial_id=trial_id, node=node, child=os.getpid(), parent=parent, actor=actor)
+    control.announce(announcement, always=arm.always)
+
+
+def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, scratch: Path) -> TrialRecord:
+    """A trial that goes through all phases and measures what its choices say: the same on every node, every time."""
+    started, outcome, reason, phase = time.time(), Outcome.OK, "", ""
+    figures: dict[str, Any] = {}
+    with Device() as device:
+        try:
+            for phase in PHASES:
+                announce(phase)
+                if phase == "requirements":
+                    device.at(Moment.START, time.monotonic())
+            figures = _figures(spec, device)
+        except Exception as error:
+            outcome, _, reason = failures.classify(error)
+            figures = {"oom_requested_bytes": failures.bytes_asked(error)}
+        seen = dict(device.measurements())
+    return TrialRecord(
+        spec=spec,
+        outcome=outcome,
+        reason=reason,
+        phase="" if outcome is Outcome.OK else phase,
+        measurements={**seen, **figures, **trial.placement(spec)},
+        environment=environment.describe(),
+        started_at=started,
+        isolation=isolation,
+    )
+
+
+def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
+    size = 2**30 + 2**24 * spec.micro_batch + int(spec.trial_id, 16) % 2**24
+    speed = 100.0 * spec.micro_batch / (spec.micro_batch + 4)
+    return {
+        "peak_allocated_bytes": size,
+        "device_used_bytes": size + 2**29,
+        "samples_per_second": speed,
+        "samples_per_second_error": 0.001,
+        "step_seconds_median": spec.effective_batch / speed,
+        "warnings": steady.doubts(
+            half_width=0.001, relative_error=0.01, foreign_processes=device.measurements()["gpu_foreign_processes"]
+        ),
+    }

@@ -1,0 +1,15 @@
+"""What Python loads first in every process of a chaos run: a slot's children meet their fault, the driver its clock."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.orig_argv[-2:] == ["-m", "jobs.parent"]:
+    from tests.chaos import child
+
+    child.install(training=os.environ["CHAOS_TRIALS"] == "training")
+elif "orchestrator.sweep" in sys.orig_argv:
+    from tests.chaos import clock
+
+    clock.install()

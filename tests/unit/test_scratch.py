@@ -1,0 +1,39 @@
+"""Folders of a slot's own: what a killed owner left goes, what a living one uses stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jobs.scratch import own_folder
+
+OWNER = "import sys, jobs.scratch as s; f = s.own_folder('slot-'); print(f.__enter__(), flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made, here and in processes started here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_what_a_killed_owner_left_is_removed_and_what_is_in_use_stays(temporary: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        theirs = Path(owner.stdout.readline().strip())
+        (theirs / "states.bin").write_bytes(bytes(1000))
+        (temporary / "slot-file").touch()
+        with own_folder("slot-") as ours:
+            assert {theirs, ours} <= set(temporary.iterdir())
+        owner.kill()
+        owner.wait()
+    with own_folder("slot-") as ours:
+        assert set(temporary.iterdir()) == {ours, temporary / "slot-file"}
+    assert set(temporary.iterdir()) == {temporary / "slot-file"}
