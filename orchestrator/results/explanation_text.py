@@ -92,5 +92,6 @@ def _figure(value: Any, unit: str) -> str:
 
 def seconds(value: float) -> str:
     """Seconds in the unit that reads best: ``2.90 ms``, ``1.50 s``."""
+    value = round(value, 9)
     sign, size = "−" if value < 0 else "", abs(value)
     return f"{sign}{number(size)} s" if size >= 1 else f"{sign}{number(1000 * size)} ms"

@@ -11,6 +11,8 @@ def memory(size: float | None) -> str:
     """Bytes in the unit that reads best: ``23.5 GiB``, ``312 MiB``; an en dash for None."""
     if size is None:
         return "–"
+    if size < 0:
+        return f"−{memory(-size)}"
     value, unit = float(size), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < KIB or unit == "GiB":

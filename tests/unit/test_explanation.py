@@ -14,7 +14,8 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp
 from orchestrator import explain
 from orchestrator.results.explanation import explain as explanation_of
-from orchestrator.results.explanation_text import render
+from orchestrator.results.explanation_text import render, seconds
+from orchestrator.results.words import memory
 from tests.unit.records import H200, make_anatomy, make_record, write_run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explanation.txt"
@@ -117,3 +118,14 @@ def test_json_holds_the_text_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     found = json.loads(capsys.readouterr().out)
     assert found["memory_bytes"]["source"] == "columns"
     assert found["text"].startswith(f"A {SLOW.trial_id}")
+
+
+def test_figures_below_zero_and_dust_are_written_as_such() -> None:
+    assert [seconds(value) for value in (1.5, 0.0029, -0.0005, 1e-17, -1e-17)] == [
+        "1.50 s",
+        "2.90 ms",
+        "−0.5 ms",
+        "0 ms",
+        "0 ms",
+    ]
+    assert memory(-3 * 2**20) == "−3 MiB"

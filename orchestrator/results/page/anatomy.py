@@ -62,7 +62,7 @@ def notes() -> list[str]:
 
 
 def _size(size: float) -> str:
-    return memory(size) if size >= MIB else "" if abs(size) < 1 else memory(size)
+    return memory(size) if round(size) else ""
 
 
 def _percent(share: float) -> str:
