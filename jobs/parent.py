@@ -240,7 +240,7 @@ def main() -> None:
     """Entry point of ``python -m jobs.parent``: requests on stdin, replies on what was stdout."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
-    with own_folder("slot-") as folder:
+    with own_folder("orchestrator-slot-") as folder:
         serve(os.dup(0), replies, folder)
 
 
