@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from typing import Any
 
 from ray import tune
@@ -14,6 +15,9 @@ from orchestrator.running.cluster.roster import NotKept, Roster
 from orchestrator.running.cluster.slot_actor import GpuLostError, crashed
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
+
+_PATIENCE = 10
+"""How often a trial may be sent to lost GPUs, beside its retries."""
 
 
 class SecondsLeft:
@@ -35,6 +39,7 @@ class Bookkeeper(NotKept, tune.Callback):
     def __init__(self, session: Session, cluster: Cluster, roster: Roster) -> None:
         self._session = session
         self._roster = roster
+        self._sent_astray: Counter[str] = Counter()
         self._environment = next(
             (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
         )
@@ -54,6 +59,10 @@ class Bookkeeper(NotKept, tune.Callback):
         error = trial.get_pickled_error()
         if isinstance(cause := getattr(error, "cause", None), GpuLostError):
             self._roster.withdraw_gpu(cause.node_id)
+            self._sent_astray[trial.trial_id] += 1
+            # The trial was not even begun: being sent there before the GPU is withdrawn is no failure of its.
+            if self._sent_astray[trial.trial_id] <= _PATIENCE:
+                trial.run_metadata.num_failures -= 1
         for spec in self._running(trial):
             self._session.repeated(spec, str(cause or _actor_error(trial)))
 
