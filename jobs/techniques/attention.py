@@ -46,7 +46,19 @@ ATTENTION = Axis(
 
 
 def without_full_masks(collate: Callable[[list[Any]], dict[str, Any]]) -> Callable[[list[Any]], dict[str, Any]]:
-    """``collate``, but masks of ones alone are left out of its batches: attention means the same without them."""
+    """``collate``, but masks of ones alone are left out of its batches: attention means the same without them.
+
+    Where a step is traced, transformers 5.17 makes such a mask itself of none; here it does so no longer.
+    """
+    from transformers import masking_utils
+
+    make = masking_utils.sdpa_mask
+
+    def sdpa_mask(**given: Any) -> Any:
+        masks_nothing = given.get("attention_mask") is None and given.get("local_size") is None
+        return None if masks_nothing and given.get("allow_is_bidirectional_skip") else make(**given)
+
+    masking_utils.AttentionMaskInterface.register("sdpa", sdpa_mask)
 
     def collated(features: list[Any]) -> dict[str, Any]:
         batch = collate(features)

@@ -1,12 +1,22 @@
-"""The collator of attention without masks."""
+"""Attention without masks: the collator, and the model's step as a compiler sees it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
-from transformers import default_data_collator
+from transformers import BertConfig, BertForSequenceClassification, default_data_collator
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from jobs.techniques.attention import without_full_masks
+
+
+@pytest.fixture(autouse=True)
+def masks_as_they_were() -> Iterator[None]:
+    """A trial has a process to itself; these tests share one."""
+    yield
+    AttentionMaskInterface.register("sdpa", sdpa_mask)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -18,3 +28,22 @@ def test_only_a_mask_that_masks_nothing_is_left_out(padded: bool) -> None:
     batch = without_full_masks(default_data_collator)(rows)
     assert torch.equal(batch["input_ids"], torch.tensor([[5, 6, 7], [8, 9, 0]]))
     assert ("attention_mask" in batch) == padded
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_traced_step_attends_without_a_mask_where_nothing_is_padded(padded: bool) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    model = BertForSequenceClassification(BertConfig(**sizes)).eval()
+    rows = [{"input_ids": [5, 6, 7], "attention_mask": [1, 1, 0 if padded else 1], "labels": 1}]
+    batch = without_full_masks(default_data_collator)(rows)
+    masked: list[bool] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> object:
+        calls = [node for node in graph.graph.nodes if "scaled_dot_product" in str(node.target)]
+        masked.extend(call.kwargs["attn_mask"] is not None for call in calls)
+        return graph.forward
+
+    torch.compiler.reset()
+    traced = torch.compile(model, backend=backend)(**batch)
+    assert masked == [padded]
+    assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
