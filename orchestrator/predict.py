@@ -12,7 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.estimate.estimator import predict
 from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.text import row, table
+from orchestrator.planning.estimate.text import labels, row, table
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_config, add_json, epilog, finish
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([row(prediction) for prediction in predictions], indent=1))
     else:
-        print(table(predictions, config))
+        print(table(predictions, labels(predictions, config)))
     return EXIT_OK
 
 

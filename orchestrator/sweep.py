@@ -65,7 +65,7 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     """Print the plan, and where asked what its trials will take of a GPU's memory."""
     from orchestrator.planning.estimate.estimator import predict
     from orchestrator.planning.estimate.gpus import load_gpu
-    from orchestrator.planning.estimate.text import row, table
+    from orchestrator.planning.estimate.text import labels, row, table
 
     try:
         gpu = load_gpu(options.predict) if options.predict else None
@@ -80,7 +80,7 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
         predictions = predict(planned.trials, gpu)
         told["predicted"] = [row(prediction) for prediction in predictions]
         if not options.json:
-            print(f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, config)}")
+            print(f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, labels(predictions, config))}")
     if options.json:
         print(json.dumps(told, indent=2))
     return command.EXIT_OK

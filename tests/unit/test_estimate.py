@@ -21,7 +21,7 @@ from orchestrator.planning.estimate.kernels import column_sum_bytes
 from orchestrator.planning.estimate.prediction import CARDS, Figure, Prediction
 from orchestrator.planning.estimate.replay import Trial, replay
 from orchestrator.planning.estimate.stream import Allocation, Free, Stream, between
-from orchestrator.planning.estimate.text import lines, row
+from orchestrator.planning.estimate.text import row, table
 from orchestrator.planning.estimate.unknowns import unknown
 from orchestrator.planning.plan import plan
 
@@ -141,7 +141,7 @@ def test_a_card_is_named_only_when_the_whole_interval_fits() -> None:
 
 
 def test_predictions_in_words() -> None:
-    text = "\n".join(lines([KNOWN, UNKNOWN], {KNOWN.trial_id: "micro_batch=8", UNKNOWN.trial_id: "micro_batch=16"}))
+    text = table([KNOWN, UNKNOWN], {KNOWN.trial_id: "micro_batch=8", UNKNOWN.trial_id: "micro_batch=16"})
     assert text + "\n" == GOLDEN.read_text(encoding="utf-8")
     assert row(UNKNOWN)["allocated_bytes"] is None
     assert row(KNOWN)["fits_24_gb"] == "tight"

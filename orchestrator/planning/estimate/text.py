@@ -13,16 +13,21 @@ _GIB = 2**30
 _SHOWN_BYTES = 2**20
 
 
-def table(predictions: Sequence[Prediction], config: SweepConfig) -> str:
-    """Figures in GiB, the interval of the device's total, verdicts, and under each trial its anatomy."""
-    return "\n".join(_lines(predictions, config))
+def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
+    """Figures in GiB, the interval of the device's total, verdicts, the trial's label, and under it its anatomy."""
+    return "\n".join(_lines(predictions, labels))
 
 
-def _lines(predictions: Sequence[Prediction], config: SweepConfig) -> Iterator[str]:
+def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
+    """What sets each trial of the config apart, by its identifier."""
+    return {prediction.trial_id: _label(prediction.choices, config) for prediction in predictions}
+
+
+def _lines(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> Iterator[str]:
     cards = " ".join(f"{card:>7}" for card in CARDS)
     yield f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}  {cards} GB"
     for prediction in predictions:
-        yield from _trial(prediction, _label(prediction.choices, config))
+        yield from _trial(prediction, labels.get(prediction.trial_id, ""))
 
 
 def _trial(prediction: Prediction, label: str) -> Iterator[str]:
