@@ -65,6 +65,10 @@ class Surface:
         self.estimate: Estimate | None = None
         """From everything measured so far; None where nothing was."""
 
+    def doubt(self, index: int, error: float) -> None:
+        """Another relative error for a cost that was put; heard of by the next ``put``."""
+        self._costs[index] = (self._costs[index][0], error)
+
     def put(self, index: int, cost: float, error: float = 0.0) -> None:
         """A measured cost of a configuration with its own relative error, in place of an earlier one."""
         self._costs[index] = (cost, error)

@@ -21,7 +21,7 @@ from jobs.techniques import AXES
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = DATA / "bert_large_h200_fp32_tf32.parquet"
 """Measured on H200s: fp32 and tf32, 144 configurations of BERT-large, none left out."""
-FIGURES = ("device_used_bytes", "samples_per_second", "samples_per_second_error")
+FIGURES = ("device_used_bytes", "samples_per_second", "samples_per_second_error", "host_bound_share")
 MIB, GIB = 2**20, 2**30
 
 Table = Mapping[str, TrialRecord]
@@ -44,9 +44,16 @@ def make_spec(choices: Mapping[str, Choice], equivalence: str) -> TrialSpec:
     )
 
 
-def make_record(spec: TrialSpec, memory: float | None, speed: float | None, device: int, seconds: float) -> TrialRecord:
+def make_record(
+    spec: TrialSpec,
+    memory: float | None,
+    speed: float | None,
+    device: int,
+    seconds: float,
+    host_bound_share: float | None = None,
+) -> TrialRecord:
     """What came of a trial; out of memory where it has no speed."""
-    figures = {"device_used_bytes": memory, "samples_per_second": speed}
+    figures = {"device_used_bytes": memory, "samples_per_second": speed, "host_bound_share": host_bound_share}
     return TrialRecord(
         spec=spec,
         outcome=Outcome.OUT_OF_MEMORY if speed is None else Outcome.OK,
@@ -68,7 +75,7 @@ def recorded(path: Path = RECORDED) -> Table:
             continue
         environment = environments.get(row.get("environment_id"), row)
         spec = make_spec({axis: row[axis] for axis in axes}, row["equivalence"])
-        figures = {name: row[name] for name in FIGURES if row[name] is not None}
+        figures = {name: row[name] for name in FIGURES if row.get(name) is not None}
         records.append(
             TrialRecord(
                 spec=spec,
@@ -124,17 +131,25 @@ def simulated(
     optimizers: Mapping[str, tuple[float, float]] = OPTIMIZERS,
     micro_batches: Sequence[int] = MICRO_BATCHES,
     device_mib: float = 143_771,
+    restlessness: float = 1.0,
+    seed: int = 0,
 ) -> Table:
-    """SIMULATED, not measured: memory affine above what the optimizer needs, time affine above the host's floor."""
-    records = []
+    """SIMULATED, not measured: memory affine above what the optimizer needs, time affine above the host's floor.
+
+    A host is up to ``restlessness`` times slower than it can be, which it does not own up to and no two trials share.
+    """
+    records, generator = [], random.Random(seed)
     for precision, activations in ways:
         for optimizer in optimizers:
             for size in micro_batches:
                 choices = {"precision": precision, "activations": activations, "optimizer": optimizer}
                 kind = "" if optimizer == next(iter(optimizers)) else f" · optimizer={optimizer}"
                 spec = make_spec({**choices, "micro_batch": size, "accumulation": 1}, f"effective_batch={size}{kind}")
-                figures = _simulate(ways[precision, activations], *optimizers[optimizer], size, device_mib)
-                records.append(make_record(spec, *figures))
+                way = ways[precision, activations]
+                way = replace(way, host_seconds=way.host_seconds * generator.uniform(1.0, restlessness))
+                figures = _simulate(way, *optimizers[optimizer], size, device_mib)
+                dry = float(way.host_seconds > way.base_seconds + size / way.samples_per_second)
+                records.append(make_record(spec, *figures, host_bound_share=dry))
     return {record.trial_id: record for record in records}
 
 

@@ -13,7 +13,7 @@ from tests.benchmarks.replay import replay, rivals
 
 RECORDED = {
     "bert_large_h200_fp32_tf32.parquet": (144, 83, 786),
-    "bert_large_h200.parquet": (288, 122, 484),
+    "bert_large_h200.parquet": (288, 130, 507),
 }
 """Table in tests/data -> its configurations, the trials that the frontier search runs, their slot seconds."""
 
@@ -35,6 +35,12 @@ def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) 
 def test_noise_does_not_hide_the_frontier(noise: float) -> None:
     found = replay(Frontier, with_noise(recorded(), noise, 0), truth=recorded())
     assert (found.trials, round(found.recall, 3), round(found.recall_of_truth, 3)) == NOISY[noise]
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_host_that_changes_its_pace_hides_nothing(seed: int) -> None:
+    found = replay(Frontier, simulated(restlessness=2.5, seed=seed), truth=simulated())
+    assert found.recall_of_truth == 1.0
 
 
 def test_in_the_same_time_the_others_find_less() -> None:
