@@ -6,16 +6,15 @@ import argparse
 import functools
 import json
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
+from orchestrator.running.reach import unreachable
 
 NODE_SECONDS = 120.0
 """A node that has not answered by then is not going to."""
-CONNECT_SECONDS = 5.0
 
 Report = Mapping[str, Any]
 """A node or the cluster: its name, versions, findings and calibrations as plain values."""
@@ -81,18 +80,6 @@ def calibrated(reports: Sequence[Report], file: Path) -> Report:
     measured = [one for report in reports for one in report.get("calibrations", [])]
     file.write_text(yaml.safe_dump(measured, sort_keys=False, allow_unicode=True))
     return _section("calibration", *(to_json(finding.of("rates")) for finding in judge(measured)))
-
-
-def unreachable(address: str) -> str:
-    """Why nothing answers at HOST:PORT; empty when something does, or when Ray is to look for itself ("auto")."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():
-        return ""
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
-        return f"nothing answers at {address}: {error.strerror or error}"
-    return ""
 
 
 def disagreements(reports: Sequence[Report]) -> list[dict[str, str]]:

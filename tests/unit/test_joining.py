@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ def test_a_cluster_is_joined_only_where_it_is_named(
     monkeypatch.setenv("RAY_ADDRESS", environment)
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", stop)
+    monkeypatch.setattr(cluster, "unreachable", lambda address: "")
     with pytest.raises(ClusterError), cluster.connected(address):
         pass
     assert asked == [joined]
+
+
+def test_a_cluster_that_does_not_answer_is_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens there
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"nothing answers at {address}"), cluster.connected(address):
+            pass
