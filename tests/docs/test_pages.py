@@ -9,12 +9,16 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
 
+from jobs.techniques import AXES
 from orchestrator.__main__ import verbs
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -101,7 +105,17 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def techniques() -> Iterator[None]:
+    """A page may add techniques of its own; they go with it."""
+    with ExitStack() as stack:
+        for axis in AXES.values():
+            stack.enter_context(patch.dict(axis.variants))
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
 def test_every_block_of_a_page_runs(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workspace)
