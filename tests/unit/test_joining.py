@@ -33,7 +33,8 @@ def test_a_cluster_is_joined_only_where_it_is_named(
     assert asked == [joined]
 
 
-def test_a_cluster_that_does_not_answer_is_a_sentence() -> None:
+def test_a_cluster_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)  # other tests' own
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens there
         address = f"127.0.0.1:{taken.getsockname()[1]}"
