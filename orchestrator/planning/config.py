@@ -137,6 +137,19 @@ def _format(path: str) -> Format | None:
     return _FORMATS.get(Path(path).suffix.lower())
 
 
+def _measure(measure: MeasureSection) -> MeasureSpec:
+    return MeasureSpec(
+        warmup_steps=measure.warmup_steps,
+        steps=measure.steps,
+        relative_error=0.0 if measure.steps is None else measure.relative_error,
+        deadline_seconds=measure.deadline,
+        seed=measure.seed,
+        inspect=measure.inspect,
+        isolation=measure.isolation,
+        anatomy=measure.anatomy == "all",
+    )
+
+
 def _follow_ups(measure: MeasureSection) -> FollowUpSpec:
     wanted = FollowUpSpec(verify=measure.verify, turns=measure.turns)
     return wanted if measure.anatomy == "frontier" else replace(wanted, anatomies=0)
@@ -157,16 +170,7 @@ def _build(path: Path, shape: SweepSection, points: _Points, base: _Base) -> Swe
         exclude=points.exclude,
         trials=points.trials,
         baseline=_baseline(points, base),
-        measure=MeasureSpec(
-            warmup_steps=measure.warmup_steps,
-            steps=measure.steps,
-            relative_error=0.0 if measure.steps is None else measure.relative_error,
-            deadline_seconds=measure.deadline,
-            seed=measure.seed,
-            inspect=measure.inspect,
-            isolation=measure.isolation,
-            anatomy=measure.anatomy == "all",
-        ),
+        measure=_measure(measure),
         follow_ups=_follow_ups(measure),
         repeats=measure.repeats,
         cpu=CpuSpec(
