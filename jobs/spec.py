@@ -133,7 +133,11 @@ class Recipe:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``, ``attn_implementation``)."""
     hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Place ("collator", "model", "optimizer", "loop") -> ("module:function", keyword arguments)."""
+    """Place -> ("module:function", keyword arguments), in the order in which the places are come to:
+
+    "collator", "compiler", "kernels", "model", "optimizer", "loop". "compiler" and "kernels" are called with nothing
+    and set what PyTorch keeps for the process.
+    """
     requires: tuple[str, ...] = ()
     """Requirements the node must meet, in the words of ``jobs.requirements``."""
     prepares: tuple[str, ...] = ()

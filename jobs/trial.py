@@ -213,6 +213,9 @@ def _assembled(
         collator = change(collator or transformers.default_data_collator)
 
     enter("model")
+    for place in ("compiler", "kernels"):
+        if settle := hook(spec, place):
+            settle()
     # DeepSpeed's process group and ZeRO-3's way of building come with the arguments: they are made before the model.
     arguments = training_arguments(spec, output_dir=scratch, total_steps=wanted, deepspeed=_deepspeed(spec, scratch))
     transformers.set_seed(spec.measure.seed)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.techniques.base import Axis, Variant
+
+_UNMASKED: tuple[str, Mapping[str, Any]] = ("jobs.techniques.attention:without_full_masks", {})
+
+
+def _one_kernel(kernel: str, name: str) -> Variant:
+    return Variant(
+        doc=f"scaled_dot_product_attention with {name} and no other kernel, and no mask where no sample is padded",
+        model_kwargs={"attn_implementation": "sdpa"},
+        hooks={"collator": _UNMASKED, "kernels": ("jobs.techniques.attention:only_kernel", {"kernel": kernel})},
+        requires=("cuda",),
+        effect="rounding",
+    )
+
 
 ATTENTION = Axis(
     name="attention",
@@ -16,13 +29,16 @@ ATTENTION = Axis(
         "unmasked": Variant(
             doc="the architecture's own preference, and no mask where no sample is padded: a mask that masks nothing "
             "keeps a compiled step from the fused kernels",
-            hooks={"collator": ("jobs.techniques.attention:without_full_masks", {})},
+            hooks={"collator": _UNMASKED},
             effect="rounding",
         ),
         "sdpa": Variant(
             doc="PyTorch's scaled_dot_product_attention, which picks a kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
         ),
+        "sdpa_flash": _one_kernel("flash", "PyTorch's own FlashAttention-2"),
+        "sdpa_cudnn": _one_kernel("cudnn", "cuDNN's fused attention"),
+        "sdpa_efficient": _one_kernel("mem_efficient", "the memory-efficient kernel"),
         "eager": Variant(
             doc="attention written out, the score matrix kept in memory",
             model_kwargs={"attn_implementation": "eager"},
@@ -68,3 +84,12 @@ def without_full_masks(collate: Callable[[list[Any]], dict[str, Any]]) -> Callab
         return batch
 
     return collated
+
+
+def only_kernel(*, kernel: str) -> None:
+    """Leave scaled_dot_product_attention one kernel ("flash", "cudnn", "mem_efficient"), or an error without it."""
+    import torch
+
+    torch.compiler.config.cache_key_tag = kernel  # compiled code found in a cache would bring its own choice
+    for one in ("flash", "cudnn", "mem_efficient", "math"):
+        getattr(torch.backends.cuda, f"enable_{one}_sdp")(one == kernel)

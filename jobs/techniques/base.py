@@ -21,7 +21,7 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Place ("model", "optimizer", "loop") -> ("module:function", keyword arguments), for what needs code."""
+    """Place (one of ``jobs.spec.Recipe.hooks``) -> ("module:function", keyword arguments), for what needs code."""
     requires: tuple[str, ...] = ()
     """In the words of ``jobs.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
     prepares: tuple[str, ...] = ()

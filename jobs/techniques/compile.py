@@ -1,13 +1,17 @@
 """Compile axis: ``torch.compile`` with its backends and modes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from jobs.techniques.base import Axis, Variant
 
+Hooks = Mapping[str, tuple[str, Mapping[str, Any]]]
 
-def _compiled(doc: str, requires: tuple[str, ...] = (), **arguments: Any) -> Variant:
+
+def _compiled(doc: str, requires: tuple[str, ...] = (), hooks: Hooks | None = None, **arguments: Any) -> Variant:
     return Variant(
         doc=doc,
+        hooks=hooks or {},
         training_arguments={"torch_compile": True, **{f"torch_compile_{k}": v for k, v in arguments.items()}},
         requires=requires,
         effect="rounding",
@@ -25,6 +29,12 @@ COMPILE = Axis(
         "inductor_reduce_overhead": _compiled(
             "TorchInductor with CUDA graphs", ("cuda",), backend="inductor", mode="reduce-overhead"
         ),
+        "inductor_tuned": _compiled(
+            "TorchInductor, the tiling of its fused element-wise and normalization kernels found by timing",
+            ("cuda",),
+            hooks={"compiler": ("jobs.techniques.compile:tuned_inductor", {})},
+            backend="inductor",
+        ),
         "inductor_max_autotune": _compiled(
             "TorchInductor, kernels chosen by timing", ("cuda",), backend="inductor", mode="max-autotune-no-cudagraphs"
         ),
@@ -33,3 +43,11 @@ COMPILE = Axis(
         "cudagraphs": _compiled("AOTAutograd with CUDA graphs", ("cuda",), backend="cudagraphs"),
     },
 )
+
+
+def tuned_inductor() -> None:
+    """Have TorchInductor time more tilings of each kernel that it writes; matrix products stay cuBLAS's."""
+    from torch._inductor import config
+
+    config.max_autotune_pointwise = True
+    config.coordinate_descent_tuning = True

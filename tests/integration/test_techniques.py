@@ -71,6 +71,7 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"attention": "unmasked"}, {"attention_kernel": "flash (cpu)"}),
     ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
     ({"dataloader": "workers_2_prefetch_4"}, {"dataloader_workers": 2}),
+    ({"loop": "trainer_async"}, {"optimizer_class": "torch.AdamW"}),
     ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
     (
         {"loop": "accelerate", "precision": "bf16", "optimizer": "adafactor", "activations": "checkpoint"},

@@ -1,7 +1,8 @@
-"""Attention without masks: the collator, and the model's step as a compiler sees it."""
+"""Attention without masks: the collator, and the model's step as a compiler sees it; one kernel alone."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, default_data_collator
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from jobs.techniques.attention import without_full_masks
+from jobs.techniques.attention import only_kernel, without_full_masks
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +48,14 @@ def test_a_traced_step_attends_without_a_mask_where_nothing_is_padded(padded: bo
     traced = torch.compile(model, backend=backend)(**batch)
     assert masked == [padded]
     assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
+
+
+def test_one_kernel_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.backends.cuda
+    left = {}
+    for kernel in ("flash", "cudnn", "mem_efficient", "math"):
+        monkeypatch.setattr(cuda, f"enable_{kernel}_sdp", functools.partial(left.__setitem__, kernel))
+    with torch.compiler.config.patch(cache_key_tag=""):
+        only_kernel(kernel="flash")
+        assert torch.compiler.config.cache_key_tag == "flash"
+    assert left == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}

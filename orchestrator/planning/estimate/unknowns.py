@@ -24,6 +24,8 @@ def unknown(spec: TrialSpec) -> str:
     attention = str(kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex")):
         return f"{attention} runs kernels that are not traced"
+    if "kernels" in spec.recipe.hooks:
+        return "which kernel computes attention is not the traced one's choice"
     if spec.data.file is not None:
         return "the lengths of a data file's samples are known only as batches are drawn"
     if str(arguments.get("optim", "")).startswith(("adamw_torch_8bit", "adamw_torch_4bit")):
