@@ -32,12 +32,19 @@ class TechniqueSet:
     choices: Assignment
 
     def trial(
-        self, config: SweepConfig, micro_batch: int, accumulation: int, *, has_gpu: bool
+        self,
+        config: SweepConfig,
+        micro_batch: int,
+        accumulation: int,
+        *,
+        has_gpu: bool,
+        relative_error: float = _RELATIVE_ERROR,
     ) -> TrialSpec | TrialRecord:
         """The set at a batch, or the record of why a rule forbids it.
 
-        On a GPU it is measured with few steps, and only small batches are inspected, for what is found there does
-        not depend on the size. Without a GPU the inspection is what measures memory.
+        On a GPU it is measured with few steps, its speed to within ``relative_error``, and only small batches are
+        inspected, for what is found there does not depend on the size. Without a GPU the inspection is what measures
+        memory.
         """
         lone = replace(
             config,
@@ -51,7 +58,7 @@ class TechniqueSet:
         if planned.ruled_out:
             return planned.ruled_out[0]
         (spec,) = planned.trials
-        return replace(spec, measure=_quickly(spec)) if has_gpu else spec
+        return replace(spec, measure=_quickly(spec, relative_error)) if has_gpu else spec
 
 
 def technique_sets(config: SweepConfig, over: Assignment, *, every: bool = False) -> tuple[TechniqueSet, ...]:
@@ -98,11 +105,11 @@ def _label(choices: Assignment, named: tuple[str, ...], config: SweepConfig) -> 
     return " ".join(f"{axis}={choices[axis]}" for axis in shown) or "the baseline"
 
 
-def _quickly(spec: TrialSpec) -> MeasureSpec:
+def _quickly(spec: TrialSpec, relative_error: float) -> MeasureSpec:
     measure = spec.measure
-    # With accumulation every step has several passes: one step warms up as much as two do without.
-    warmup = min(measure.warmup_steps, 1 if spec.accumulation > 1 else _WARMUP_STEPS)
-    steps = min(measure.steps or _STEPS, _STEPS)
-    error = max(measure.relative_error, _RELATIVE_ERROR)
     inspect = measure.inspect and spec.effective_batch <= _INSPECTED
+    # Where a step is short the second one is slow, too.
+    warmup = min(measure.warmup_steps, _WARMUP_STEPS if inspect else 1)
+    steps = min(measure.steps or _STEPS, _STEPS)
+    error = max(measure.relative_error, relative_error)
     return replace(measure, warmup_steps=warmup, steps=steps, relative_error=error, inspect=inspect, anatomy=False)

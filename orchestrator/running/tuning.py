@@ -74,7 +74,7 @@ class Tuning:
     def _searches(self, *, has_gpu: bool) -> list[BatchSize]:
         return [
             BatchSize(
-                partial(one.trial, self._config, has_gpu=has_gpu),
+                partial(one.trial, self._config, has_gpu=has_gpu, relative_error=self._options["tolerance"]),
                 techniques=one.label,
                 limited=has_gpu,
                 **self._options,

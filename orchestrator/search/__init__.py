@@ -9,6 +9,7 @@ configurations.py  a plan's trials with their repeats, on curves along the micro
 prediction.py      memory and speed of a configuration, learned from others
 surface.py         one cost's physical law, its unknowns learned
 batch_size.py      the largest micro-batch, the fastest, the plateau, and accumulation; it makes its trials as it goes
+accumulation.py    the next way to an effective batch
 scaling.py         how memory and speed scale with the micro-batch, to choose its next size
 follow_ups.py      when a search has ended: a few more trials about its result
 together.py        several searches side by side as one

@@ -6,24 +6,24 @@ which is then run; the speed is sampled where it could matter. What it answers w
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.results.batch_size import TOO_LARGE, Answer, Size, fastest, margin_bytes, plateau, size_of
+from orchestrator.search.accumulation import Batch, next_way
 from orchestrator.search.base import Search
-from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, optimizer_seconds, size_of_speed
+from orchestrator.search.scaling import bytes_at, largest_within, seconds_of_a_pass, size_of_speed
 
-Batch = tuple[int, int]
-"""Micro-batch and accumulation."""
 MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]
 """The trial of a micro-batch and an accumulation, or the record of why there can be none."""
 
 _START_WITH_LIMIT, _START = 16, 4
-_GROWTH, _BOLDEST_GROWTH = 4, 16
-"""How many times larger the next size is where nothing predicts it, and at most where something does."""
+_GROWTH, _SURE_GROWTH, _BOLDEST_GROWTH = 4, 8, 16
+"""How many times larger the next size is where nothing predicts it, and at most where one or several sizes do."""
 _RESOLUTION = 32
 """The largest is found to within a 32nd, to the sample below 64, unless it is to be exact."""
 _ALIGNED = 8
@@ -34,6 +34,8 @@ _PLATEAU_GAP = 1.5
 """The plateau's first size is known to within this ratio, or to a fifth of where it is predicted."""
 _PREDICTED_GAP = 1.2
 _SHORTEST_STEP = 1.25
+_COUNTED_SECONDS, _FEWEST_STEPS = 2.0, 2
+"""So long a trial counts steps, and so few at least: the peak of memory is in the second step, warm-up included."""
 
 
 class BatchSize(Search):
@@ -89,9 +91,9 @@ class BatchSize(Search):
         return ()
 
     def knows(self, spec: TrialSpec) -> bool:
-        """Whether a trial is one that this search could ask for."""
+        """Whether a trial is one that this search could ask for; how many steps it counts depends on others."""
         made = self._make(spec.micro_batch, spec.accumulation)
-        return isinstance(made, TrialSpec) and made.trial_id == spec.trial_id
+        return isinstance(made, TrialSpec) and _counting(made, spec.measure.steps).trial_id == spec.trial_id
 
     @property
     def answer(self) -> Answer:
@@ -117,16 +119,26 @@ class BatchSize(Search):
         while not self._out and not self._stopped() and (batch := self._wanted()) is not None:
             made = self._make(*batch)
             if isinstance(made, TrialSpec):
-                return made
+                return _counting(made, self._steps(*batch))
             self._ruled_out[batch] = made
             self._sizes[batch] = size_of(made, self._margin)
         return None
 
+    def _steps(self, micro_batch: int, accumulation: int) -> int | None:
+        """As many steps as are predicted to take long enough; None where nothing is known of them."""
+        if not (speeds := self._speeds()):
+            return None
+        seconds = accumulation * seconds_of_a_pass(speeds, micro_batch)
+        return max(_FEWEST_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
+
     def _wanted(self) -> Batch | None:
-        for rule in (self._larger, self._aligned, self._faster, self._smaller):
-            if (size := rule()) is not None and (size, 1) not in self._sizes:
-                return size, 1
-        return self._whole()
+        # The plateau's rules come last: they learn from an effective batch of a single pass.
+        for rule in (self._larger, self._aligned, self._whole, self._faster, self._smaller):
+            found = rule()
+            batch = (found, 1) if isinstance(found, int) else found
+            if batch is not None and batch not in self._sizes:
+                return batch
+        return None
 
     def _stopped(self) -> str:
         """Why no size will do: the smallest tried failed for another reason than its size."""
@@ -140,6 +152,9 @@ class BatchSize(Search):
 
     def _fitting(self) -> dict[int, Size]:
         return {size.micro_batch: size for size in self._sizes.values() if size.accumulation == 1 and size.fits}
+
+    def _speeds(self) -> dict[int, float]:
+        return {micro_batch: size.speed for micro_batch, size in self._fitting().items()}
 
     def _memory(self) -> dict[int, float]:
         single = (size for size in self._sizes.values() if size.accumulation == 1)
@@ -157,11 +172,11 @@ class BatchSize(Search):
         predicted = self._predicted(low)
         if low == self._max or predicted < low + self._granularity(low):
             return None
-        size = int(min(predicted, low * _BOLDEST_GROWTH, self._max))
+        # One less than predicted, where it does not matter: an allocator's rounding is as much as a sample.
+        size = int(min(predicted - (self._granularity(low) > 1), low * _BOLDEST_GROWTH, self._max))
         if high is not None and size >= high:
             return self._below(low, high)
-        rounded = size // _ALIGNED * _ALIGNED
-        return rounded if size - rounded < self._granularity(size) and rounded > low else size
+        return rounded if (rounded := size // _ALIGNED * _ALIGNED) > low else size
 
     def _first(self, failed: int | None) -> int | None:
         """Where to begin, and to begin again below the smallest size that failed."""
@@ -187,9 +202,11 @@ class BatchSize(Search):
 
     def _predicted(self, low: int) -> float:
         """The size that the memory measured so far leaves room for; without a limit, or with one size, just larger."""
-        if not self._is_predicted(low):
-            return low * _GROWTH
-        return largest_within(self._memory(), self._fitting()[low].limit_bytes)
+        known, limit = self._memory(), self._fitting()[low].limit_bytes
+        if len(known) == 1 and limit < math.inf:
+            surely = int(low * limit / known[low])  # something is there before any sample
+            return max(2 * low, min(surely, low * _SURE_GROWTH))
+        return largest_within(known, limit) if self._is_predicted(low) else low * _GROWTH
 
     def _aligned(self) -> int | None:
         """The multiple of 8 below the largest: with it, the largest shows whether such multiples matter."""
@@ -235,36 +252,19 @@ class BatchSize(Search):
         wanted = (1 - self._tolerance) * best.speed if best else 0.0
         if not fitting[below].speed < wanted <= fitting[above].speed:
             return None
-        speeds = {size: found.speed for size, found in fitting.items()}
-        return max(size_of_speed(speeds, below, above, wanted), below * _SHORTEST_STEP)
+        return max(size_of_speed(self._speeds(), below, above, wanted), below * _SHORTEST_STEP)
 
     def _whole(self) -> Batch | None:
-        """The way to the effective batch that is predicted fastest (of like ones that with the fewest passes), until
-        none is predicted to be faster than a measured one by more than the tolerance and its own error."""
-        fitting = self._fitting()
-        if self._effective is None or not fitting:
-            return None
-        done = {batch: size for batch, size in self._sizes.items() if batch[0] * batch[1] == self._effective}
-        most = min(max(fitting), self._most_accumulated(done))
-        sizes = [size for size in range(1, max(fitting) + 1) if self._effective % size == 0]
-        left = [(size, self._effective // size) for size in sizes if size <= most or size == self._effective]
-        speeds = {size: found.speed for size, found in fitting.items()}
-        best = fastest(size for size in done.values() if size.fits)
-        ways = {batch: size.speed for batch, size in done.items() if batch[1] > 1 and size.fits}
-        once = optimizer_seconds(speeds, ways) if best else 0.0
-        predicted = {batch: accumulated_speed(speeds, *batch, once) for batch in left if batch not in done}
-        highest = max(predicted.values(), default=0.0)
-        if not predicted or (best and highest <= best.speed * (1 + max(self._tolerance, best.speed_error))):
-            return None
-        return max(batch for batch, speed in predicted.items() if speed >= (1 - self._tolerance) * highest)
+        """The next way to the effective batch."""
+        return next_way(self._sizes, self._effective, self._tolerance) if self._effective else None
 
-    def _most_accumulated(self, done: Mapping[Batch, Size]) -> float:
-        """The largest micro-batch that may still fit with accumulation: below those that ran out of memory with it;
-        none where it failed for a reason that smaller ones share."""
-        failed = [size for size in done.values() if size.accumulation > 1 and not size.fits]
-        if any(size.outcome not in (Outcome.OK, *TOO_LARGE, Outcome.CRASHED) for size in failed):
-            return 0
-        return min((size.micro_batch - 1 for size in failed), default=math.inf)
+
+def _counting(spec: TrialSpec, steps: int | None) -> TrialSpec:
+    """The trial with at most so many counted steps."""
+    most = spec.measure.steps
+    if steps is None or most is None or steps >= most:
+        return spec
+    return dataclasses.replace(spec, measure=dataclasses.replace(spec.measure, steps=steps))
 
 
 def _between(below: int, above: int, wanted: float) -> int | None:

@@ -56,16 +56,17 @@ def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float
 
 def accumulated_speed(speeds: Curve, micro_batch: int, accumulation: int, once: float = 0.0) -> float:
     """Samples per second with accumulation, from speeds without; ``once`` is what each of those steps spent on its
-    optimizer, in seconds."""
+    optimizer, in seconds: at most what its samples, at the rate of large sizes, leave of it."""
     seconds = seconds_of_a_pass(speeds, micro_batch)
-    once = min(once, seconds)
+    a_sample = _line(_seconds(speeds))[1] if len(speeds) > 1 else 0.0
+    once = min(once, max(0.0, seconds - micro_batch * a_sample))
     return micro_batch * accumulation / (accumulation * (seconds - once) + once)
 
 
 def optimizer_seconds(speeds: Curve, accumulated: Mapping[tuple[int, int], float]) -> float:
     """At most so many seconds of a step are the optimizer's: what steps cost beside their samples, as large sizes
     tell it, and what was saved by accumulation ((micro-batch, accumulation) -> samples per second)."""
-    seconds = {size: size / speed for size, speed in speeds.items()}
+    seconds = _seconds(speeds)
     bounds = [0.0]
     if len(seconds) > 1:
         at, slope = _line(seconds)
@@ -73,6 +74,11 @@ def optimizer_seconds(speeds: Curve, accumulated: Mapping[tuple[int, int], float
     for (size, passes), speed in accumulated.items():
         bounds.append((passes * seconds_of_a_pass(speeds, size) - size * passes / speed) / (passes - 1))
     return max(0.0, min(bounds))
+
+
+def _seconds(speeds: Curve) -> Curve:
+    """Of a step."""
+    return {size: size / speed for size, speed in speeds.items()}
 
 
 def seconds_of_a_pass(speeds: Curve, micro_batch: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
+from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
 from orchestrator.search.base import Search
 from tests.benchmarks.grids import recorded
 
@@ -27,6 +27,7 @@ def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:
                 "gradient_accumulation_steps": accumulation,
             }
         ),
+        measure=MeasureSpec(warmup_steps=1, steps=5),
     )
 
 
@@ -83,7 +84,7 @@ class Device:
             "samples_per_second": self.speed(size, accumulation),
             "samples_per_second_error": 0.003,
         }
-        steps = 5 if accumulation == 1 else 4
+        steps = spec.measure.warmup_steps + (spec.measure.steps or 0)
         seconds = self.overhead_seconds + steps * self._seconds(size, accumulation) * fits
         record = TrialRecord(
             spec=spec,
