@@ -83,7 +83,8 @@ class MeasureSpec:
     """How long and how carefully to measure.
 
     ``steps`` counts optimizer steps after ``warmup_steps``; None means one whole epoch, the guides' way. Fewer are
-    run when the speed is known to within ``relative_error`` before (95 % confidence; 0: never stop early).
+    run when the speed is known to within ``relative_error`` before, or would not be after all of them (95 %
+    confidence; 0: never stop early).
     """
 
     warmup_steps: int = 2

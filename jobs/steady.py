@@ -9,6 +9,8 @@ from collections.abc import Sequence
 FEWEST_STEPS = 3
 """No measurement ends with fewer counted steps, however alike they are, unless two took ``LONG_SECONDS``."""
 LONG_SECONDS = 2.0
+FEWEST_TO_GIVE_UP = 4
+"""Nor with fewer than these, which took ``LONG_SECONDS``, however unlike: a spread seen in fewer says little."""
 
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
@@ -16,11 +18,7 @@ _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18,
 
 def relative_half_width(seconds: Sequence[float]) -> float:
     """Half the 95 % confidence interval of the mean step, relative to it; infinite for fewer than two steps."""
-    count = len(seconds)
-    if count < 2:
-        return math.inf
-    t = _T95[count - 2] if count - 2 < len(_T95) else 2.0
-    return t * statistics.stdev(seconds) / math.sqrt(count) / statistics.fmean(seconds)
+    return _half_width_of(len(seconds), seconds)
 
 
 def onset(seconds: Sequence[float], relative_error: float) -> int:
@@ -38,6 +36,15 @@ def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
     steady = seconds[onset(seconds, relative_error) :]
     few = len(steady) < FEWEST_STEPS and sum(steady) < LONG_SECONDS
     return not few and relative_half_width(steady) <= relative_error
+
+
+def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
+    """Whether ``limit`` steps would not tell the mean of the steady ones to within ``relative_error`` either, should
+    they go on to spread as these. Only of steps that took long: of others, all cost less than another trial."""
+    first = onset(seconds, relative_error)
+    steady = seconds[first:]
+    few = len(steady) < FEWEST_TO_GIVE_UP or sum(steady) < LONG_SECONDS
+    return not few and _half_width_of(limit - first, steady) > relative_error
 
 
 def doubts(
@@ -62,3 +69,11 @@ def doubts(
     if foreign_processes:
         found.append(f"shared: {foreign_processes} other processes were on the GPU")
     return found
+
+
+def _half_width_of(count: int, like: Sequence[float]) -> float:
+    """Half the 95 % confidence interval of the mean of ``count`` steps that spread like these, relative to it."""
+    if len(like) < 2:
+        return math.inf
+    t = _T95[count - 2] if count - 2 < len(_T95) else 2.0
+    return t * statistics.stdev(like) / math.sqrt(count) / statistics.fmean(like)

@@ -40,7 +40,7 @@ class Meter:
     """Told by the loop of every wait, micro-batch and step; tells the trackers, and the loop when to stop.
 
     At most ``total_steps`` are trained, the first ``warmup_steps`` of them uncounted; fewer where the mean step is
-    known to within ``relative_error`` before.
+    known to within ``relative_error`` before, or would not be after all of them.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class Meter:
             self._announce("warm_up")
         if self._step == self._warmup_steps:
             self._announce("steps")
-        if self._step < self._total_steps and not self._steps.are_enough(self._warmup_steps, self._relative_error):
+        if self._step < self._total_steps and not self._steps.are_enough(
+            self._warmup_steps, self._total_steps, self._relative_error
+        ):
             self._step_begin()
             return False
         begin, end = self._steps.close(self._warmup_steps, self._relative_error)

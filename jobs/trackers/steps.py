@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import is_settled, onset, relative_half_width
+from jobs.steady import is_out_of_reach, is_settled, onset, relative_half_width
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -92,22 +92,24 @@ class Steps(Tracker):
         self._waited = 0.0
         self._first_micro_batch.append(len(self._samples))
 
-    def are_enough(self, warmup_steps: int, relative_error: float) -> bool:
-        """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do).
+    def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
+        """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
+        ``total_steps`` would not either.
 
         On a GPU the step just issued is left to run while those before it are looked at, unless they are so long that
         a pause between two of them does not show.
         """
         if relative_error == 0 or len(self._data) <= warmup_steps:
             return False
+        limit = total_steps - warmup_steps
         if not self._events:
-            return is_settled(_differences(self._marks[warmup_steps:]), relative_error)
+            return _are_enough(_differences(self._marks[warmup_steps:]), limit, relative_error)
         self._events[-2].synchronize()
         done = self._events[:-1]
         if _device_seconds(done)[-1] > _LONG_SECONDS:
             self._events[-1].synchronize()
             done = self._events
-        return is_settled(_device_seconds(done[warmup_steps:]), relative_error)
+        return _are_enough(_device_seconds(done[warmup_steps:]), limit, relative_error)
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
@@ -172,6 +174,10 @@ class Steps(Tracker):
 
 _DRY_SECONDS = 200e-6
 _LONG_SECONDS = 1.0
+
+
+def _are_enough(seconds: Sequence[float], limit: int, relative_error: float) -> bool:
+    return is_settled(seconds, relative_error) or is_out_of_reach(seconds, relative_error, limit)
 
 
 def _has_run_dry() -> bool:

@@ -164,7 +164,7 @@ class MeasureSection(_Section):
     steps: Steps = 10
     """Optimizer steps that count; epoch: one pass over the data, the guides' way."""
     relative_error: float = Field(default=0.01, ge=0, lt=1)
-    """Stop before all steps when the speed is known to within this (95 % confidence); 0 runs them all."""
+    """Stop before all steps when the speed is known to within this (95 % confidence), or would not be; 0 runs all."""
     repeats: int = Field(default=1, ge=1)
     """Trials of each configuration."""
     deadline: Duration = 300.0

@@ -110,6 +110,13 @@ def test_a_known_mean_ends_the_measurement_early(clock: Clock) -> None:
     assert steps.measurements()["samples_per_second"] == pytest.approx(20.0)
 
 
+def test_a_measurement_that_would_not_tell_the_mean_is_given_up_and_says_what_it_knows(clock: Clock) -> None:
+    _, _, steps = heard(clock, [9.0, *[1.0, 1.1] * 5], warmup_steps=1, relative_error=0.01)
+    found = steps.measurements()
+    assert found["steps_counted"] == 4
+    assert found["samples_per_second_error"] > 0.01
+
+
 def test_steps_that_are_not_steady_yet_do_not_count(clock: Clock) -> None:
     _, _, steps = heard(clock, [9.0, 0.5, *[0.1] * 9], warmup_steps=1, relative_error=0.01)
     found = steps.measurements()

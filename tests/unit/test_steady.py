@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from typing import Any
 
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.steady import FEWEST_STEPS, LONG_SECONDS, doubts, is_settled, onset, relative_half_width
+from jobs.steady import (
+    FEWEST_STEPS,
+    FEWEST_TO_GIVE_UP,
+    LONG_SECONDS,
+    doubts,
+    is_out_of_reach,
+    is_settled,
+    onset,
+    relative_half_width,
+)
 
 SECONDS = st.floats(min_value=1e-4, max_value=1e3)
 NO_DOUBT: dict[str, Any] = {
@@ -85,6 +95,38 @@ def test_unequal_steps_do_not_settle() -> None:
 @given(st.lists(st.floats(min_value=0.1, max_value=0.2), min_size=1, max_size=40, unique=True))
 def test_an_error_of_zero_never_settles_unequal_steps(seconds: list[float]) -> None:
     assert not is_settled(seconds, 0.0)
+
+
+UNEASY = [0.71, 0.74, 0.793, 0.715]
+"""Steps of one trial of the measured grid: ten such tell their mean to ±3.5 %."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "relative_error", "is_given_up"),
+    [
+        (UNEASY, 0.02, True),
+        (UNEASY, 0.04, False),
+        (UNEASY[: FEWEST_TO_GIVE_UP - 1], 0.01, False),
+        ([one / 2 for one in UNEASY], 0.01, False),
+        ([9.0, *[1.0] * FEWEST_TO_GIVE_UP], 0.01, False),
+    ],
+)
+def test_long_steps_that_spread_too_much_are_given_up(
+    seconds: list[float], relative_error: float, is_given_up: bool
+) -> None:
+    assert is_out_of_reach(seconds, relative_error, 10) is is_given_up
+
+
+@given(st.lists(st.floats(min_value=0.6, max_value=0.7), max_size=20), st.floats(min_value=0, max_value=0.5))
+def test_what_is_settled_is_never_given_up(seconds: list[float], relative_error: float) -> None:
+    assert not (is_settled(seconds, relative_error) and is_out_of_reach(seconds, relative_error, 20))
+
+
+@pytest.mark.parametrize(("spread", "given_up"), [(0.005, 0), (0.05, 200)])
+def test_only_a_spread_that_is_too_large_is_taken_for_one(spread: float, given_up: int) -> None:
+    draw = random.Random(0)
+    trials = [[draw.gauss(1.0, spread) for _ in range(8)] for _ in range(200)]
+    assert sum(is_out_of_reach(trial, 0.01, 10) for trial in trials) == pytest.approx(given_up, abs=4)
 
 
 def test_a_clean_row_has_no_doubts() -> None:
