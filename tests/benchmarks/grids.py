@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
+from jobs.steady import is_out_of_reach, is_settled, onset, relative_half_width
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = DATA / "bert_large_h200_fp32_tf32.parquet"
 """Measured on H200s: fp32 and tf32, 144 configurations of BERT-large, none left out."""
+RUN = Path(__file__).parents[2] / "docs" / "results" / "2026-11-21-bert_large-h200"
+"""The run of all 288 configurations, with every step."""
 FIGURES = ("device_used_bytes", "samples_per_second", "samples_per_second_error", "host_bound_share")
 MIB, GIB = 2**20, 2**30
 
@@ -86,6 +91,42 @@ def recorded(path: Path = RECORDED) -> Table:
             )
         )
     return {record.trial_id: record for record in records}
+
+
+@cache
+def measured_anew(run: Path = RUN) -> Table:
+    """A run's table as today's stopping rule would have measured it: of its recorded steps those that the rule would
+    have run, their speed and its interval, and the trial's seconds less those of the steps left out."""
+    metadata = pq.read_schema(run / "trials.parquet").metadata
+    measure = json.loads(metadata[b"config"])["measure"]
+    ids = [row["trial_id"] for row in pq.read_table(run / "trials.parquet", columns=["trial_id"]).to_pylist()]
+    steps: dict[str, list[float]] = {trial_id: [] for trial_id in ids}
+    for row in pq.read_table(run / "steps.parquet").to_pylist():
+        steps[row["trial_id"]].append(row["device_seconds"])
+    pairs = zip(ids, recorded(run / "trials.parquet").items(), strict=True)
+    return {ours: _anew(record, steps[trial_id], measure) for trial_id, (ours, record) in pairs}
+
+
+def _anew(record: TrialRecord, seconds: Sequence[float], measure: Mapping[str, Any]) -> TrialRecord:
+    if record.outcome is not Outcome.OK:
+        return record
+    warmup, total, error = measure["warmup_steps"], measure["steps"], measure["relative_error"]
+    run = seconds[: steps_run(seconds, warmup, warmup + total, error)]
+    counted = run[warmup + onset(run[warmup:], error) :]
+    figures = dict(record.measurements)
+    figures["samples_per_second"] = record.spec.effective_batch / statistics.fmean(counted)
+    figures["samples_per_second_error"] = relative_half_width(counted)
+    return replace(record, measurements=figures, wall_seconds=record.wall_seconds - sum(seconds[len(run) :]))
+
+
+def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float) -> int:
+    """How many of a trial's steps on a GPU are run, warm-up included, as ``jobs.trackers.steps`` decides there: a step
+    is issued before those before it are looked at, unless they take over a second."""
+    for run in range(warmup + 1, min(total, len(seconds))):
+        done = seconds[warmup : run if seconds[run - 2] > 1.0 else run - 1]
+        if is_settled(done, error) or is_out_of_reach(done, error, total - warmup):
+            return run
+    return min(total, len(seconds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
