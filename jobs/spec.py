@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -149,8 +150,15 @@ _OFF = (("anatomy", False), ("cap", None), ("follow_up", None), ("gpu_model", ""
 """Younger than the first tables: a trial without them keeps its name."""
 
 
+class _Digested:
+    """Room for a digest beside the fields, which are compared, copied and written without it."""
+
+    __slots__ = ("_trial_id",)
+    _trial_id: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrialSpec:
+class TrialSpec(_Digested):
     """One trial, whole. ``trial_id`` is a digest of everything that can change its result."""
 
     choices: Mapping[str, Choice]
@@ -171,6 +179,14 @@ class TrialSpec:
     @property
     def trial_id(self) -> str:
         """Twelve hexadecimal digits, the same for the same work on any machine."""
+        try:
+            known = self._trial_id
+        except AttributeError:
+            known = self._digest()
+            object.__setattr__(self, "_trial_id", known)  # asked for all the time, and slow to compute
+        return known
+
+    def _digest(self) -> str:
         whole = to_json(self)
         content = {k: v for k, v in whole.items() if k not in ("needs", "equivalence") and (k, v) not in _OFF}
         measure = content["measure"].items()
@@ -205,13 +221,18 @@ def to_json(value: Any) -> Any:
     """Dataclasses, mappings and tuples as plain JSON values."""
     if value is None or type(value) in _PLAIN:
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if names := _field_names(value.__class__):
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json(v) for v in value]
     return value
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:

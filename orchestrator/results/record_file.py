@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from jobs.record import ArrowType, TrialRecord, record_from_json
 from orchestrator.results.anatomies import is_sound
@@ -25,7 +25,7 @@ def read_record(path: Path) -> TrialRecord | None:
             return None
         text = path.read_bytes()
         _shape().validate_json(text, strict=True)  # every value of its type
-        record = record_from_json(json.loads(text))  # no field that this version does not know
+        record = record_from_json(from_json(text))  # no field that this version does not know
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     return record if _fits(record) else None

@@ -26,7 +26,7 @@ from orchestrator.results.columns import (
     declared_columns,
 )
 from orchestrator.results.frontier import TRAINS_DIFFERENTLY, Point, is_the_searchs
-from orchestrator.results.rows import environment_id, rows_of
+from orchestrator.results.rows import rows_of
 from orchestrator.results.run import (
     ANATOMY,
     STEPS,
@@ -60,8 +60,12 @@ def trials_table(
     """
     measured = declared_columns() if declared is None else tuple(declared)
     axes = axis_columns(records, (column.name for column in measured))
-    environments = {environment_id(record): dict(record.environment) for record in records if record.environment}
     rows = rows_of(records, axes)
+    environments = {
+        row["environment_id"]: dict(record.environment)
+        for row, record in zip(rows, records, strict=True)
+        if record.environment
+    }
     metadata = {
         "run": json.dumps(dataclasses.asdict(run or Run()), sort_keys=True),
         "config": json.dumps(dict((run or Run()).config), sort_keys=True),
@@ -74,30 +78,38 @@ def trials_table(
     pays = compilation.break_even_steps(own, {axis: column.name for axis, column in axes.items()})
     for row in rows:
         row["compile_break_even_steps"] = pays.get(row["trial_id"])
-    return _build(columns(measured, records), rows, metadata, named)
+    schema = columns(measured, records)
+    return _build(schema, _columnar(schema, rows), metadata, named)
 
 
 def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
     """One row for every optimizer step of every trial, warm-up included; seconds as measured, missing ones null."""
-    rows: list[dict[str, Any]] = []
+    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS}
     for record in records:
-        trial_id = record.trial_id  # a digest, computed at every asking
+        steps = max(map(len, record.steps.values()), default=0)
         warm_up = record.measurements.get("warmup_steps", record.spec.measure.warmup_steps)
-        for step in range(max(map(len, record.steps.values()), default=0)):
-            row = {name: values[step] for name, values in record.steps.items() if step < len(values)}
-            rows.append({**row, "trial_id": trial_id, "step": step, "counted": step >= warm_up})
-    return _build(STEP_COLUMNS, rows, {"tool_version": tool_version()}, {})
+        values["trial_id"] += [record.trial_id] * steps
+        values["step"] += range(steps)
+        values["counted"] += [step >= warm_up for step in range(steps)]
+        for name in values.keys() - {"trial_id", "step", "counted"}:
+            own = record.steps.get(name, ())
+            values[name] += [*own, *[None] * (steps - len(own))]
+    return _build(STEP_COLUMNS, values, {"tool_version": tool_version()}, {})
 
 
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
     """One row for every figure of every trial that was taken apart, and for every class of memory over its step."""
     known = ((record.trial_id, record.anatomy) for record in records)
     rows = [row for trial_id, anatomy in known if anatomy for row in anatomies.rows_of(trial_id, anatomy)]
-    return _build(ANATOMY_COLUMNS, rows, {"tool_version": tool_version()}, {})
+    return _build(ANATOMY_COLUMNS, _columnar(ANATOMY_COLUMNS, rows), {"tool_version": tool_version()}, {})
+
+
+def _columnar(schema: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {column.name: [row.get(column.name) for row in rows] for column in schema}
 
 
 def _build(
-    schema: Sequence[Column], rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, str], axes: Mapping[str, str]
+    schema: Sequence[Column], values: Mapping[str, list[Any]], metadata: Mapping[str, str], axes: Mapping[str, str]
 ) -> pa.Table:
     fields, arrays = [], []
     for column in schema:
@@ -105,7 +117,7 @@ def _build(
         if column.name in axes:
             about["axis"] = axes[column.name]
         fields.append(pa.field(column.name, ARROW_TYPES[column.type], metadata=about))
-        arrays.append(pa.array([row.get(column.name) for row in rows], ARROW_TYPES[column.type]))
+        arrays.append(pa.array(values[column.name], ARROW_TYPES[column.type]))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
 
 

@@ -186,11 +186,12 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
 def resume(trials: int, folder: Path) -> tuple[float, float]:
     """Seconds until a second run of the same plan knows that nothing is left to do; and to publish its records."""
     begin = time.perf_counter()
-    wanted = {spec.trial_id for spec in planned(trials)}
+    plan = planned(trials)
+    wanted = {spec.trial_id for spec in plan}
     run_folder = RunFolder(folder)
     earlier = measuring.still_wanted(run_folder, lambda spec: spec.trial_id in wanted, fresh=False)
     progress = Progress(trials, 1, (), stream=io.StringIO())
-    session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+    session = Session(Grid(plan), run_folder, progress, time_budget_seconds=None)
     kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
     resumed = time.perf_counter() - begin
     assert kept == trials
