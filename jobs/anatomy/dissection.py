@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from jobs import nvml
-from jobs.anatomy import rules
+from jobs.anatomy import modules, rules
 from jobs.anatomy.efficiency import COUNTED, efficiency
 from jobs.anatomy.entry import Anatomy, Entry
 from jobs.anatomy.ledger import Seen, ledger, on_host, saved
@@ -22,9 +24,13 @@ from jobs.anatomy.residents import residents
 from jobs.anatomy.trace import Trace, read
 from jobs.loops.base import Trained
 
-_SHORT_SECONDS = 0.25
+_SHORT_SECONDS = 0.1
 """Of steps that take less, several are timed."""
 _TIMED_STEPS = 3
+_LONG_SECONDS = 0.5
+"""Steps that take more are timed while they are profiled, where the device is so much behind the host that it does not
+notice."""
+_HOST_BOUND = 0.1
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -36,17 +42,38 @@ def dissect(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     on_gpu = torch.cuda.is_available()
     seen = _seen(row) if on_gpu else None
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    short = row["step_seconds_median"] < _SHORT_SECONDS
     observer = Observer(
-        lambda: residents(model, trained.optimizer), on_gpu=on_gpu, timed_steps=_TIMED_STEPS if short else 1
+        lambda: residents(model, trained.optimizer),
+        nullcontext() if modules.is_compiled(trained.model) else modules.ranges(model),
+        on_gpu=on_gpu,
+        timed_steps=_timed_steps(row),
+        usual_wait=row["data_seconds_median"],
     )
     trained.train_on(observer)
     assert observer.profile is not None
-    trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED, observer.times)
-    known = replace(observer.known(), buckets=_buckets(trained.optimizer))
-    memory = account(trace, known)
-    entries = [*_memory(memory, seen, observer, row), *_time(trace, observer, row)]
+    with _uncollected():
+        trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED, observer.times)
+        known = replace(observer.known(), buckets=_buckets(trained.optimizer))
+        memory = account(trace, known)
+        entries = [*_memory(memory, seen, observer, row), *_time(trace, observer, row)]
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A trace is so many objects that the collector would walk through all of the process's, again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _timed_steps(row: Mapping[str, Any]) -> int:
+    seconds: float = row["step_seconds_median"]
+    if seconds > _LONG_SECONDS and row.get("host_bound_share", 1.0) < _HOST_BOUND:
+        return 0
+    return _TIMED_STEPS if seconds < _SHORT_SECONDS else 1
 
 
 def _seen(row: Mapping[str, Any]) -> Seen | None:
@@ -80,6 +107,7 @@ def _time(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[
     host_updates = any(one.device == "cpu" and "states" in one.name for one in observer.residents)
     spent = list(phases(trace, observer.timed, host_updates=host_updates, on_gpu=on_gpu))
     yield from done
+    yield from modules.modules(trace, phase_reader(trace))
     yield from spent
     yield from rules.shares({entry.name: entry.value for entry in done if entry.part == "operations"})
     yield from (rules.ratio(entry.value) for entry in spent if entry.name == BACKWARD_TO_FORWARD)

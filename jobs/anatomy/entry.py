@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Part = Literal["memory", "activations", "host memory", "rules", "operations", "kernels", "step", "phases", "efficiency"]
+Part = Literal[
+    "memory", "activations", "host memory", "rules", "operations", "kernels", "modules", "step", "phases", "efficiency"
+]
 PARTS: Mapping[Part, str] = {
     "memory": "the ledger of device memory at the peak of a step: adds up to what NVML saw (without a GPU: to the "
     "tensors' bytes)",
@@ -15,6 +17,8 @@ PARTS: Mapping[Part, str] = {
     "rules": "the most that a class held over the step, beside the guides' rules of thumb",
     "operations": "a step's time on the device (without a GPU: of the processor) by kind of operation, idle included",
     "kernels": "the operators that took most of it",
+    "modules": "the same time, of the forward and backward passes, by the class of the module that it was spent in; "
+    "torch.nn's blocks but normalizations count with the module they are in, all that was compiled as one",
     "step": "a step's time by what it went to: adds up to the step",
     "phases": "a step's time by what the loop was doing, idle time included",
     "efficiency": "floating-point operations and the share of the device's peak",

@@ -1,4 +1,4 @@
-"""The pass itself: a few more steps of the same loop, timed phase by phase, then one under PyTorch's profiler."""
+"""The pass itself: as few more steps of the same loop as tell, timed phase by phase, the last under the profiler."""
 
 from __future__ import annotations
 
@@ -6,32 +6,43 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from jobs.anatomy.memory import Known
 from jobs.anatomy.residents import Resident, tensors
-from jobs.anatomy.trace import PHASE
+from jobs.anatomy.trace import PHASE, weight
 from jobs.loops.meter import Phase
 
-MOST_MICRO_BATCHES = 4
-"""Of a step with more, the last two are profiled: each is like the others, and the peak is in the last."""
-_PROFILED = 2
+TRAINED = 2
+"""Micro-batches of a step that are trained on: each is like the others, and from the second on gradients are there."""
 
 
 class Observer:
-    """A ``Listener`` that lets one step pass (iterators and worker processes start anew), then times, then profiles.
+    """A ``Listener`` that times ``timed_steps`` steps, then profiles one; with 0 the one that is profiled is timed.
 
-    Between the two the device is waited for, which no counted step ever is: those are over.
+    Of a step's micro-batches, all of which are fetched, the last two are trained on. Between timing and profiling the
+    device is waited for, which no counted step ever is: those are over. Iterators and worker processes start anew with
+    the first step, so that no more of a step's wait for data is believed than ``usual_wait``, that of a counted step.
+    ``held`` says what there is from step to step; in ``modules`` the profiler is told which module is at work.
     """
 
-    def __init__(self, held: Callable[[], list[Resident]], *, on_gpu: bool, timed_steps: int) -> None:
-        self._held, self._on_gpu, self._timed_steps = held, on_gpu, timed_steps
-        self._step = 0
-        self._micro_batch = self._micro_batches = 0
+    def __init__(
+        self,
+        held: Callable[[], list[Resident]],
+        modules: AbstractContextManager[None],
+        *,
+        on_gpu: bool,
+        timed_steps: int,
+        usual_wait: float,
+    ) -> None:
+        self._held, self._modules, self._on_gpu = held, modules, on_gpu
+        self._timed_steps, self._usual_wait = timed_steps, usual_wait
+        self._step = self._micro_batches = 0
         self._marks: list[tuple[Phase, float, torch.cuda.Event | None]] = []
-        self._is_timing = self._is_last = False
+        self._is_timing = False
         self._range: torch.autograd.profiler.record_function | None = None
         self._phase: Phase = "upkeep"
         self._before: dict[int, int] = {}
@@ -41,7 +52,7 @@ class Observer:
         self.timed: Mapping[str, float] = {}
         """Phase -> seconds of one step."""
         self.times = 1.0
-        """Micro-batches of a step for each that was profiled."""
+        """Micro-batches of a step for each that was trained on."""
 
     @property
     def residents(self) -> list[Resident]:
@@ -59,7 +70,12 @@ class Observer:
         )
 
     def train_begin(self) -> None:
-        """Nothing is to be prepared."""
+        """The first step begins."""
+        if not self._timed_steps:
+            self._start()
+        self._wait()
+        self._is_timing = True
+        self._mark("upkeep")
 
     def data_wait(self, seconds: float) -> None:
         """Told by ``phase`` already."""
@@ -69,12 +85,13 @@ class Observer:
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Its tensors are remembered by address."""
-        self._micro_batch += 1
-        if self._is_last and self.profile is None and self._micro_batch == self._micro_batches - _PROFILED + 1:
-            self.times = self._micro_batches / _PROFILED
-            self._start()
-        if self._is_last:
+        self._micro_batches += 1
+        if self.profile is not None:
             self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))}
+
+    def wants(self, left: int) -> bool:
+        """The last ones."""
+        return left < TRAINED
 
     def phase(self, name: Phase) -> None:
         """Close the last phase, open the next."""
@@ -88,24 +105,20 @@ class Observer:
         self._phase = name
 
     def step_end(self) -> bool:
-        """One step passes, some are timed, one is profiled."""
+        """Some steps are timed, one is profiled."""
         self._step += 1
-        self._micro_batches, self._micro_batch = self._micro_batch, 0
-        if self._step == 1:
-            self._wait()
-            self._is_timing = True
-            self._mark("upkeep")
-        elif self._step == 1 + self._timed_steps:
+        self.times = max(1.0, self._micro_batches / TRAINED)
+        self._micro_batches = 0
+        if self._step == max(1, self._timed_steps):
             self._mark("upkeep")
             self._wait()
             self._is_timing = False
             self.timed = self._seconds()
-            self._is_last = True
-            if self._micro_batches <= MOST_MICRO_BATCHES:
-                self._start()
-        elif self._is_last and self.profile is not None:
+        if self.profile is not None:
             self._stop()
             return True
+        if self._step == self._timed_steps:
+            self._start()
         return False
 
     def _mark(self, name: Phase) -> None:
@@ -119,7 +132,8 @@ class Observer:
         seconds: defaultdict[str, float] = defaultdict(float)
         for (name, begin, first), (_, end, last) in itertools.pairwise(self._marks):
             elapsed = end - begin if first is None or last is None else first.elapsed_time(last) / 1000
-            seconds[name] += elapsed / self._timed_steps
+            seconds[name] += elapsed / max(1, self._timed_steps) * weight(name, self.times)
+        seconds["data"] = min(seconds["data"], self._usual_wait)
         return dict(seconds)
 
     def _start(self) -> None:
@@ -134,6 +148,7 @@ class Observer:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self.profile = torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True)
         self.profile.__enter__()
+        self._modules.__enter__()
         self._open("upkeep")
 
     def _stop(self) -> None:
@@ -141,6 +156,7 @@ class Observer:
         assert self._range is not None
         self._range.__exit__(None, None, None)
         self._range = None
+        self._modules.__exit__(None, None, None)
         self._wait()
         self.profile.__exit__(None, None, None)
         self._look()

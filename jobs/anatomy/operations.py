@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -57,12 +58,17 @@ _COMPILED = (
 
 def group_of(work: Work, phase: str) -> str:
     """The group of a kernel, or on the host of an operator, by the phase that it was launched in."""
+    return _group(work.kernel, work.operator, phase)
+
+
+@functools.cache
+def _group(kernel: str, operator: str, phase: str) -> str:
     for group, pattern in _KERNELS[:2]:
-        if re.search(pattern, work.kernel):
+        if re.search(pattern, kernel):
             return group
     if phase in ("optimizer", "clipping"):
         return OPTIMIZER
-    for name, patterns in ((work.kernel, _KERNELS[2:]), (work.operator, _OPERATORS), (work.kernel, _COMPILED)):
+    for name, patterns in ((kernel, _KERNELS[2:]), (operator, _OPERATORS), (kernel, _COMPILED)):
         for group, pattern in patterns:
             if name and re.search(pattern, name):
                 return group

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
 
 PHASE = "anatomy::"
 """How the profiler's ranges begin that name a phase of the loop."""
+MODULE = "anatomy module::"
+"""And those that name a module's class."""
+COMPILED = "compiled graphs"
+"""What stands for all modules that a compiler took."""
 
 _ALLOCATING = ("aten::empty", "aten::zeros", "aten::ones", "aten::new_", "aten::resize", "aten::clone", "aten::full")
 _COPY = "aten::_to_copy"
 _ENGINE = "autograd::engine::"
+_OWN = (PHASE, MODULE, _ENGINE)
+_GRAPHS = ("Torch-Compiled Region", "CompiledFunction")
+_GRAPH_NODE = "CompiledFunctionBackward"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +51,8 @@ class Work:
     kernel: str
     operator: str
     launched: int
+    module: str = ""
+    """Class of the module that called the operator, or whose backward pass did."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,11 +74,16 @@ class Trace:
     phases: Sequence[tuple[str, int, int]] = field(default=())
     """Name, beginning and end."""
     times: float = 1.0
-    """How often a step does what was traced of its passes: above 1 where only its last micro-batches were."""
+    """How often a step does what was traced of its passes: above 1 where it has more micro-batches."""
 
     def weight(self, phase: str) -> float:
         """How often a step does what was traced in a phase of this name."""
-        return self.times if phase in ("data", "forward", "backward") else 1.0
+        return weight(phase, self.times)
+
+
+def weight(phase: str, times: float) -> float:
+    """``times`` for the passes over a micro-batch, else once."""
+    return times if phase in ("forward", "backward") else 1.0
 
 
 def read(profile: torch.profiler.profile, device: str, counted: frozenset[str], times: float = 1.0) -> Trace:
@@ -92,45 +106,82 @@ def read(profile: torch.profiler.profile, device: str, counted: frozenset[str], 
     )
 
 
+class _Context(NamedTuple):
+    """What is known of an event from those that it lies within."""
+
+    operator: str = ""
+    """The nearest that computes."""
+    copies: int = 0
+    module: str = ""
+    backward: bool = False
+    recomputed: bool = False
+    counted: bool = False
+
+
+_OUTSIDE = _Context()
+
+
 class _Reader:
     """Walks the profiler's tree of events, without recursion: graphs are deep."""
 
     def __init__(self, device: str, counted: frozenset[str]) -> None:
         self._device, self._counted = device, counted
+        self._made_in: dict[int, str] = {}
         self.changes: list[Change] = []
         self.work: list[Work] = []
         self.calls: list[Call] = []
         self.phases: list[tuple[str, int, int]] = []
-        self.operators: dict[int, tuple[str, int]] = {}
+        self.operators: dict[int, tuple[str, int, str]] = {}
 
     def walk(self, root: Any) -> None:
-        # (event, nearest operator that computes, source of a copy, builds a graph in a backward pass, is counted)
-        stack: list[tuple[Any, str, int, bool, bool, bool]] = [(root, "", 0, False, False, False)]
+        stack = [(root, _OUTSIDE)]
         while stack:
-            event, operator, copies, backward, recomputed, counted = stack.pop()
+            event, context = stack.pop()
             kind = event.tag.name
             if kind == "Allocation":
-                self._change(event, operator, copies, recomputed)
+                self._change(event, context)
                 continue
             if kind == "TorchOp":
-                name, fields = event.name, event.extra_fields
-                self.operators[event.correlation_id] = (name, event.start_time_ns)
-                if name.startswith(PHASE):
-                    self.phases.append((name.removeprefix(PHASE), event.start_time_ns, event.end_time_ns))
-                elif name.startswith(_ENGINE):
-                    backward, recomputed = True, False
-                elif "::" in name or name.endswith("Backward0"):
-                    recomputed = recomputed or (backward and name.startswith("aten::") and fields.sequence_number >= 0)
-                    operator = operator if name.startswith(_ALLOCATING) and operator else name
-                    copies = _source(fields) if name == _COPY else copies
-                    if name in self._counted and not counted:
-                        counted = True
-                        self.calls.append(Call(operator=name, shapes=_shapes(fields), recomputed=recomputed))
-                if self._device == "cpu":
-                    self._host_work(event, operator)
-            stack += [(child, operator, copies, backward, recomputed, counted) for child in reversed(event.children)]
+                context = self._within(event, context)
+            stack += [(child, context) for child in reversed(event.children)]
 
-    def _change(self, event: Any, operator: str, copies: int, recomputed: bool) -> None:
+    def _within(self, event: Any, outer: _Context) -> _Context:
+        """The context of what lies within an operator or a range."""
+        name, begin, context = event.name, event.start_time_ns, outer
+        if name.startswith(PHASE):
+            self.phases.append((name.removeprefix(PHASE), begin, event.end_time_ns))
+        elif name.startswith(MODULE):
+            context = outer._replace(module=name.removeprefix(MODULE))
+        elif name.startswith(_ENGINE):
+            module = COMPILED if _GRAPH_NODE in name else self._made_in.get(event.extra_fields.sequence_number, "")
+            context = outer._replace(module=module, backward=True, recomputed=False)
+        elif name.startswith(_GRAPHS):
+            context = outer._replace(module=COMPILED)
+        elif "::" in name or name.endswith("Backward0"):
+            context = self._computing(name, event.extra_fields, outer)
+        self.operators[event.correlation_id] = ("" if name.startswith(_OWN) else name, begin, context.module)
+        if self._device == "cpu":
+            self._host_work(event, context)
+        return context
+
+    def _computing(self, name: str, fields: Any, outer: _Context) -> _Context:
+        number = fields.sequence_number
+        if number >= 0 and not outer.backward:
+            # The node that gets a number is made by the last operator that was about to.
+            self._made_in[number] = outer.module
+        context = _Context(
+            operator=outer.operator if outer.operator and name.startswith(_ALLOCATING) else name,
+            copies=_source(fields) if name == _COPY else outer.copies,
+            module=outer.module,
+            backward=outer.backward,
+            recomputed=outer.recomputed or (outer.backward and number >= 0 and name.startswith("aten::")),
+            counted=outer.counted or name in self._counted,
+        )
+        if context.counted and not outer.counted:
+            self.calls.append(Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed))
+        return context
+
+    def _change(self, event: Any, context: _Context) -> None:
         fields = event.extra_fields
         if fields.device.type != self._device:
             return
@@ -140,19 +191,27 @@ class _Reader:
                 address=fields.ptr,
                 nbytes=fields.alloc_size,
                 reserved=fields.total_reserved,
-                operator=operator,
-                copies=copies,
-                recomputed=recomputed,
+                operator=context.operator,
+                copies=context.copies,
+                recomputed=context.recomputed,
             )
         )
 
-    def _host_work(self, event: Any, operator: str) -> None:
+    def _host_work(self, event: Any, context: _Context) -> None:
         inner = sum(child.duration_time_ns for child in event.children if child.tag.name == "TorchOp")
         own = event.duration_time_ns - inner
-        if operator and not event.name.startswith((PHASE, _ENGINE)) and own > 0:
+        if context.operator and own > 0 and not event.name.startswith(_OWN):
             begin = event.start_time_ns
             self.work.append(
-                Work(begin=begin, end=begin + own, seconds=own / 1e9, kernel="", operator=operator, launched=begin)
+                Work(
+                    begin=begin,
+                    end=begin + own,
+                    seconds=own / 1e9,
+                    kernel="",
+                    operator=context.operator,
+                    launched=begin,
+                    module=context.module,
+                )
             )
 
 
@@ -164,7 +223,7 @@ def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(tuple(one.sizes) if hasattr(one, "sizes") else None for one in fields.inputs)
 
 
-def _kernels(events: Sequence[Any], operators: dict[int, tuple[str, int]]) -> Iterator[Work]:
+def _kernels(events: Sequence[Any], operators: Mapping[int, tuple[str, int, str]]) -> Iterator[Work]:
     """What ran on the device, with the operator that launched it and when it did."""
     on_device: list[Any] = []
     launches: dict[int, int] = {}
@@ -174,11 +233,11 @@ def _kernels(events: Sequence[Any], operators: dict[int, tuple[str, int]]) -> It
         elif event.name().startswith("cu"):  # CUDA's runtime or driver
             launches[event.correlation_id()] = event.start_ns()
     for event in on_device:
-        if getattr(event, "is_user_annotation", bool)() or event.name().startswith((PHASE, "Optimizer.")):
+        if getattr(event, "is_user_annotation", bool)() or event.name().startswith((PHASE, MODULE, "Optimizer.")):
             continue
         number: int = event.correlation_id()
         start: int = event.start_ns()
-        operator, began = operators.get(event.linked_correlation_id(), ("", start))
+        operator, began, module = operators.get(event.linked_correlation_id(), ("", start, ""))
         yield Work(
             begin=start,
             end=start + event.duration_ns(),
@@ -186,4 +245,5 @@ def _kernels(events: Sequence[Any], operators: dict[int, tuple[str, int]]) -> It
             kernel=event.name(),
             operator=operator,
             launched=launches.get(number, began),
+            module=module,
         )

@@ -53,12 +53,13 @@ class _Loop:
         meter.train_begin()
         batches = _timed(_endless(self.loader), meter.data_wait)
         while not complete:
-            for _ in range(self._accumulation):
+            for left in reversed(range(self._accumulation)):
                 meter.phase("data")
                 batch = next(batches)
                 samples += len(batch["labels"])
                 meter.micro_batch(batch)
-                meter.loss(self._micro_step(batch, meter))
+                if meter.wants(left):
+                    meter.loss(self._micro_step(batch, meter))
             self._update(meter)
             complete = meter.step_end()
         return samples

@@ -29,6 +29,9 @@ class Listener(Protocol):
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """A micro-batch, on the device, is about to be trained on."""
 
+    def wants(self, left: int) -> bool:
+        """Whether that micro-batch, after which ``left`` of its step are to come, is to be trained on at all."""
+
     def loss(self, value: torch.Tensor) -> None:
         """The loss of the micro-batch just trained on, a scalar on the device."""
 
@@ -80,6 +83,10 @@ class Meter:
         """A micro-batch, on the device, is about to be trained on."""
         for tracker in self._trackers:
             tracker.micro_batch(inputs)
+
+    def wants(self, left: int) -> bool:
+        """Every one: what is measured is whole steps."""
+        return True
 
     def loss(self, value: torch.Tensor) -> None:
         """The loss of the micro-batch just trained on, a scalar on the device."""

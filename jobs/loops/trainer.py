@@ -18,6 +18,7 @@ class MeteredTrainer(transformers.Trainer):
     """A Trainer that reports each wait for data, phase, micro-batch and loss to a ``Listener``."""
 
     meter: Listener
+    _left = 0
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """Fetching a step's micro-batches happens here, before ``on_step_begin``: callbacks alone would miss it."""
@@ -25,11 +26,15 @@ class MeteredTrainer(transformers.Trainer):
         begin = time.perf_counter()
         batches = super().get_batch_samples(*args, **kwargs)
         self.meter.data_wait(time.perf_counter() - begin)
+        self._left = len(batches[0])
         return batches
 
     def training_step(self, model: torch.nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         """One micro-batch, forward and backward."""
+        self._left -= 1
         self.meter.micro_batch(inputs)
+        if not self.meter.wants(self._left):
+            return torch.zeros((), device=self.args.device)
         loss: torch.Tensor = super().training_step(model, inputs, *args, **kwargs)
         self.meter.phase("upkeep")
         self.meter.loss(loss)
