@@ -21,7 +21,7 @@ PURPOSE = "anatomy"
 TIMELINE, BEGINNINGS = "timeline", "timeline phases"
 PARTS: Mapping[str, str] = {
     **{str(part): meaning for part, meaning in entry.PARTS.items()},
-    TIMELINE: "memory over one step (of more than four micro-batches the last two), a row for each class: of every "
+    TIMELINE: "memory over one step (of more than two micro-batches the last two), a row for each class: of every "
     "stretch of time the highest moment",
     BEGINNINGS: "when each phase of that step began, in order",
 }

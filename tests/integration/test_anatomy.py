@@ -50,8 +50,9 @@ def test_a_trial_that_is_taken_apart_measures_the_same(slot: Slot) -> None:
     assert with_it.measurements["anatomy_seconds"] < with_it.measurements["overhead_seconds"]
 
 
-def test_of_many_micro_batches_the_last_tell_of_all(slot: Slot) -> None:
-    one, many = (run(slot, {"accumulation": passes}) for passes in (1, 6))
+@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
+def test_of_many_micro_batches_the_last_tell_of_all(slot: Slot, loop: str) -> None:
+    one, many = (run(slot, {"accumulation": passes, "loop": loop}) for passes in (1, 6))
     flop = [anatomy_of(record).values("efficiency")["model flop"] for record in (one, many)]
     assert flop[1] == 6 * flop[0]
     memory = anatomy_of(many).values("memory")

@@ -111,6 +111,8 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
             entry("operations", "element-wise operators", 0.006, "s"),
             entry("operations", "idle", 0.001, "s"),
             entry("kernels", "addmm", 0.02 * scale, "s"),
+            entry("modules", "BertIntermediate", 0.024 * scale, "s"),
+            entry("modules", "LayerNorm", 0.012, "s"),
             entry("step", "forward", 0.01, "s"),
             entry("step", "backward", 0.03 * scale, "s"),
             entry("phases", "backward / forward", 3.0, ""),
