@@ -46,6 +46,11 @@ class Device(Tracker):
         ),
         Column(name="gpu_temperature_celsius", type="int64", unit="°C", doc="highest during the counted steps"),
         Column(name="gpu_sm_clock_mhz", type="float64", unit="MHz", doc="mean SM clock during the counted steps"),
+        Column(
+            name="gpu_power_capped_share",
+            type="float64",
+            doc="share of the readings during the counted steps in which the power limit held the clocks down",
+        ),
         Column(name="gpu_utilization_percent", type="float64", unit="%", doc="mean kernel activity, counted steps"),
         Column(name="energy_joules", type="float64", unit="J", doc="energy the GPU drew over the counted steps"),
     )
@@ -55,6 +60,7 @@ class Device(Tracker):
         self._values: dict[str, Any] = {"gpu_uuid": uuids[0]} if uuids else {}
         self._most_used = 0
         self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
+        self._power_capped = Readings()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -103,6 +109,8 @@ class Device(Tracker):
             self._values["energy_joules"] = self._energy.growth(begin, end) / 1000
         if clocks := self._clock.within(begin, end):
             self._values["gpu_sm_clock_mhz"] = statistics.fmean(clocks)
+        if capped := self._power_capped.within(begin, end):
+            self._values["gpu_power_capped_share"] = statistics.fmean(capped)
         if utilization := self._utilization.within(begin, end):
             self._values["gpu_utilization_percent"] = statistics.fmean(utilization)
         if temperatures := self._temperature.within(begin, end):
@@ -136,6 +144,9 @@ class Device(Tracker):
             self._utilization.take(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
             self._clock.take(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
             self._temperature.take(nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU))
+        with contextlib.suppress(nv.NVMLError):
+            held = nv.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            self._power_capped.take(bool(held & nv.nvmlClocksThrottleReasonSwPowerCap))
 
     def _stop_polling(self) -> None:
         self._stop.set()

@@ -23,6 +23,14 @@ _FIRST_STEP_FACTOR = 2.0
 _SLOWER = 1.05
 """Said of a profiled step that took this much longer than those that counted."""
 
+ALIKE = 0.01
+"""Figures within this of each other are called the same."""
+POWER: Mapping[str, tuple[str, str]] = {
+    "joules_per_sample": ("energy a sample", " J"),
+    "gpu_sm_clock_mhz": ("SM clock", " MHz"),
+    "gpu_power_capped_share": ("time held down by the power limit", "%"),
+}
+"""Where the power limit holds the clocks down, speed is that power over the energy a sample: column -> name, unit."""
 RAN: Mapping[str, str] = {
     "matmul_dtype": "matrix products in",
     "attention_kernel": "attention by",
@@ -227,6 +235,10 @@ def _facts(rows: Rows, anatomies: Anatomies) -> Iterator[Fact]:
     shares = [row.get("host_bound_share") for row in rows]
     if all(share is not None and math.isfinite(share) for share in shares) and shares[0] != shares[1]:
         yield Fact(name="micro-batches that left the device idle", before=shares[0], after=shares[1], unit="%")
+    for column, (name, unit) in POWER.items():
+        one, other = (row.get(column) for row in rows)
+        if one is not None and other is not None and abs(one - other) > ALIKE * max(one, other):
+            yield Fact(name=name, before=one, after=other, unit=unit)
     first = [row.get(FIRST_STEP) or 0.0 for row in rows]
     if math.inf > max(first) > _FIRST_STEP_FACTOR * min(first) and max(first) - min(first) > 1:
         yield Fact(name="first step", before=first[0], after=first[1], unit="s")

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
-from orchestrator.results.explanation import Account, Explanation, Fact, Share
+from orchestrator.results.explanation import ALIKE, Account, Explanation, Fact, Share
 from orchestrator.results.words import change, memory, number
 
 LEAST = 0.02
 """A part is told when it changed by more than this share of the larger figure."""
-ALIKE = 0.01
-"""Figures within this of each other are called the same."""
 
 
 def render(found: Explanation) -> str:

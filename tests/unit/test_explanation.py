@@ -23,14 +23,25 @@ SLOW = make_record(
     speed=100,
     precision="fp32",
     anatomy=make_anatomy(),
-    measurements={"matmul_dtype": "float32", "first_step_seconds": 0.8},
+    measurements={
+        "matmul_dtype": "float32",
+        "first_step_seconds": 0.8,
+        "gpu_sm_clock_mhz": 1800.0,
+        "gpu_power_capped_share": 0.0,
+    },
 )
 FAST = make_record(
     memory_mib=640,
     speed=150,
     precision="bf16",
     equivalence="exact · dtype=bf16",
-    measurements={"matmul_dtype": "bfloat16", "first_step_seconds": 60.8, "warnings": ["unstable: it is"]},
+    measurements={
+        "matmul_dtype": "bfloat16",
+        "first_step_seconds": 60.8,
+        "gpu_sm_clock_mhz": 1795.0,
+        "gpu_power_capped_share": 0.9,
+        "warnings": ["unstable: it is"],
+    },
 )
 
 

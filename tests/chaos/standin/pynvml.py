@@ -76,3 +76,4 @@ def _silent(handle: str, *which: int) -> Any:
 
 nvmlDeviceGetTotalEnergyConsumption = nvmlDeviceGetUtilizationRates = _silent
 nvmlDeviceGetClockInfo = nvmlDeviceGetTemperature = nvmlDeviceGetCudaComputeCapability = _silent
+nvmlDeviceGetCurrentClocksThrottleReasons = _silent
