@@ -4,11 +4,13 @@ run.py         the run folder's file names, what was run, the records
 record_file.py a record's file, doubted: torn, foreign, of another version
 columns.py     what columns the tables have
 rows.py        records -> rows: plain mappings
-views.py       a table -> rows that look up what is asked of them
+coded.py       columns as arrays
+views.py       a table -> rows that look up what is asked of them, and columns as arrays
 anatomies.py   trials taken apart: rows of their table and back, whose tells of which trial
 table.py       rows -> Arrow tables with units and meaning (the only file with pyarrow)
 guard.py       rows whose losses are not their reference's
-frontier.py    rows -> points -> the Pareto front of memory and speed, or of more axes
+frontier.py    a point, and the Pareto front of memory and speed, or of more axes
+points.py      rows -> points as columns; the fronts of very many
 objectives.py  what a point can be good at: speed, energy, money, host memory
 verification.py what was seen of budgets under caps
 turns.py       close configurations, measured again in turns

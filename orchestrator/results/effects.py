@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from jobs.spec import Choice
+from orchestrator.results.coded import Figures, Mask, Places, alike
 from orchestrator.results.frontier import Point
+from orchestrator.results.points import Points
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,28 +46,29 @@ def effects(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Ef
 
     ``accumulation`` is compared at equal effective batch: the micro-batch shrinks as it grows, as in the guides.
     """
+    own = Points.of(points)
     found: list[Effect] = []
-    for axis in baseline:
-        pairs: dict[Choice, list[tuple[Point, Point]]] = {}
-        for group in _alike_but(axis, points).values():
-            without = next((point for point in group if point.choices[axis] == baseline[axis]), None)
-            for point in group if without else ():
-                if point.choices[axis] != baseline[axis]:
-                    pairs.setdefault(point.choices[axis], []).append((point, without))  # type: ignore[arg-type]
-        found += [_effect(axis, value, baseline[axis], pairs[value]) for value in sorted(pairs, key=_order)]
+    for axis, value in baseline.items():
+        column = own.choices[axis]
+        without = _otherwise_alike(own, axis, column.equal(value))
+        for other in sorted(set(column.met()) - {value}, key=_order):
+            pairs = np.flatnonzero(column.equal(other) & (without >= 0))
+            if len(pairs):
+                found.append(_effect(axis, other, value, own, pairs, without[pairs]))
     return tuple(found)
 
 
-def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[tuple[Point, Point]]) -> Effect:
-    memory, speed = zip(*(_ratios(a, b) for a, b in pairs), strict=True)
+def _effect(axis: str, value: Choice, baseline: Choice, points: Points, these: Places, to: Places) -> Effect:
+    memory, speed = _ratios(points, these, to)
+    kinds = points.equivalences.at
     return Effect(
         axis=axis,
         value=value,
         baseline=baseline,
-        pairs=len(pairs),
-        memory_ratio=statistics.median(memory),
-        speed_ratio=statistics.median(speed),
-        same_training=all(a.equivalence == b.equivalence for a, b in pairs),
+        pairs=len(these),
+        memory_ratio=float(np.median(memory)),
+        speed_ratio=float(np.median(speed)),
+        same_training=bool((kinds[these] == kinds[to]).all()),
     )
 
 
@@ -73,18 +77,23 @@ def _order(value: Choice) -> tuple[bool, float, str]:
     return (not number, float(value) if isinstance(value, (int, float)) else 0.0, str(value))
 
 
-def _alike_but(axis: str, points: Iterable[Point]) -> dict[tuple[object, ...], list[Point]]:
-    groups: dict[tuple[object, ...], list[Point]] = {}
+def _otherwise_alike(points: Points, axis: str, among: Mask) -> Places:
+    """Of each point the first ``among`` those that are like it but for the axis; -1 where there is none."""
     left_out = ("accumulation", "micro_batch") if axis == "accumulation" else (axis,)
-    for point in points:
-        others = tuple([value for name, value in point.choices.items() if name not in left_out])
-        batch = point.row["effective_batch"] if axis == "accumulation" else None
-        groups.setdefault((point.environment_id, batch, others), []).append(point)
-    return groups
+    others = [column for name, column in points.choices.items() if name not in left_out]
+    batch = [points.batches] if axis == "accumulation" else []
+    numbers = alike([points.environments, *batch, *others], len(points))
+    candidates = np.flatnonzero(among)
+    known, first = np.unique(numbers[candidates], return_index=True)
+    if not len(known):
+        return np.full(len(points), -1)
+    at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[at] == numbers, candidates[first][at], -1)
 
 
-def _ratios(point: Point, to: Point) -> tuple[float, float]:
-    return point.memory_bytes / max(to.memory_bytes, 1), point.samples_per_second / max(to.samples_per_second, 1e-12)
+def _ratios(points: Points, these: Places, to: Places | int) -> tuple[Figures, Figures]:
+    memory, speed = points.memory_bytes, points.samples_per_second
+    return memory[these] / np.maximum(memory[to], 1), speed[these] / np.maximum(speed[to], 1e-12)
 
 
 def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Stage, ...]:
@@ -93,35 +102,40 @@ def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple
     What changes the training comes after what does not; the effective batch stays as it is. Empty when the baseline
     was not measured or nothing was added to it.
     """
-    start = next((point for point in points if point.choices == baseline), None)
-    if start is None:
+    own = Points.of(points)
+    moved = {axis: ~column.equal(baseline[axis]) for axis, column in own.choices.items()}
+    unmoved = np.flatnonzero(~np.any([*moved.values()], axis=0)) if moved else np.array([])
+    if not len(unmoved):
         return ()
-    stages = [Stage(added="baseline", point=start, memory_ratio=1.0, speed_ratio=1.0)]
-    peers = [point for point in points if point.row["effective_batch"] == start.row["effective_batch"]]
-    changed: set[str] = set()
-    while True:
-        following = [point for point in peers if len(_added(point, baseline, changed)) == 1]
-        following = [point for point in following if _extends(point, stages[-1].point, changed)]
-        if not following:
-            return tuple(stages) if len(stages) > 1 else ()
-        point = min(
-            following, key=lambda p: (p.equivalence != start.equivalence, p.memory_bytes, -p.samples_per_second)
-        )
-        (axis,) = _added(point, baseline, changed)
-        changed.add(axis)
-        memory, speed = _ratios(point, start)
-        stages.append(Stage(added=_named(axis, point), point=point, memory_ratio=memory, speed_ratio=speed))
+    start = int(unmoved[0])
+    places, changed = [start], list[str]()
+    while (place := _next(own, moved, start, places[-1], changed)) is not None:
+        changed += [axis for axis in _free(moved, changed) if moved[axis][place]]
+        places.append(place)
+    added = ["baseline", *(_named(axis, own[place]) for axis, place in zip(changed, places[1:], strict=True))]
+    memory, speed = _ratios(own, np.array(places), start)
+    stages = zip(added, places, memory.tolist(), speed.tolist(), strict=True)
+    found = [Stage(added=name, point=own[place], memory_ratio=m, speed_ratio=s) for name, place, m, s in stages]
+    return tuple(found) if changed else ()
 
 
-def _added(point: Point, baseline: Mapping[str, Choice], changed: set[str]) -> set[str]:
-    """The axes in which a point leaves the baseline beyond those already changed; the batch's split is one axis."""
-    differing = {axis for axis, value in point.choices.items() if value != baseline[axis]}
-    return differing - changed - {"micro_batch"}
+def _next(points: Points, moved: Mapping[str, Mask], start: int, last: int, changed: Sequence[str]) -> int | None:
+    """The stage after the last: one axis further, the others as there; None where nothing was measured."""
+    further = np.sum([moved[axis] for axis in _free(moved, changed)], axis=0) == 1
+    for axis in (*changed, *(("micro_batch",) if "accumulation" in changed else ())):
+        if axis in points.choices:
+            further = further & (points.choices[axis].at == points.choices[axis].at[last])
+    following = np.flatnonzero(further & (points.batches.at == points.batches.at[start]))
+    if not len(following):
+        return None
+    trains, memory, speed = points.equivalences.at, points.memory_bytes, points.samples_per_second
+    order = np.lexsort((-speed[following], memory[following], trains[following] != trains[start]))
+    return int(following[order[0]])
 
 
-def _extends(point: Point, last: Point, changed: set[str]) -> bool:
-    held = changed | ({"micro_batch"} if "accumulation" in changed else set())
-    return all(point.choices[axis] == last.choices[axis] for axis in held if axis in point.choices)
+def _free(moved: Mapping[str, Mask], changed: Sequence[str]) -> list[str]:
+    """The axes that a stage may add; the batch's split is one axis."""
+    return [axis for axis in moved if axis not in changed and axis != "micro_batch"]
 
 
 def _named(axis: str, point: Point) -> str:

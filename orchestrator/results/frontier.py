@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,51 +80,6 @@ MEMORY_COLUMNS = ("device_used_bytes", "peak_allocated_bytes", "host_peak_reside
 """What memory can be compared by, best first: the device's count, the tensors', the process's."""
 
 
-def memory_column(rows: Iterable[Row]) -> str:
-    """The first of ``MEMORY_COLUMNS`` that every ok row measured; rows of an environment all go by one."""
-    ok = [row for row in rows if row["outcome"] == "ok"]
-    complete = (name for name in MEMORY_COLUMNS if all(row.get(name) is not None for row in ok))
-    return next(complete, "peak_allocated_bytes")
-
-
-def points(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Point, ...]:
-    """The ok rows as points, in order of first appearance; ``axes`` maps an axis to its column.
-
-    Rows without a memory or a speed above zero are left out.
-    """
-    by_environment: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["outcome"] == "ok" and is_the_searchs(row):
-            by_environment.setdefault(row["environment_id"], []).append(row)
-    found: list[Point] = []
-    for environment_id, own in by_environment.items():
-        memory = memory_column(own)
-        repeats: dict[tuple[Any, ...], list[Row]] = {}
-        for row in own:
-            if (row.get(memory) or 0) > 0 and 0 < (row.get("samples_per_second") or 0) < math.inf:
-                key = (row["equivalence"], row["effective_batch"], *(row[column] for column in axes.values()))
-                repeats.setdefault(key, []).append(row)
-        found += [_combine(environment_id, memory, group, axes) for group in repeats.values()]
-    return tuple(found)
-
-
-def _combine(environment_id: str, memory: str, repeats: Sequence[Row], axes: Mapping[str, str]) -> Point:
-    first = repeats[0]
-    errors = [error for row in repeats if (error := row.get("samples_per_second_error")) is not None]
-    speeds = [row["samples_per_second"] for row in repeats]
-    return Point(
-        choices={axis: first[column] for axis, column in axes.items()},
-        environment_id=environment_id,
-        equivalence=first["equivalence"],
-        memory_bytes=max(row[memory] for row in repeats),
-        samples_per_second=statistics.median(speeds) if len(speeds) > 1 else speeds[0],
-        row=first,
-        trial_ids=tuple(row["trial_id"] for row in repeats),
-        samples_per_second_error=max(errors, default=None),
-        warnings=tuple(dict.fromkeys(text for row in repeats for text in row.get("warnings") or ())),
-    )
-
-
 Goodness = Callable[[Point], float]
 """A figure of a point of which more is better."""
 
@@ -162,19 +116,3 @@ def frontier(points: Iterable[Point], axes: Sequence[Goodness] = (lean, fast)) -
 
 def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
     return one != other and all(map(operator.ge, one, other))
-
-
-def frontiers(
-    points: Iterable[Point],
-    *,
-    within: Callable[[Point], str] = lambda point: point.training,
-    axes: Sequence[Goodness] = (lean, fast),
-) -> dict[tuple[str, str], tuple[Point, ...]]:
-    """(environment_id, ``within``) -> the front of that group: of each kind of training, unless asked otherwise.
-
-    Environments are never mixed.
-    """
-    groups: dict[tuple[str, str], list[Point]] = {}
-    for point in points:
-        groups.setdefault((point.environment_id, within(point)), []).append(point)
-    return {key: frontier(group, axes) for key, group in groups.items()}

@@ -87,14 +87,24 @@ def guide_rows(run: Run, points: Sequence[Point]) -> tuple[GuideRow, ...]:
 
     The published figures are there only when the run trains the guide's model on the guide's amount of data.
     """
-    measured = [point for point in points if point.row.get("docs_time_seconds") is not None and _is_epoch(run, point)]
+    if not any(_is_epoch(run, part) for part in _PARTS.values()):
+        return ()
+    measured = [
+        point
+        for point in points
+        if point.row.get("docs_time_seconds") is not None and _is_epoch(run, _PARTS[bool(point.row.get("gpu_model"))])
+    ]
     same = _is_the_guides_experiment(run.config)
     rows = [GuideRow(point=point, published=published(point.choices) if same else None) for point in measured]
     return tuple(sorted(rows, key=lambda row: PUBLISHED.index(row.published) if row.published else len(PUBLISHED)))
 
 
-def _is_epoch(run: Run, point: Point) -> bool:
-    how = run.config.get("measure" if point.row.get("gpu_model") else "cpu") or {}
+_PARTS = {True: "measure", False: "cpu"}
+"""Whether there is a GPU -> the part of a config that says how long to measure."""
+
+
+def _is_epoch(run: Run, part: str) -> bool:
+    how = run.config.get(part) or {}
     return "steps" in how and how["steps"] is None
 
 

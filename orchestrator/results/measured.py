@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import html
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.results.frontier import Point, Row, fast, frontier, is_the_searchs, lean, memory_column, points
+from orchestrator.results.coded import Coded
+from orchestrator.results.frontier import Point, Row, fast, frontier, lean
 from orchestrator.results.location import Location, Uri, location
 from orchestrator.results.objectives import OBJECTIVES
+from orchestrator.results.points import Points, memory_column, points, searchs
 from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
 from orchestrator.results.run import Run
 from orchestrator.results.summary import label
 from orchestrator.results.turns import pairings
 from orchestrator.results.verification import checks
-from orchestrator.results.views import views_of
+from orchestrator.results.views import coded, views_of, where
 from orchestrator.results.words import count, memory, number
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class MeasuredRun:
     run: Run
     table: pyarrow.Table
     """One row a trial; every column's unit and meaning are in its metadata."""
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     """The search's own trials."""
     follow_ups: tuple[Row, ...]
     """Trials about its result."""
@@ -48,7 +49,7 @@ class MeasuredRun:
     """The axes on which the trials differ."""
     environments: Mapping[str, Mapping[str, Any]]
     """Environment's id -> GPU model, driver and versions."""
-    points: tuple[Point, ...]
+    points: Points
     """The ok rows, repeats combined."""
     environment_id: str
     """The environment that most points were measured in; "" where nothing was measured."""
@@ -77,7 +78,7 @@ class MeasuredRun:
 
     def memory_column_of(self, environment_id: str) -> str:
         """The same of one environment's trials."""
-        return memory_column(row for row in self.rows if row["environment_id"] == environment_id)
+        return memory_column(where(self.rows, coded(self.rows, "environment_id").equal(environment_id)))
 
     def anatomies(self) -> Mapping[str, Anatomy]:
         """Trial -> where its memory and time went, of those that were taken apart."""
@@ -91,9 +92,9 @@ class MeasuredRun:
 
         return table.losses_of(self.folder)
 
-    def own(self) -> tuple[Point, ...]:
+    def own(self) -> Points:
         """The points that may be ranked together."""
-        return tuple(point for point in self.points if point.environment_id == self.environment_id)
+        return self.points.where(self.points.environments.equal(self.environment_id))
 
     def follow_ups_here(self) -> tuple[Row, ...]:
         """The follow-ups of the environment that the questions are answered for."""
@@ -187,23 +188,30 @@ def load(run_folder: Location | str) -> MeasuredRun:
     folder = _here(run_folder)
     trials = table.load(folder)
     run, every, axes = table.run_of(trials), views_of(trials), table.axes_of(trials)
-    rows = tuple(row for row in every if is_the_searchs(row))
+    own = searchs(every)
+    rows = where(every, own)
     measured = points(rows, axes)
-    environment_id = max(counts := Counter(p.environment_id for p in measured), key=counts.__getitem__, default="")
-    own = ((p.choices, p.training) for p in measured if p.environment_id == environment_id)
+    environment_id = _largest(measured.environments)
+    here = measured.where(measured.environments.equal(environment_id))
     return MeasuredRun(
         folder=folder,
         run=run,
         table=trials,
         rows=rows,
-        follow_ups=tuple(row for row in every if not is_the_searchs(row)),
+        follow_ups=tuple(where(every, ~own)),
         axes=axes,
-        varying=frozenset(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1),
+        varying=frozenset(axis for axis, column in axes.items() if len(coded(rows, column).met()) > 1),
         environments=table.environments_of(trials),
         points=measured,
         environment_id=environment_id,
-        training=baseline_training(own, run.baseline),
+        training=baseline_training(here.kinds(), run.baseline),
     )
+
+
+def _largest(column: Coded) -> str:
+    """The value that most points have, the first of equals; "" where there is none."""
+    met = column.met()
+    return str(max(met, key=lambda value: int(column.equal(value).sum()))) if met else ""
 
 
 def _here(run_folder: Location | str) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results.frontier import AND, Point
+from orchestrator.results.points import Points
 from orchestrator.results.turns import Pairing, against_the_first, fastest_in_turns
 from orchestrator.results.verification import Check, evidence
 
@@ -43,10 +45,15 @@ class Verdict:
         return evidence(self.checks, point.trial_ids, self.budget_bytes)
 
 
-def fastest(points: Iterable[Point], budget_bytes: float = float("inf")) -> Point | None:
+def fastest(points: Sequence[Point], budget_bytes: float = float("inf")) -> Point | None:
     """The fastest point that fits, the leaner of equals; None when nothing fits."""
-    fitting = [point for point in points if point.memory_bytes <= budget_bytes]
-    return max(fitting, key=lambda p: (p.samples_per_second, -p.memory_bytes), default=None)
+    own = Points.of(points)
+    fitting = np.flatnonzero(own.memory_bytes <= budget_bytes)
+    if not len(fitting):
+        return None
+    speed = own.samples_per_second[fitting]
+    equals = fitting[speed == speed.max()]
+    return own[int(equals[own.memory_bytes[equals].argmin()])]
 
 
 def best_in_budgets(
@@ -61,17 +68,19 @@ def best_in_budgets(
     What was seen to fail under a budget's cap is not its pick, whatever it took without; and of those that the search
     could not tell apart it is the one that was faster in turns.
     """
-    chosen = sorted(set(budgets)) or customary_budgets(points)
-    return tuple(_verdict(points, budget, training, checks, pairings) for budget in chosen)
+    own = Points.of(points)
+    chosen = sorted(set(budgets)) or customary_budgets(own)
+    return tuple(_verdict(own, budget, training, checks, pairings) for budget in chosen)
 
 
 def _verdict(
-    points: Sequence[Point], budget: int, training: str, checks: Sequence[Check], pairings: Sequence[Pairing]
+    points: Points, budget: int, training: str, checks: Sequence[Check], pairings: Sequence[Pairing]
 ) -> Verdict:
-    fitting = [point for point in points if point.memory_bytes <= budget]
-    failed = [p for p in fitting if (check := evidence(checks, p.trial_ids, budget)) and check.fails]
-    left = [point for point in fitting if not any(point is one for one in failed)]
-    close, of_all = contenders(point for point in left if point.training == training), fastest(left)
+    fitting = points.where(points.memory_bytes <= budget)
+    failing = [bool((c := evidence(checks, p.trial_ids, budget)) and c.fails) for p in fitting] if checks else []
+    fails = np.array(failing, bool) if failing else np.zeros(len(fitting), bool)
+    failed, left = fitting.where(fails), fitting.where(~fails)
+    close, of_all = contenders(left.where(left.trainings.equal(training))), fastest(left)
     in_turns = against_the_first(close, pairings)
     best = fastest_in_turns(close, in_turns)
     # What stands beside it was not in the turns: its speed is the search's.
@@ -87,20 +96,16 @@ def _verdict(
     )
 
 
-def contenders(points: Iterable[Point]) -> tuple[Point, ...]:
+def contenders(points: Sequence[Point]) -> tuple[Point, ...]:
     """The fastest, and after it those whose speed cannot be told from its, ``MOST_CLOSE`` in all."""
-    known = list(points)
-    if (best := fastest(known)) is None:
+    own = Points.of(points)
+    if (best := fastest(own)) is None:
         return ()
-    near = [point for point in known if point is not best and _is_close(point, best)]
-    near.sort(key=lambda point: (-point.samples_per_second, point.memory_bytes))
-    return (best, *near[: MOST_CLOSE - 1])
-
-
-def _is_close(point: Point, best: Point) -> bool:
-    errors = (one.samples_per_second_error or 0.0 for one in (point, best))
-    joint = math.hypot(*(error if math.isfinite(error) else 0.0 for error in errors))
-    return point.samples_per_second >= best.samples_per_second * (1 - max(CLOSE, joint))
+    error, own_error = (np.nan_to_num(e, posinf=0.0) for e in (own.errors, best.samples_per_second_error or 0.0))
+    least = best.samples_per_second * (1 - np.maximum(CLOSE, np.hypot(error, own_error)))
+    near = np.flatnonzero(own.samples_per_second >= least)
+    near = near[np.lexsort((own.memory_bytes[near], -own.samples_per_second[near]))][:MOST_CLOSE]
+    return (best, *[point for point in own.where(near) if point is not best][: MOST_CLOSE - 1])
 
 
 def _speed(close: Sequence[Point]) -> float:
@@ -111,7 +116,8 @@ def customary_budgets(points: Sequence[Point]) -> list[int]:
     """The card sizes that tell these points apart; powers of two where all are smaller than any card."""
     if not points:
         return []
-    least, most = (pick(point.memory_bytes for point in points) for pick in (min, max))
+    own = Points.of(points)
+    least, most = own.memory_bytes.min(), own.memory_bytes.max()
     sizes = CARDS if most > CARDS[0] else tuple(2**power for power in range(20, 33))
     enough = next((size for size in sizes if size >= most), sizes[-1])
     return [size for size in sizes if least <= size <= enough]
@@ -124,8 +130,8 @@ def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> di
     """
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
-    for axis in points[0].choices if points else ():
-        values = [point.choices[axis] for point in points]
+    for axis, column in Points.of(points).choices.items():
+        values = column.met()
         own = [value for value in values if axis in wanted and str(value) == str(wanted[axis])]
         default = [value for value in values if axis in AXES and value == AXES[axis].default]
         chosen[axis] = (own or default or values)[0]

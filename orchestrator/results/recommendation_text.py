@@ -46,7 +46,7 @@ def render(run: MeasuredRun, answer: Recommendation, workload: Workload | None =
 def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) -> Iterator[str]:
     yield f"{run.run.name or run.folder.name} on {run.hardware}{_asked(answer)}"
     yield f"  memory is {MEMORY_WORDS[run.memory_column]}"
-    if others := {point.environment_id for point in run.points} - {run.environment_id}:
+    if others := {*run.points.environments.met()} - {run.environment_id}:
         yield f"  (of the run's {len(others) + 1} environments the one with most rows: they are never ranked together)"
     if answer.best is None:
         yield "  nothing that was measured keeps these constraints"
@@ -81,7 +81,9 @@ def _evidence(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
 
 def _in_turns(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
     """What came of the best beside those that the search could not tell from it, once each."""
-    named = {trial_id: run.label(point) for point in run.points for trial_id in point.trial_ids}
+    if not answer.in_turns:
+        return
+    named = {trial_id: run.label(point) for point in run.own() for trial_id in point.trial_ids}
     yield from dict.fromkeys(pairing.in_words(named) for pairing in answer.in_turns)
 
 

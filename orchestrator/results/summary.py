@@ -9,29 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jobs.anatomy.entry import Anatomy
 from jobs.record import Outcome
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.results import doubts
+from orchestrator.results.coded import alike, first_of_each
 from orchestrator.results.doubts import Doubt
 from orchestrator.results.effects import Effect, Stage, cumulative, effects
-from orchestrator.results.frontier import (
-    AND,
-    Point,
-    Row,
-    frontier,
-    frontiers,
-    is_the_searchs,
-    memory_column,
-    points,
-    training_of,
-)
+from orchestrator.results.frontier import AND, Point, Row, training_of
 from orchestrator.results.guide import GuideRow, guide_rows
+from orchestrator.results.points import Points, frontiers, memory_column, points, searchs
 from orchestrator.results.ranking import Verdict, baseline_choices, baseline_training, best_in_budgets, fastest
 from orchestrator.results.run import LOGS, Run
 from orchestrator.results.turns import pairings
 from orchestrator.results.verification import Check, checks
+from orchestrator.results.views import coded, figures, given, where
 
 MEMORY_WORDS = {
     "device_used_bytes": "peak device memory (NVML, with the CUDA context)",
@@ -47,7 +42,7 @@ class Cohort:
     environment_id: str
     environment: Mapping[str, Any]
     memory_column: str
-    points: tuple[Point, ...]
+    points: Points
     training: str
     """The kind of training that is ranked: the baseline's, or where none of it ended ok, the one nearest to it."""
     trains_as_baseline: bool
@@ -123,7 +118,7 @@ class Summary:
     run: Run
     axes: tuple[str, ...]
     """The axes on which the trials really differ; all of them when there is a single trial."""
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     """The search's own trials."""
     follow_ups: tuple[Row, ...]
     """Trials about its result: they count in no figure but their own."""
@@ -161,33 +156,45 @@ def summarize(
     rows: Sequence[Row], axes: Mapping[str, str], run: Run, environments: Mapping[str, Mapping[str, Any]]
 ) -> Summary:
     """Sum up a table's rows; ``axes`` maps each axis to its column, ``environments`` an id to its versions."""
-    follow_ups = tuple(row for row in rows if not is_the_searchs(row))
-    rows = tuple(row for row in rows if is_the_searchs(row))
-    varying = tuple(axis for axis, column in axes.items() if len({row[column] for row in rows}) > 1) or tuple(axes)
-    measured = points(rows, axes)
-    own: dict[str, list[Point]] = {}
-    for point in measured:
-        own.setdefault(point.environment_id, []).append(point)
+    own = searchs(rows)
+    rows, follow_ups = where(rows, own), tuple(where(rows, ~own))
+    met = {axis: coded(rows, column).met() for axis, column in axes.items()}
+    varying = tuple(axis for axis in axes if len(met[axis]) > 1) or tuple(axes)
+    measured, places = points(rows, axes), coded(rows, "environment_id")
     training = baseline_training(_kinds(rows, axes), run.baseline)
-    beside: dict[str, list[Row]] = {env: [] for env in own}
-    for row in (*rows, *follow_ups):
-        if row["environment_id"] in beside:
-            beside[row["environment_id"]].append(row)
-    cohorts = [_cohort(environments.get(env, {}), beside[env], group, run, training) for env, group in own.items()]
+    cohorts = [
+        _cohort(
+            environments.get(environment_id, {}),
+            measured.where(measured.environments.equal(environment_id)),
+            memory_column(where(rows, places.equal(environment_id))),
+            [row for row in follow_ups if row["environment_id"] == environment_id],
+            run,
+            training,
+        )
+        for environment_id in measured.environments.met()
+    ]
+    outcomes = coded(rows, "outcome")
     return Summary(
         run=run,
         axes=varying,
         rows=rows,
         follow_ups=follow_ups,
-        counts={o: n for o in Outcome if (n := sum(row["outcome"] == o for row in rows))},
+        counts={o: n for o in Outcome if (n := int(outcomes.equal(o).sum()))},
         cohorts=tuple(sorted(cohorts, key=lambda cohort: -len(cohort.points))),
-        failures=_failures(rows, axes, varying),
+        failures=_failures(where(rows, ~outcomes.equal(Outcome.OK)), axes, varying),
         doubts=doubts.gather(
-            (text, _row_label(row, axes, varying)) for row in rows for text in row.get("warnings") or ()
+            (text, _row_label(row, axes, varying))
+            for row in where(rows, given(rows, "warnings"))
+            for text in row["warnings"]
         ),
-        busy_seconds=sum(row["wall_seconds"] or 0.0 for row in rows),
-        follow_up_seconds=sum(row["wall_seconds"] or 0.0 for row in follow_ups),
+        busy_seconds=_total(rows),
+        follow_up_seconds=_total(follow_ups),
     )
+
+
+def _total(rows: Sequence[Row]) -> float:
+    seconds = figures(rows, "wall_seconds")
+    return float(sum(seconds[~np.isnan(seconds)].tolist()))
 
 
 def table_of_fronts(summary: Summary) -> list[tuple[Point, bool, bool]]:
@@ -197,38 +204,45 @@ def table_of_fronts(summary: Summary) -> list[tuple[Point, bool, bool]]:
     return [
         (point, id(point) in own, id(point) in across)
         for cohort in summary.cohorts
-        for front in frontiers(cohort.points, within=lambda p: p.equivalence).values()
+        for front in frontiers(cohort.points, within=lambda points: points.equivalences).values()
         for point in front
     ]
 
 
 def _kinds(rows: Sequence[Row], axes: Mapping[str, str]) -> Iterator[tuple[dict[str, Choice], str]]:
     """The choices on the axes that set kinds of training apart, and the kind: each such pair once."""
-    parts = {part.partition("=")[0] for kind in {row["equivalence"] for row in rows} for part in kind.split(AND)}
-    apart = {axis: column for axis, column in axes.items() if axis in parts}
-    columns = ("equivalence", *apart.values())
-    for equivalence, *chosen in dict.fromkeys(tuple([row[column] for column in columns]) for row in rows):
-        yield dict(zip(apart, chosen, strict=True)), training_of(equivalence)
+    equivalences = coded(rows, "equivalence")
+    parts = {part.partition("=")[0] for kind in equivalences.values for part in kind.split(AND)}
+    apart = {axis: coded(rows, column) for axis, column in axes.items() if axis in parts}
+    for place in first_of_each(alike([equivalences, *apart.values()], len(rows))).tolist():
+        chosen = {axis: column.values[column.at[place]] for axis, column in apart.items()}
+        yield chosen, training_of(equivalences.values[equivalences.at[place]])
 
 
 def _cohort(
-    environment: Mapping[str, Any], here: Sequence[Row], own: Sequence[Point], run: Run, training: str
+    environment: Mapping[str, Any],
+    own: Points,
+    memory_column: str,
+    follow_ups: Sequence[Row],
+    run: Run,
+    training: str,
 ) -> Cohort:
     baseline, environment_id = baseline_choices(own, run.baseline), own[0].environment_id
-    seen = checks(here)
+    seen = checks(follow_ups)
     fronts = {kind: front for (_, kind), front in frontiers(own).items()}
-    ranked = training if training in fronts else baseline_training(((p.choices, p.training) for p in own), run.baseline)
+    ranked = training if training in fronts else baseline_training(own.kinds(), run.baseline)
+    ((_, across),) = frontiers(own, within=lambda points: points.environments).items()
     return Cohort(
         environment_id=environment_id,
         environment=environment,
-        memory_column=memory_column(row for row in here if is_the_searchs(row)),
-        points=tuple(own),
+        memory_column=memory_column,
+        points=own,
         training=ranked,
         trains_as_baseline=ranked == training,
         fronts=fronts,
-        across=frontier(own),
+        across=across,
         checks=seen,
-        verdicts=best_in_budgets(own, run.budgets, ranked, seen, pairings(here)),
+        verdicts=best_in_budgets(own, run.budgets, ranked, seen, pairings(follow_ups)),
         baseline=baseline,
         effects=effects(own, baseline),
         stages=cumulative(own, baseline),
@@ -239,9 +253,8 @@ def _cohort(
 def _failures(rows: Iterable[Row], axes: Mapping[str, str], varying: Sequence[str]) -> tuple[Failure, ...]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row["outcome"] != Outcome.OK:
-            key = (row["outcome"], row["reason"] or "", row["rule"] or "", row["phase"] or "")
-            groups.setdefault(key, []).append(row)
+        key = (row["outcome"], row["reason"] or "", row["rule"] or "", row["phase"] or "")
+        groups.setdefault(key, []).append(row)
     found = [
         Failure(
             outcome=Outcome(outcome),

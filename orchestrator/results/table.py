@@ -222,8 +222,8 @@ def frontier_table(trials: pa.Table, fronts: Sequence[tuple[Point, bool, bool]])
 
     Each point comes with whether it stands on its kind of training's frontier, and on the one across trainings.
     """
-    place = {trial_id: index for index, trial_id in enumerate(trials["trial_id"].to_pylist())}
-    table = trials.take(pa.array([place[point.trial_ids[0]] for point, _, _ in fronts], pa.int64()))
+    first = pa.array([point.trial_ids[0] for point, _, _ in fronts], trials["trial_id"].type)
+    table = trials.take(pc.index_in(first, value_set=trials["trial_id"]))
     combined: dict[str, list[Any]] = {
         "frontier_memory_bytes": [point.memory_bytes for point, _, _ in fronts],
         "frontier_samples_per_second": [point.samples_per_second for point, _, _ in fronts],

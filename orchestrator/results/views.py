@@ -1,33 +1,48 @@
-"""A table's rows as mappings over its columns, each turned into Python values when a row is first asked for it."""
+"""A table's rows as mappings that look up what is asked of them, and its columns as arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from orchestrator.results.coded import Coded, Figures, Mask, Places, code
+from orchestrator.results.frontier import Row
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-class _Columns(dict[str, list[Any]]):
-    """The columns asked for so far, as lists. Raises KeyError for one that the table does not have."""
+Reader = Callable[[int], Any]
+"""The value of a row in a column."""
+
+
+class _Columns(dict[str, Reader]):
+    """The columns asked for so far. Raises KeyError for one that the table does not have."""
 
     def __init__(self, table: pyarrow.Table) -> None:
         super().__init__()
         self.table = table
 
-    def __missing__(self, name: str) -> list[Any]:
-        self[name] = values = _listed(self.table[name])
-        return values
+    def __missing__(self, name: str) -> Reader:
+        self[name] = reader = _reader(self.table[name])
+        return reader
 
 
-def _listed(column: pyarrow.ChunkedArray) -> list[Any]:
-    """Alike texts as one object: a million rows choose among a few."""
-    if str(column.type) != "string":
-        return list(column.to_pylist())
-    coded = column.combine_chunks().dictionary_encode()
-    texts = [*coded.dictionary.to_pylist(), None]
-    return [texts[place] for place in coded.indices.fill_null(len(texts) - 1).to_pylist()]
+def _reader(column: pyarrow.ChunkedArray) -> Reader:
+    if str(column.type) == "string":
+        coded = _coded(column)
+        return lambda place: coded.values[coded.at.item(place)]
+    if str(column.type) not in ("int64", "double"):
+        return list(column.to_pylist()).__getitem__
+    figures, known = column.fill_null(0).to_numpy(), column.is_valid().to_numpy()
+    return lambda place: figures.item(place) if known[place] else None
+
+
+def _coded(column: pyarrow.ChunkedArray) -> Coded:
+    found = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return Coded(values=tuple(found.dictionary.to_pylist()), at=found.indices.to_numpy().astype(np.int64))
 
 
 class _Row(Mapping[str, Any]):
@@ -39,7 +54,7 @@ class _Row(Mapping[str, Any]):
         self._columns, self._place = columns, place
 
     def __getitem__(self, name: str) -> Any:
-        return self._columns[name][self._place]
+        return self._columns[name](self._place)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns.table.column_names)
@@ -48,7 +63,72 @@ class _Row(Mapping[str, Any]):
         return int(self._columns.table.num_columns)
 
 
-def views_of(table: pyarrow.Table) -> tuple[Mapping[str, Any], ...]:
-    """The rows in order. A million rows of a hundred columns are cheap as long as few of the columns are read."""
-    columns = _Columns(table)
-    return tuple(_Row(columns, place) for place in range(table.num_rows))
+class Views(Sequence[Row]):
+    """Rows of a table, in order. A million rows of a hundred columns are cheap as long as few columns are read."""
+
+    def __init__(self, columns: _Columns, places: Places) -> None:
+        self._columns, self._places = columns, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (_Row(self._columns, place) for place in self._places.tolist())
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Views: ...
+
+    def __getitem__(self, place: int | slice) -> Row | Views:
+        if isinstance(place, slice):
+            return Views(self._columns, self._places[place])
+        return _Row(self._columns, int(self._places[place]))
+
+    def where(self, which: Mask) -> Views:
+        """Some of the rows."""
+        return Views(self._columns, self._places[which])
+
+    def column(self, name: str) -> pyarrow.ChunkedArray | None:
+        """A column of these rows; None where the table has none of that name."""
+        table = self._columns.table
+        return table[name].take(self._places) if name in table.column_names else None
+
+
+def views_of(table: pyarrow.Table) -> Views:
+    """All rows of a table."""
+    return Views(_Columns(table), np.arange(table.num_rows))
+
+
+def where(rows: Sequence[Row], which: Mask) -> Sequence[Row]:
+    """Some of the rows, in order."""
+    return rows.where(which) if isinstance(rows, Views) else [rows[place] for place in np.flatnonzero(which).tolist()]
+
+
+def coded(rows: Sequence[Row], name: str) -> Coded:
+    """A column of few different values; None where a row has nothing."""
+    if not isinstance(rows, Views):
+        return code(row.get(name) for row in rows)
+    column = rows.column(name)
+    return code([None] * len(rows)) if column is None else _coded(column)
+
+
+def figures(rows: Sequence[Row], name: str) -> Figures:
+    """A column of figures."""
+    if not isinstance(rows, Views):
+        return np.array([row.get(name) for row in rows], np.float64)
+    column = rows.column(name)
+    if column is None:
+        return np.full(len(rows), np.nan)
+    return np.asarray(column.cast("float64", safe=False).to_numpy(), np.float64)
+
+
+def given(rows: Sequence[Row], name: str) -> Mask:
+    """Which rows have something in a column of lists."""
+    if not isinstance(rows, Views):
+        return np.array([bool(row.get(name)) for row in rows], bool)
+    column = rows.column(name)
+    if column is None:
+        return np.zeros(len(rows), bool)
+    return np.asarray(column.combine_chunks().value_lengths().fill_null(0).to_numpy(zero_copy_only=False) > 0)

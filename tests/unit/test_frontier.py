@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.frontier import Point, fast, frontier, frontiers, lean, memory_column, points, training_of
+from orchestrator.results.frontier import Point, fast, frontier, lean, training_of
 from orchestrator.results.objectives import OBJECTIVES
+from orchestrator.results.points import frontiers, memory_column, points
 from orchestrator.results.table import axes_of, trials_table
 from tests.unit.records import COLUMNS, H200, MIB, make_record
 
@@ -53,7 +54,7 @@ def test_the_frontier_is_exactly_what_nothing_beats(given: list[Point]) -> None:
 
 @given(POINTS)
 def test_groups_never_mix_and_the_mixed_front_is_among_theirs(given: list[Point]) -> None:
-    own, across = frontiers(given), frontiers(given, within=lambda p: "")
+    own, across = frontiers(given), frontiers(given, within=lambda p: p.environments)
     for (environment, training), front in own.items():
         assert {(p.environment_id, p.training) for p in front} == {(environment, training)}
         assert front == frontier(p for p in given if (p.environment_id, p.training) == (environment, training))
@@ -107,7 +108,7 @@ def test_batches_of_one_training_share_a_frontier_and_other_trainings_stay_out()
     small, large = point(1, 1.0, equivalence="effective_batch=1"), point(2, 2.0, equivalence="effective_batch=2")
     sgd = point(1, 5.0, equivalence="effective_batch=1 · optimizer=sgd")
     assert frontiers([small, large, sgd]) == {("e", ""): (small, large), ("e", "optimizer=sgd"): (sgd,)}
-    assert frontiers([small, large], within=lambda p: p.equivalence) == {
+    assert frontiers([small, large], within=lambda p: p.equivalences) == {
         ("e", "effective_batch=1"): (small,),
         ("e", "effective_batch=2"): (large,),
     }

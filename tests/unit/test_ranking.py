@@ -7,8 +7,9 @@ import pytest
 from jobs.record import TrialRecord
 from orchestrator.results.doubts import gather
 from orchestrator.results.effects import cumulative, effects
-from orchestrator.results.frontier import Point, points
+from orchestrator.results.frontier import Point
 from orchestrator.results.guide import PUBLISHED, published
+from orchestrator.results.points import points
 from orchestrator.results.ranking import (
     GIB,
     baseline_choices,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from jobs.record import Outcome
 from jobs.spec import Choice
 from orchestrator.results.frontier import Point
 from orchestrator.results.page.labels import Label, key_points, place
+from orchestrator.results.points import Points
 from orchestrator.results.ranking import GIB
 from orchestrator.results.summary import Cohort, Summary, label
 from orchestrator.results.words import count, memory, number
@@ -31,9 +32,13 @@ class Encoding:
     axis: str | None
     signs: dict[Choice, str]
 
-    def sign(self, point: Point) -> str:
-        """The colour or marker of a point."""
-        return self.signs[point.choices[self.axis] if self.axis else None]
+    def shown(self, points: Points) -> Iterator[tuple[str, Points]]:
+        """Each sign and the points that have it, as they are first met."""
+        if self.axis is None:
+            yield self.signs[None], points
+            return
+        column = points.choices[self.axis]
+        yield from ((self.signs[value], points.where(column.equal(value))) for value in column.met())
 
 
 def encodings(summary: Summary, cohort: Cohort) -> tuple[str | None, str | None]:
@@ -41,7 +46,7 @@ def encodings(summary: Summary, cohort: Cohort) -> tuple[str | None, str | None]
 
     An axis needs 2 to 8 values to be told apart by either.
     """
-    seen = {axis: {point.choices[axis] for point in cohort.points} for axis in summary.axes}
+    seen = {axis: cohort.points.choices[axis].met() for axis in summary.axes}
     fit = [axis for axis, values in seen.items() if 2 <= len(values) <= len(PALETTE)]
     fit.sort(key=lambda axis: all(isinstance(value, (int, float)) for value in seen[axis]))
     colour = next((axis for axis in (*PREFERRED["colour"], *fit) if axis in fit), None)
@@ -84,10 +89,10 @@ def render(
 
 def _encoding(cohort: Cohort, axis: str | None, signs: Sequence[str]) -> Encoding:
     """Numbers by size, names by the speed they reached."""
-    speeds: dict[Choice, float] = {}
-    for point in cohort.points:
-        value = point.choices[axis] if axis else None
-        speeds[value] = max(speeds.get(value, 0.0), point.samples_per_second)
+    points, speeds = cohort.points, dict[Choice, float]()
+    for value in points.choices[axis].met() if axis else [None]:
+        own = points.where(points.choices[axis].equal(value)) if axis else points
+        speeds[value] = float(own.samples_per_second.max())
 
     def order(value: Choice) -> tuple[bool, float, str]:
         return (
@@ -101,25 +106,24 @@ def _encoding(cohort: Cohort, axis: str | None, signs: Sequence[str]) -> Encodin
 
 
 def _unit(cohort: Cohort) -> tuple[str, int]:
-    return ("GiB", GIB) if max(point.memory_bytes for point in cohort.points) >= GIB else ("MiB", MIB)
+    return ("GiB", GIB) if cohort.points.memory_bytes.max() >= GIB else ("MiB", MIB)
 
 
-def _coordinates(points: Iterable[Point], unit: int) -> tuple[list[float], list[float]]:
-    own = list(points)
-    return [point.memory_bytes / unit for point in own], [point.samples_per_second for point in own]
+def _coordinates(points: Sequence[Point], unit: int) -> tuple[list[float], list[float]]:
+    own = Points.of(points)
+    return (own.memory_bytes / unit).tolist(), own.samples_per_second.tolist()
 
 
 def _scatter(axes: Any, cohort: Cohort, hues: Encoding, shapes: Encoding) -> None:
     """The other trainings' points small and pale, those that are ranked over them."""
     _, unit = _unit(cohort)
-    groups: dict[tuple[bool, str, str], list[Point]] = {}
-    for point in cohort.points:
-        own = point.training == cohort.training
-        groups.setdefault((own, shapes.sign(point), hues.sign(point)), []).append(point)
-    for (own, shape, hue), members in groups.items():
+    ranked = cohort.points.trainings.equal(cohort.training)
+    for own in (True, False):
         size, alpha = (40, 0.9) if own else (20, 0.28)
-        look = {"s": size, "alpha": alpha, "c": hue, "marker": shape, "linewidths": 0.5, "edgecolors": "white"}
-        axes.scatter(*_coordinates(members, unit), **look, zorder=4 if own else 2)
+        for shape, alike in shapes.shown(cohort.points.where(ranked == own)):
+            for hue, members in hues.shown(alike):
+                look = {"s": size, "alpha": alpha, "c": hue, "marker": shape, "linewidths": 0.5, "edgecolors": "white"}
+                axes.scatter(*_coordinates(members, unit), **look, zorder=4 if own else 2)
 
 
 def _fronts(axes: Any, cohort: Cohort) -> None:
@@ -134,8 +138,8 @@ def _fronts(axes: Any, cohort: Cohort) -> None:
 
 def _dress(axes: Any, cohort: Cohort, log_memory: bool | None) -> None:
     unit, _ = _unit(cohort)
-    sizes = [point.memory_bytes for point in cohort.points]
-    if log_memory if log_memory is not None else max(sizes) > 8 * max(min(sizes), 1):
+    sizes = cohort.points.memory_bytes
+    if log_memory if log_memory is not None else sizes.max() > 8 * max(sizes.min(), 1):
         from matplotlib.ticker import FuncFormatter, NullLocator
 
         axes.set_xscale("log", base=2)
@@ -238,8 +242,8 @@ def _label(axes: Any, summary: Summary, cohort: Cohort) -> None:
     """Names for the frontier's key points, saying only in what the points of its training differ."""
     _, unit = _unit(cohort)
     front = cohort.front
-    own = [point for point in cohort.points if point.training == cohort.training]
-    varying = [axis for axis in summary.axes if len({point.choices[axis] for point in own}) > 1] or summary.axes
+    own = cohort.points.where(cohort.points.trainings.equal(cohort.training))
+    varying = [axis for axis in summary.axes if len(own.choices[axis].met()) > 1] or summary.axes
     named = [verdict.best for verdict in cohort.verdicts if verdict.best] if summary.run.budgets else []
     labels = [
         Label(
@@ -251,7 +255,7 @@ def _label(axes: Any, summary: Summary, cohort: Cohort) -> None:
         for point in key_points(front, named)
     ]
     lines = [*_along(_coordinates(front, unit)), *_along(_coordinates(cohort.across, unit))]
-    place(axes, labels, [*zip(*_coordinates([*own, *front], unit), strict=True), *lines])
+    place(axes, labels, [*zip(*_coordinates(own, unit), strict=True), *lines])
 
 
 def _along(steps: tuple[list[float], list[float]]) -> list[tuple[float, float]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.results.frontier import Point
-from orchestrator.results.summary import Summary, table_of_fronts
+import numpy as np
+
+from orchestrator.results.points import Points, fronts
+from orchestrator.results.summary import Summary
 
 MOST_POINTS = 20_000
 """What a browser still moves smoothly: about 200 bytes of the page each."""
@@ -20,12 +22,14 @@ def thinned(summary: Summary, most: int = MOST_POINTS) -> Summary:
     if total <= most:
         return summary
     every = -(-total // most)
-    answers = {id(point) for point, _, _ in table_of_fronts(summary)}
+    return replace(summary, cohorts=tuple(replace(one, points=_chosen(one.points, every)) for one in summary.cohorts))
 
-    def chosen(points: tuple[Point, ...]) -> tuple[Point, ...]:
-        return tuple(point for place, point in enumerate(points) if id(point) in answers or place % every == 0)
 
-    return replace(summary, cohorts=tuple(replace(one, points=chosen(one.points)) for one in summary.cohorts))
+def _chosen(points: Points, every: int) -> Points:
+    stays = np.arange(len(points)) % every == 0
+    for front in fronts(points, within=lambda points: points.equivalences).values():
+        stays[front] = True
+    return points.where(stays)
 
 
 def left_out(whole: Summary, shown: Summary) -> str:
