@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+IDLE_BYTES = 2**30
+"""More than a driver keeps of an idle GPU for itself (615 MiB of an H200)."""
 
 
 @contextmanager
@@ -78,4 +82,22 @@ def lost() -> str:
             used_bytes(uuid)
     except pynvml.NVMLError as error:
         return str(error)
+    return ""
+
+
+def shared() -> str:
+    """Who else is on the first visible GPU, while nothing of ours is: processes, or memory without a name; or nobody.
+
+    In a container NVML may see the memory and not whose it is.
+    """
+    for uuid in visible_uuids()[:1]:
+        with session() as nvml:
+            handle, processes = nvml.nvmlDeviceGetHandleByUUID(uuid), 0
+            with contextlib.suppress(nvml.NVMLError):
+                processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+            used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        if processes or used > IDLE_BYTES:
+            return (
+                f"{processes or 'unseen'} other process{'es' * (processes != 1)} on it, {used / 2**30:.1f} GiB in use"
+            )
     return ""

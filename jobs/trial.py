@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import environment, failures, memory_cap, requirements
+from jobs import environment, failures, memory_cap, nvml, requirements
 from jobs.record import Column, Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import Moment, Tracker, tell
@@ -167,6 +167,7 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
         host_bound_share=values.get("host_bound_share"),
         allocator_retries=values.get("allocator_retries", 0),
         foreign_processes=values.get("gpu_foreign_processes", 0),
+        foreign_bytes=used if (used := values.get("gpu_used_before_bytes", 0)) > nvml.IDLE_BYTES else 0,
     )
     derived: dict[str, Any] = {"warnings": warnings}
     if "energy_joules" in values:

@@ -89,9 +89,9 @@ def measure(
     folder.describe({**run, "finished": False})
     described = {**run, "one_time_costs": ray_cluster.prepare(cluster, ops)}
     folder.describe({**described, "finished": False})
-    ray_cluster.run(session, cluster, needs, told)
+    notes = [*run.get("notes", ()), *ray_cluster.run(session, cluster, needs, told)]
     session.account()
-    folder.describe({**described, "search": dict(session.search.account)})
+    folder.describe({**described, "notes": notes, "search": dict(session.search.account)})
 
 
 def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:

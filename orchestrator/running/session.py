@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class Session:
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
         self._held: TrialSpec | None = None
+        self._returned: deque[tuple[TrialSpec, ...]] = deque()
         self._closing = ""
         self._unwritten: list[TrialRecord] = []
         self._trouble: RunFolderError | None = None
@@ -99,6 +101,8 @@ class Session:
 
     def next_trials(self) -> tuple[TrialSpec, ...]:
         """What one slot is to run next, one after another: a trial, or all turns of a comparison."""
+        if self._returned and not self._closing:
+            return self._returned.popleft()
         first = self._held or self.next_trial()
         self._held = None
         if first is None or self._closing:
@@ -117,9 +121,14 @@ class Session:
         return self._out.keys()
 
     @property
+    def models_out(self) -> set[str]:
+        """The GPU models that they are for."""
+        return {spec.gpu_model for spec in self._out.values()}
+
+    @property
     def finished(self) -> bool:
-        """No further trial will be started."""
-        return bool(self._closing) or self.search.exhausted
+        """No further trial will be started. While one is out it may be, for it may be given back."""
+        return bool(self._closing) or (self.search.exhausted and not self._out)
 
     @property
     def interrupted(self) -> bool:
@@ -146,6 +155,11 @@ class Session:
     def repeated(self, spec: TrialSpec, reason: str) -> None:
         """A trial's slot was lost under it; it is begun again elsewhere."""
         self.say(f"trial {spec.trial_id} is repeated: {reason}")
+
+    def returned(self, specs: Sequence[TrialSpec]) -> None:
+        """A slot gives trials back that it cannot run; they are the next to be started."""
+        if specs:
+            self._returned.append(tuple(specs))
 
     def ended(self, record: TrialRecord) -> None:
         """A trial that was started has come to an end."""

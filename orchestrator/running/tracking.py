@@ -104,7 +104,8 @@ class _Told(tune.Callback):
         return {}  # Tune keeps it to restore a run from; ours are resumed from their records
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._begin(_specs(trial)[0])
+        for spec in _specs(trial)[:1]:
+            self._begin(spec)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

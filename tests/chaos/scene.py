@@ -78,6 +78,10 @@ class Scene:
         """What the driver has printed."""
         return self._log.read_text(errors="replace")
 
+    def says(self, before: str, words: str) -> None:
+        """Wait until the driver says so, not counting what it had said before."""
+        self.wait(lambda: words in self.said()[len(before) :], f"the driver says {words!r}")
+
     def release(self) -> None:
         """The trial in hand goes on, if it lives; nobody else yet."""
         self.control.release()

@@ -87,13 +87,26 @@ def add_nodes(scene: Scene) -> None:
 
 
 def lose_gpu(scene: Scene) -> None:
-    """The driver loses the GPU, as it does at an Xid: NVML answers no more, and the trial dies of it."""
-    scene.control.set_gpu(scene.victim.node, "lost")
+    """The driver loses the GPU, as at an Xid: NVML answers no more, and the trial dies of it; then it is back."""
+    node, before = scene.victim.node, scene.said()
+    scene.control.set_gpu(node, "lost")
     os.kill(scene.victim.child, signal.SIGKILL)
+    scene.says(before, "answers no more and was set aside")
+    scene.control.set_gpu(node, "")
+    scene.says(before, "is well again")
+
+
+def kill_gpu(scene: Scene) -> None:
+    """The GPU is dead to CUDA, which NVML does not tell; the trial dies of it. In the end its node is replaced."""
+    before = scene.said()
+    scene.control.set_gpu(scene.victim.node, "dead")
+    os.kill(scene.victim.child, signal.SIGKILL)
+    scene.says(before, "fails at every CUDA call and was set aside")
+    _replace(scene)
 
 
 def share_gpu(scene: Scene) -> None:
-    """Somebody else's process takes memory of the GPU; the trial is begun again beside it, or elsewhere."""
+    """Somebody else's process takes memory of the GPU; the trial is begun again elsewhere, or beside it."""
     scene.control.set_gpu(scene.victim.node, "foreign")
     os.kill(scene.victim.parent, signal.SIGKILL)
 

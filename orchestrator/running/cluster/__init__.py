@@ -36,7 +36,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs import environment, preload
 from jobs.spec import Needs, to_json
-from orchestrator.running.cluster.bookkeeper import Bookkeeper, SecondsLeft
+from orchestrator.running.cluster.bookkeeper import Bookkeeper, WhenSent
 from orchestrator.running.cluster.head import watched_head
 from orchestrator.running.cluster.roster import NotKept, Roster
 from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, SlotTrainable
@@ -118,18 +118,22 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
-def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()) -> None:
+def run(
+    session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()
+) -> tuple[str, ...]:
     """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
 
     ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. A trial
-    for one model of GPU runs on that model's nodes. ``told`` hear of every trial.
+    for one model of GPU runs on that model's nodes. ``told`` hear of every trial. Returns sentences about GPUs that
+    turned out to be unwell.
     """
     places = {part.hardware: part.place(asked or Needs()) for part in cluster.by_hardware()}
     anywhere = cluster.place(asked or Needs())
     reserved = {model: _reserve(place) for model, place in {**places, "": anywhere}.items()}
     # One more than there are slots is pending at any time, so that no slot waits for the driver.
-    searcher = ConcurrencyLimiter(_SessionSearcher(session, places, anywhere), cluster.slots + len(places))
-    roster = Roster(session, cluster, searcher)
+    roster = Roster(session, cluster)
+    searcher = ConcurrencyLimiter(_SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places))
+    roster.limit = searcher.set_max_concurrency
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
             tune.with_resources(SlotTrainable, lambda config: reserved[config["gpu_model"]]),
@@ -138,24 +142,22 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
                 name="sweep",
                 storage_path=storage,
                 verbose=0,
-                callbacks=[*told, Bookkeeper(session, cluster, roster), roster],
+                callbacks=[*told, Bookkeeper(session, cluster), roster],
                 stop=roster,
                 failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),
         )
-        try:
-            tuner.fit()
-        finally:
-            roster.close()
+        tuner.fit()
+    return roster.notes
 
 
 class _SessionSearcher(NotKept, Searcher):
     """Any of our searches as a Tune searcher."""
 
-    def __init__(self, session: Session, places: Mapping[str, Place], anywhere: Place) -> None:
+    def __init__(self, session: Session, roster: Roster, places: Mapping[str, Place], anywhere: Place) -> None:
         super().__init__()
-        self._session = session
+        self._session, self._roster = session, roster
         self._places, self._anywhere = places, anywhere
 
     def suggest(self, trial_id: str) -> Any:
@@ -163,8 +165,13 @@ class _SessionSearcher(NotKept, Searcher):
         if not specs:
             return Searcher.FINISHED if self._session.finished else None
         place = self._places.get(specs[0].gpu_model, self._anywhere)
-        told = [json.dumps(to_json(place.given(spec))) for spec in specs]
-        return {"specs": told, "seconds_left": SecondsLeft(self._session), "gpu_model": specs[0].gpu_model}
+        model = specs[0].gpu_model
+        return {
+            "specs": [json.dumps(to_json(place.given(spec))) for spec in specs],
+            "gpu_model": model,
+            "seconds_left": WhenSent(self._session.seconds_left),  # no two machines' clocks are compared
+            "may_share": WhenSent(lambda: self._roster.may_share(model)),
+        }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         return None  # the bookkeeper has told the session already

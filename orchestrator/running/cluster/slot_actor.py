@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,60 +11,86 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs import environment, nvml
+from jobs import canary, environment, nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import TrialSpec, spec_from_json
 
-_MAY_BE_THE_GPUS = (Outcome.FAILED, Outcome.CRASHED, Outcome.TIMED_OUT)
 INFRASTRUCTURE_RETRIES = 2
 """How often a trial is begun again that lost its slot, its actor or its node."""
-
-
-class GpuLostError(RuntimeError):
-    """The slot's GPU answers no more; ``node_id`` is Ray's name of its node."""
-
-    def __init__(self, node_id: str, reason: str) -> None:
-        super().__init__(node_id, reason)
-        self.node_id = node_id
-
-    def __str__(self) -> str:
-        return f"the slot's GPU answers no more: {self.args[1]}"
+LOST, DEAD, SHARED = "lost", "dead", "shared"
+"""What a GPU is on which nothing is measured: without an answer to NVML, without one to CUDA, somebody else's too."""
+_CUDA = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
+_RELEASE_SECONDS = 10.0
+"""The driver takes a moment to free a killed process's memory, which is nobody else's."""
+_WATCH_SECONDS = 2.0
 
 
 class SlotTrainable(tune.Trainable):
-    """An actor that keeps one slot for as long as it lives; each step is one of our trials, most often the only one."""
+    """An actor that keeps one slot for as long as it lives; each step is one of our trials, most often the only one.
+
+    Ray cannot be told to leave a GPU out. Where one is unwell its actor gives its trials back, in a result that says
+    what is wrong, and keeps the GPU: its further steps only look whether it is well again, which ends the Tune trial.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
         self._slot: Slot | None = None
-        self._ends_at = time.monotonic() + config["seconds_left"]
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._ends_at = time.monotonic() + new_config["seconds_left"]
+        self._unwell = ""
         return True
 
     def step(self) -> dict[str, Any]:
+        if self._unwell:
+            time.sleep(_WATCH_SECONDS)
+            reason = {LOST: nvml.lost, DEAD: lambda: DEAD, SHARED: nvml.shared}[self._unwell]()
+            return {**self._said(reason), "done": not reason}
         specs = self.config["specs"]
+        if not specs:  # given back before the actor died
+            return {"done": True}
         spec = spec_from_json(json.loads(specs[self.iteration]))
-        _require_gpu()
-        if self._slot is None:
-            self._slot = Slot(spec.needs.cpus)
-        record = self._run(self._slot, spec)
-        if record.outcome in _MAY_BE_THE_GPUS:
-            _require_gpu()
-        return {"record": json.dumps(record_to_json(record)), "done": self.iteration + 1 == len(specs)}
-
-    def _run(self, slot: Slot, spec: TrialSpec) -> TrialRecord:
-        """The trial's record; a slot that dies under it is tried once more."""
         died = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
-            left = max(1.0, self._ends_at - time.monotonic())
+            if found := self._unfit():
+                return self._give_back(*found)
             try:
-                return slot.run(spec, min(spec.measure.deadline_seconds, left))
+                record = self._run(spec)
+                break
             except SlotDiedError as error:
-                _require_gpu()
                 died = str(error)
-        return crashed(spec, f"{died}, {INFRASTRUCTURE_RETRIES} times", environment.describe())
+        else:
+            reason = f"{died}, {INFRASTRUCTURE_RETRIES} times"
+            record = crashed(spec, reason, environment.describe())
+        if found := _blamed(record):
+            return self._give_back(*found)
+        return {"record": json.dumps(record_to_json(record)), "done": self.iteration + 1 == len(specs)}
+
+    def _run(self, spec: TrialSpec) -> TrialRecord:
+        if self._slot is None:
+            self._slot = Slot(spec.needs.cpus)
+        left = max(1.0, self._ends_at - time.monotonic())
+        return self._slot.run(spec, min(spec.measure.deadline_seconds, left))
+
+    def _give_back(self, unwell: str, reason: str) -> dict[str, Any]:
+        self._unwell = unwell
+        return {**self._said(reason), "done": False}
+
+    def _said(self, reason: str) -> dict[str, Any]:
+        gpu = f"GPU {','.join(map(str, ray.get_gpu_ids()))} of {environment.node()}"
+        return {"unwell": self._unwell, "gpu": gpu, "reason": reason, "gpu_model": self.config["gpu_model"]}
+
+    def _unfit(self) -> tuple[str, str] | None:
+        """What the GPU is, and why, if no trial is to begin on it."""
+        if reason := nvml.lost():
+            return LOST, reason
+        may_share = self.config["may_share"]
+        is_news = self._slot is None or not may_share
+        give_up = time.monotonic() + _RELEASE_SECONDS
+        while (reason := nvml.shared()) and is_news and time.monotonic() < give_up:
+            time.sleep(0.1)
+        return None if may_share or not reason else (SHARED, reason)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None  # a measurement has no state worth keeping
@@ -76,10 +103,16 @@ class SlotTrainable(tune.Trainable):
             self._slot.close()
 
 
-def _require_gpu() -> None:
-    """Raises GpuLostError where the actor's GPU is lost: what comes of a trial there says nothing of the trial."""
+def _blamed(record: TrialRecord) -> tuple[str, str] | None:
+    """What the GPU is, and why, if what came of a trial says something of it rather than of the trial."""
+    told = f"{record.reason} {record.log}" if record.outcome is Outcome.FAILED else ""
+    if record.outcome not in (Outcome.CRASHED, Outcome.TIMED_OUT) and not _CUDA.search(told):
+        return None
     if reason := nvml.lost():
-        raise GpuLostError(ray.get_runtime_context().get_node_id(), reason)
+        return LOST, reason
+    if reason := canary.dead():
+        return DEAD, reason
+    return None
 
 
 def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
