@@ -5,6 +5,7 @@ Read in this order:
 spec.py, record.py      the two messages: what to run, and what came of it (plain data)
 techniques/             one file an axis: every training technique as a row of data
 slot.py                 one GPU's long-lived parent: preload once, fork a clean child per trial, enforce the deadline
+waiting.py              parents that preload before there is a slot, while Ray starts
 trial.py                what the child does: build, train, read back, and name the outcome
 memory_cap.py           a smaller GPU, played by a larger one
 models.py, data.py      the model and the dataset a trial trains

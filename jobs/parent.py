@@ -18,10 +18,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from jobs import environment, failures, nvml, trial
+from jobs import environment, failures, nvml, trial, waiting
 from jobs.preload import preload, remember_processor, unclean
 from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
@@ -36,9 +37,14 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def serve(requests: int, replies: TextIO, folder: Path) -> None:
-    """Preload, say so, then run the trials asked for on ``requests`` (a file descriptor) until it closes."""
+def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
+    """Preload, say so, then run the trials asked for until requests end.
+
+    ``channels`` gives descriptors of requests and replies; not before it returns is the GPU this process's to touch.
+    """
     seconds = preload()
+    requests, answers = channels()
+    replies = os.fdopen(answers, "w")
     reason = unclean()
     # From here on nothing this process holds can become garbage: children share its pages unwritten.
     import gc
@@ -52,8 +58,7 @@ def serve(requests: int, replies: TextIO, folder: Path) -> None:
         isolation = "fresh" if reason else spec.measure.isolation
         if isolation == "fork" and spec.recipe.deepspeed is not None:
             remember_processor()
-        channels = (requests, replies.fileno())
-        record = run_child(spec, request["deadline_seconds"], isolation, folder, channels)
+        record = run_child(spec, request["deadline_seconds"], isolation, folder, (requests, answers))
         if spec.recipe.deepspeed is not None and record.outcome is not Outcome.OK:
             remove_abandoned_locks(begun_since=record.started_at)
         if reason:
@@ -237,11 +242,18 @@ def _reply(replies: TextIO, message: Any) -> None:
 
 
 def main() -> None:
-    """Entry point of ``python -m jobs.parent``: requests on stdin, replies on what was stdout."""
-    replies = os.fdopen(os.dup(1), "w")
+    """Entry point of ``python -m jobs.parent``: requests on stdin, replies on what was stdout.
+
+    ``--door DESCRIPTOR PID`` waits at a listening socket to be taken over, and ends with the process that started it.
+    """
+    channels = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder("orchestrator-slot-") as folder:
-        serve(os.dup(0), replies, folder)
+        if sys.argv[1:2] == ["--door"]:
+            _end_with(int(sys.argv[3]))
+            serve(functools.partial(waiting.taken, int(sys.argv[2])), folder)
+        else:
+            serve(lambda: channels, folder)
 
 
 if __name__ == "__main__":

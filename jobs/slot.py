@@ -13,7 +13,7 @@ import time
 from types import TracebackType
 from typing import IO, Any, Self
 
-from jobs import preload
+from jobs import preload, waiting
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
@@ -23,11 +23,12 @@ class SlotDiedError(RuntimeError):
 
 
 class Slot:
-    """Starts its parent lazily, and a new one when it died. The parent sees the GPUs this process sees."""
+    """Starts its parent lazily, or takes over one that waits, and a new one when it died. The parent sees the GPUs
+    this process sees."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
-        self._parent: subprocess.Popen[str] | None = None
+        self._parent: subprocess.Popen[str] | waiting.TakenOver | None = None
         self._errors: IO[str]
         self.hello: dict[str, Any] = {}
         """What the parent said of itself: ``preload_seconds``, ``unclean``, ``environment``."""
@@ -51,17 +52,24 @@ class Slot:
         if self.parent_pid is not None:
             return
         self.close()
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
-        self._parent = subprocess.Popen(
+        if (found := waiting.take_over(self._cpus)) is not None:
+            self._parent, self._errors = found
+        else:
+            self._parent, self._errors = self._started()
+        self.parents_started += 1
+        self.hello = self._answer()
+
+    def _started(self) -> tuple[subprocess.Popen[str], IO[str]]:
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
+        parent = subprocess.Popen(
             [sys.executable, "-m", "jobs.parent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=errors,
             env={**os.environ, **preload.environment(self._cpus)},
             text=True,
         )
-        self.parents_started += 1
-        self.hello = self._answer()
+        return parent, errors
 
     def run(self, spec: TrialSpec, deadline_seconds: float) -> TrialRecord:
         """Run one trial and wait for its record. Raises SlotDiedError when the parent died meanwhile."""

@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from jobs import waiting
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import TrialSpec, to_json
@@ -193,6 +195,23 @@ def test_a_parent_whose_owner_is_killed_ends_with_its_hanging_trial(
         parent = parent_of(pids["child"])
         owner.kill()
     assert all(has_ended(pid) for pid in (parent, pids["child"], pids["grandchild"]))
+
+
+def test_a_waiting_parent_is_taken_over_and_replaced_when_it_dies(good: TrialSpec) -> None:
+    with waiting.parents(cpus=1), Slot(cpus=1) as slot:
+        assert waiting.take_over(cpus=2) is None, "its threads would be too few"
+        assert slot.run(good, DEADLINE).outcome is Outcome.OK
+        pid = slot.parent_pid
+        assert pid is not None
+        assert "--door" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        assert waiting.take_over(cpus=1) is None, "a second slot of the GPU starts its own"
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(SlotDiedError, match="ended"):
+            slot.run(with_fault(good, "kill"), DEADLINE)
+        assert slot.parent_pid is None
+    with waiting.parents(cpus=1):
+        (left,) = (child.pid for child in psutil.Process().children() if "--door" in child.cmdline())
+    assert has_ended(left), "nobody took it over"
 
 
 def test_closing_a_slot_ends_its_parent(good: TrialSpec) -> None:

@@ -65,9 +65,18 @@ def connected(address: str | None) -> Iterator[Cluster]:
             ray.shutdown()
 
 
-def _join(address: str | None) -> None:
+def starts_here(address: str | None) -> bool:
+    """Whether ``connected`` would start a cluster of its own."""
+    return not ray.is_initialized() and _where(address) == "local"
+
+
+def _where(address: str | None) -> str:
     # Left to itself, Ray joins whatever cluster was last started on this machine, and waits for one that has died.
-    where = address or os.environ.get("RAY_ADDRESS") or "local"
+    return address or os.environ.get("RAY_ADDRESS") or "local"
+
+
+def _join(address: str | None) -> None:
+    where = _where(address)
     if reason := unreachable(where):
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
     try:
