@@ -1,16 +1,21 @@
 """Our batch_size beside its peers: time to an answer, and the throughput and headroom of what each picks.
 
-    python -m tests.benchmarks.batch_size_peers [--output DIR] [--deadline 300] [--only SETTING ...]
+    python -m tests.benchmarks.batch_size_peers [--output DIR] [--deadline 300] [--budget 200] [--only SETTING ...]
 
-Each peer searches in a fresh process, from 512 down or from 8 up as it does; what it picks is then measured by one
-judge, a trial of ours. One that cannot be run is in the table with its error. ``--tiny`` is for machines without a GPU.
+Each peer searches in a fresh process, from 512 down or from 8 up as it does, in all settings before the next peer does;
+what it picks is then measured by one judge, a trial of ours. One that cannot be run is in the table with its error, one
+that has no turn within the budget with that. DeepSpeed's autotuner needs the package ``tabulate``, which DeepSpeed does
+not install. ``--tiny`` is for machines without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +43,8 @@ SETTINGS: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
     "LoRA": (CLASSIFIER, {"adapter": "lora_r8"}),
     "causal LM": (CAUSAL, {}),
 }
+SHORTEST_TURN_SECONDS = 20.0
+"""No peer has imported its libraries and tried a size in less."""
 PEERS = ("ours", "accelerate", "trainer", "lightning", "deepspeed")
 
 
@@ -79,18 +86,12 @@ def command_of(peer: str, config: Path, spec: Path, folder: Path, largest: int) 
         return [sys.executable, "-m", "orchestrator.batch_size", str(config), *options]
     script = str(ROOT / "tests" / "benchmarks" / "peer.py")
     if peer == "deepspeed":
-        settings = {
-            "train_micro_batch_size_per_gpu": "auto",
-            "bf16": {"enabled": True},
-            "autotuning": {
-                "enabled": True,
-                "fast": True,
-                "arg_mappings": {"train_micro_batch_size_per_gpu": "--micro-batch"},
-            },
-        }
+        mapped = {"train_micro_batch_size_per_gpu": "--micro-batch", "gradient_accumulation_steps": "--accumulation"}
+        tuning = {"enabled": True, "fast": True, "max_train_micro_batch_size_per_gpu": largest, "arg_mappings": mapped}
+        settings = {**dict.fromkeys(mapped, "auto"), "bf16": {"enabled": True}, "autotuning": tuning}
         (folder / "deepspeed.json").write_text(json.dumps(settings))
         launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", "--num_gpus", "1", script]
-        training = ["deepspeed_training", str(spec), str(largest), "--micro-batch", "8"]
+        training = ["deepspeed_training", str(spec), str(largest), "--micro-batch", "8", "--accumulation", "1"]
         return [sys.executable, *launch, *training, "--deepspeed", "deepspeed.json"]
     return [sys.executable, script, peer, str(spec), str(largest)]
 
@@ -115,24 +116,13 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
     command = command_of(peer, folder / "setting.yaml", folder / "spec.json", folder, 32 if tiny else 512)
     began = time.perf_counter()
     picked, seconds, failure = None, None, ""
+    output, errors, in_time = run(command, folder, deadline)
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-            capture_output=True,
-            text=True,
-            timeout=deadline,
-            check=False,
-        )
-        (folder / "log.txt").write_text(f"{done.stdout}\n{done.stderr}")
-        failure = (done.stderr.strip().splitlines() or ["no output"])[-1][:200]
-        picked, seconds = answer_of(peer, done.stdout, folder)
-        failure = ""
-    except subprocess.TimeoutExpired:
-        failure = f"no answer in {deadline:g} s"
+        picked, seconds = answer_of(peer, output, folder)
     except (ValueError, LookupError, TypeError, StopIteration) as error:
-        failure = failure or repr(error)
+        failure = reason_of(peer, errors, folder) or repr(error) if in_time else f"no answer in {deadline:.0f} s"
+    if failure and peer == "deepspeed" and (ended := list(folder.glob("autotuning_results/*/metrics.json"))):
+        failure += f"; {len(ended)} of its experiments had ended"
     return Result(
         setting=setting,
         peer=peer,
@@ -141,6 +131,49 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
         micro_batch=picked,
         failure=failure,
     )
+
+
+def run(command: list[str], folder: Path, deadline: float) -> tuple[str, str, bool]:
+    """What a command printed, what it complained of, and whether it ended in time; nothing of it lives on."""
+    paths = [str(stand_ins(folder)), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(modules), "PATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    in_time = True
+    try:
+        output, errors = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired:
+        in_time = False
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+    (folder / "log.txt").write_text(f"{output}\n{errors}")
+    return output, errors, in_time
+
+
+def stand_ins(folder: Path) -> Path:
+    """DeepSpeed's autotuner has pdsh end, on every node, what is left of an experiment; on one node nothing is."""
+    place = folder / "bin"
+    place.mkdir(exist_ok=True)
+    (place / "pdsh").write_text("#!/bin/sh\nexit 0\n")
+    (place / "pdsh").chmod(0o755)
+    return place
+
+
+def reason_of(peer: str, errors: str, folder: Path) -> str:
+    """The last thing that went wrong, in its own words; the autotuner's experiments write theirs into files."""
+    texts = [errors]
+    if peer == "deepspeed":
+        texts += [path.read_text() for path in sorted(folder.glob("autotuning_results/*/stderr.log"))]
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if "Error" in line.partition(":")[0]]
+    return (raised or lines or [""])[-1][:200]
 
 
 def judged(result: Result, slot: Slot, folder: Path, *, tiny: bool) -> Result:
@@ -182,23 +215,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.batch_size_peers")
     parser.add_argument("--output", type=Path, default=Path("runs/batch_size_peers"))
     parser.add_argument("--deadline", type=float, default=300.0, help="seconds for each peer in each setting")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all of them")
     parser.add_argument("--only", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--cpus", type=int, default=8, help="cores of the judge's trials")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
     output, tiny = options.output.absolute(), options.tiny
+    ends = time.monotonic() + options.budget
     results: list[Result] = []
-    for setting in options.only:
-        for peer in options.peers:
+    with Slot(options.cpus) as slot:  # its parent takes nothing of the GPU, which each peer has whole
+        slot.start()
+        for peer, setting in itertools.product(options.peers, options.only):
             folder = output / setting.replace(", ", "-").replace(" ", "-") / peer
-            found = search(peer, setting, folder, options.deadline, tiny=tiny)
-            # The judge's slot is gone before the next peer starts, which then has the whole GPU.
-            with Slot(options.cpus) as slot:
+            if (left := ends - time.monotonic()) > SHORTEST_TURN_SECONDS:
+                found = search(peer, setting, folder, min(options.deadline, left), tiny=tiny)
                 results.append(judged(found, slot, folder, tiny=tiny))
+            else:
+                results.append(Result(setting=setting, peer=peer, wall_seconds=0.0, failure="no turn in the budget"))
             print(list(report(results))[-1], file=sys.stderr, flush=True)
             (output / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=1))
-    print("\n".join(report(results)))
+    print("\n".join(report(sorted(results, key=lambda one: options.only.index(one.setting)))))
 
 
 if __name__ == "__main__":

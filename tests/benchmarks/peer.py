@@ -101,10 +101,12 @@ def lightning(spec: TrialSpec, largest: int) -> int:
 
 def deepspeed_training(spec: TrialSpec, largest: int) -> int:
     """What DeepSpeed's autotuner launches: the Trainer under the file and the micro-batch of its experiment."""
-    settings, size = (sys.argv[sys.argv.index(name) + 1] for name in ("--deepspeed", "--micro-batch"))
+    given = {name: sys.argv[sys.argv.index(name) + 1] for name in ("--deepspeed", "--micro-batch", "--accumulation")}
+    size, accumulation = int(given["--micro-batch"]), int(given["--accumulation"])
+    more = {"gradient_accumulation_steps": accumulation, "max_steps": 3 * STEPS}
     with TemporaryDirectory() as folder:
-        build_trainer(spec, int(size), folder, deepspeed=settings, max_steps=2 * STEPS).train()
-    return int(size)
+        build_trainer(spec, size, folder, deepspeed=given["--deepspeed"], **more).train()
+    return size
 
 
 PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
