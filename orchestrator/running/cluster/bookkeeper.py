@@ -51,8 +51,12 @@ class Bookkeeper(NotKept, tune.Callback):
             trial.config["specs"] = []
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        trial.metric_analysis.clear()  # 20 kB of statistics a trial, which Tune keeps and nobody reads
+        # Tune keeps its trials until it ends; what is left of them is what only it reads.
+        trial.metric_analysis.clear()  # 20 kB of statistics a trial
         trial.metric_n_steps.clear()
+        trial.run_metadata.last_result = {}
+        trial.config["specs"] = []
+        trial.evaluated_params, trial.experiment_tag = {}, ""
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         left = self._left(trial)
