@@ -8,7 +8,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -183,22 +183,39 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
     )
 
 
-def resume(trials: int, folder: Path) -> tuple[float, float]:
-    """Seconds until a second run of the same plan knows that nothing is left to do; and to publish its records."""
-    begin = time.perf_counter()
-    plan = planned(trials)
-    wanted = {spec.trial_id for spec in plan}
-    run_folder = RunFolder(folder)
-    earlier = measuring.still_wanted(run_folder, lambda spec: spec.trial_id in wanted, fresh=False)
-    progress = Progress(trials, 1, (), stream=io.StringIO())
-    session = Session(Grid(plan), run_folder, progress, time_budget_seconds=None)
-    kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
-    resumed = time.perf_counter() - begin
-    assert kept == trials
-    assert session.next_trial() is None
-    begin = time.perf_counter()
-    publish(folder)
-    return resumed, time.perf_counter() - begin
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Took:
+    """How long something took in this process."""
+
+    seconds: float
+    processor_seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.processor_seconds:.1f} s of processor time)"
+
+
+def timed(work: Callable[[], object]) -> Took:
+    """Do it once."""
+    begin, processor = time.perf_counter(), time.process_time()
+    work()
+    return Took(seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor)
+
+
+def resume(trials: int, folder: Path) -> tuple[Took, Took]:
+    """Until a second run of the same plan knows that nothing is left to do; and to publish its records."""
+
+    def resumed() -> None:
+        plan = planned(trials)
+        wanted = {spec.trial_id for spec in plan}
+        run_folder = RunFolder(folder)
+        earlier = measuring.still_wanted(run_folder, lambda spec: spec.trial_id in wanted, fresh=False)
+        progress = Progress(trials, 1, (), stream=io.StringIO())
+        session = Session(Grid(plan), run_folder, progress, time_budget_seconds=None)
+        kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
+        assert kept == trials
+        assert session.next_trial() is None
+
+    return timed(resumed), timed(lambda: publish(folder))
 
 
 @contextmanager
