@@ -13,7 +13,7 @@ from orchestrator.results.coded import Coded
 from orchestrator.results.frontier import Point, Row, fast, frontier, lean
 from orchestrator.results.location import Location, Uri, location
 from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.results.points import Points, memory_column, points, searchs
+from orchestrator.results.points import Points, memory_column, of_the_search, points
 from orchestrator.results.ranking import baseline_training
 from orchestrator.results.recommendation import Recommendation, Wish, recommend
 from orchestrator.results.run import Run
@@ -188,7 +188,7 @@ def load(run_folder: Location | str) -> MeasuredRun:
     folder = _here(run_folder)
     trials = table.load(folder)
     run, every, axes = table.run_of(trials), views_of(trials), table.axes_of(trials)
-    own = searchs(every)
+    own = of_the_search(every)
     rows = where(every, own)
     measured = points(rows, axes)
     environment_id = _largest(measured.environments)

@@ -101,7 +101,7 @@ def points(rows: Sequence[Row], axes: Mapping[str, str]) -> Points:
 
     ``axes`` maps an axis to its column. Rows without a memory or a speed above zero are left out.
     """
-    rows = where(rows, coded(rows, "outcome").equal("ok") & searchs(rows))
+    rows = where(rows, coded(rows, "outcome").equal("ok") & of_the_search(rows))
     memory, speed = _memory(rows), figures(rows, "samples_per_second")
     known = (memory > 0) & (speed > 0) & np.isfinite(speed)
     rows, memory, speed = where(rows, known), memory[known], speed[known]
@@ -126,7 +126,7 @@ def points(rows: Sequence[Row], axes: Mapping[str, str]) -> Points:
     )
 
 
-def searchs(rows: Sequence[Row]) -> Mask:
+def of_the_search(rows: Sequence[Row]) -> Mask:
     """Which rows are the search's own, not follow-ups."""
     purposes = coded(rows, "purpose")
     return purposes.equal(None) | purposes.equal("search")

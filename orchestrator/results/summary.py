@@ -21,7 +21,7 @@ from orchestrator.results.doubts import Doubt
 from orchestrator.results.effects import Effect, Stage, cumulative, effects
 from orchestrator.results.frontier import AND, Point, Row, training_of
 from orchestrator.results.guide import GuideRow, guide_rows
-from orchestrator.results.points import Points, frontiers, memory_column, points, searchs
+from orchestrator.results.points import Points, frontiers, memory_column, of_the_search, points
 from orchestrator.results.ranking import Verdict, baseline_choices, baseline_training, best_in_budgets, fastest
 from orchestrator.results.run import LOGS, Run
 from orchestrator.results.turns import pairings
@@ -156,7 +156,7 @@ def summarize(
     rows: Sequence[Row], axes: Mapping[str, str], run: Run, environments: Mapping[str, Mapping[str, Any]]
 ) -> Summary:
     """Sum up a table's rows; ``axes`` maps each axis to its column, ``environments`` an id to its versions."""
-    own = searchs(rows)
+    own = of_the_search(rows)
     rows, follow_ups = where(rows, own), tuple(where(rows, ~own))
     met = {axis: coded(rows, column).met() for axis, column in axes.items()}
     varying = tuple(axis for axis in axes if len(met[axis]) > 1) or tuple(axes)

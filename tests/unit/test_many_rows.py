@@ -33,6 +33,17 @@ def test_a_view_is_its_row() -> None:
     assert views[0].get("no such column") is None
 
 
+def test_plain_rows_sum_up_as_those_of_a_table_and_repeats_are_one_point() -> None:
+    trials = table.trials_table(make_grid(repeats=3), COLUMNS)
+    about = table.axes_of(trials), Run(), table.environments_of(trials)
+    (looked_up,), (plain,) = (summarize(rows, *about).cohorts for rows in (views_of(trials), trials.to_pylist()))
+    assert [*looked_up.points] == [*plain.points]
+    assert {point.repeats for point in plain.points} == {3}
+    assert (looked_up.fronts, looked_up.verdicts, looked_up.effects) == (plain.fronts, plain.verdicts, plain.effects)
+    middle = sorted(row["samples_per_second"] for row in trials.to_pylist()[:3])[1]
+    assert plain.points[0].samples_per_second == middle
+
+
 def test_only_columns_that_are_read_become_python_values() -> None:
     trials = table.trials_table(make_grid()[:20], COLUMNS)
     listed: list[str] = []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,14 @@ def test_repeats_are_trials_of_their_own(plan_of: PlanOf) -> None:
     planned = plan_of(measure={"repeats": 3})
     assert [trial.repeat for trial in planned.trials] == [0, 1, 2]
     assert len({trial.trial_id for trial in planned.trials}) == 3
+
+
+def test_a_trial_that_was_asked_its_name_is_the_same_trial(plan_of: PlanOf) -> None:
+    (asked,), (fresh,) = (plan_of().trials for _ in range(2))
+    name = asked.trial_id
+    assert (to_json(asked), asked) == (to_json(fresh), fresh)
+    assert pickle.loads(pickle.dumps(asked)).trial_id == name == fresh.trial_id
+    assert replace(asked, repeat=1).trial_id == replace(fresh, repeat=1).trial_id != name
 
 
 def test_all_trials_none_or_later_those_on_the_frontier_are_taken_apart(plan_of: PlanOf) -> None:
