@@ -11,7 +11,8 @@ cuda_semantics.py  a CPU trace made to do what CUDA does: autocast, dropout, sof
 recording.py       every allocation of a traced step, and what it is for
 rehearsal.py       a trial's model, data and optimizer, built as the job builds them, on tensors without data
 zero.py            DeepSpeed's engine: its flat buffers and buckets
+libraries.py       how what these need is imported
 estimator.py       trials -> predictions, traces shared between trials that differ only in batch or optimizer
 
-Only cuda_semantics, recording, rehearsal and zero need torch, and estimator imports them inside functions.
+Only cuda_semantics, recording, rehearsal and zero need torch; estimator and libraries import it inside functions.
 """

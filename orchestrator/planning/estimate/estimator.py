@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.estimate.gpus import Gpu
+from orchestrator.planning.estimate.libraries import quick_imports
 from orchestrator.planning.estimate.prediction import Figure, Prediction, figure
 from orchestrator.planning.estimate.replay import Outcome, Trial, replay
 from orchestrator.planning.estimate.stream import Stream, between
@@ -75,7 +76,8 @@ class _Group:
         if reason := unknown(self._trials[0]):
             yield from (_nothing(spec, unknown(spec) or reason) for spec in self._trials)
             return
-        from orchestrator.planning.estimate.rehearsal import Rehearsal
+        with quick_imports():
+            from orchestrator.planning.estimate.rehearsal import Rehearsal
 
         try:
             rehearsal = Rehearsal(self._trials[0], self._gpu)

@@ -1,0 +1,31 @@
+"""How a rehearsal's libraries are imported: most of what a single prediction takes is that."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from unittest.mock import patch
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Import inside without the collector, which would walk through all that is there again and again, and without
+    Inductor, which bitsandbytes loads to compile kernels that no rehearsal runs."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        import torch
+
+        with patch.object(torch, "compile", _as_it_is), suppress(ImportError):
+            import bitsandbytes  # noqa: F401
+        yield
+    finally:
+        gc.freeze()  # libraries stay: later collections need not look at them
+        if collected:
+            gc.enable()
+
+
+def _as_it_is(function: Callable[..., Any] | None = None, **_: Any) -> Any:
+    return function or (lambda decorated: decorated)
