@@ -33,6 +33,7 @@ recommendation.py, recommendation_text.py    the best under constraints, and wha
 differences.py  what is unlike about two runs to begin with
 comparison.py, comparison_text.py            two runs: what changed beyond chance
 explanation.py, explanation_text.py, explanation_picture.py    two trials: why one is faster or leaner
+loss_curves.py, loss_curves_text.py    their losses, step by step, and what the guard says of them
 export/        a row as files to train with
 """
 

@@ -251,7 +251,7 @@ def _losses(
             continue
         rounding = guard.ROUNDING.get(str(a.choices.get("precision", "fp32")), 0.0) if same_versions else None
         broken = not all(map(math.isfinite, now))
-        ratio = math.nan if broken else guard.factor(now, then, rounding, 0.0) if same_schedule else None
+        ratio = math.nan if broken else guard.factor(guard.halves(now, then, rounding, 0.0)) if same_schedule else None
         if ratio is not None:
             text = "loss is no number any more" if broken else f"loss {guard.times(ratio)} times what it was"
             yield Change(kind="trains differently", label=before.label(a), text=text)

@@ -13,6 +13,7 @@ from jobs.anatomy.operations import IDLE
 from jobs.record import Outcome
 from orchestrator.results.anatomies import at_speed_of, sizes_of, tellers
 from orchestrator.results.frontier import Row, training_of
+from orchestrator.results.loss_curves import LossCurves, loss_curves
 from orchestrator.results.measured import MeasuredRun
 from orchestrator.results.summary import label
 
@@ -107,7 +108,10 @@ class Explanation:
     chosen: tuple[Fact, ...]
     """The axes on which they differ."""
     seconds_per_sample: Account
+    module_seconds: Account | None
+    """What the forward and backward passes took of that, by class of module; None where not both were taken apart."""
     memory_bytes: Account
+    losses: LossCurves | None
     facts: tuple[Fact, ...]
     """What ran otherwise."""
     cautions: tuple[str, ...]
@@ -136,7 +140,9 @@ def explain(run: MeasuredRun, before: str, after: str) -> Explanation:
         after=sides[1],
         chosen=tuple(Fact(name=axis, before=one, after=other) for axis, one, other in _differing(run.axes, rows)),
         seconds_per_sample=_time(rows, anatomies),
+        module_seconds=_modules(rows, anatomies),
         memory_bytes=_memory(rows, (sides[0].memory_bytes, sides[1].memory_bytes), anatomies),
+        losses=loss_curves(rows, run.losses(), run.axes),
         facts=tuple(_facts(rows, anatomies)),
         cautions=tuple(_cautions(rows, anatomies)),
     )
@@ -201,8 +207,22 @@ def _at_work(anatomy: Anatomy) -> dict[str, float]:
 def _in_a_sample(anatomy: Anatomy, row: Row) -> dict[str, float]:
     """The same of a sample's time, as shares of it where the profiled step took longer than its like."""
     work = _at_work(anatomy)
-    step = max(sum(work.values()), row["effective_batch"] / row["samples_per_second"])
-    return {name: seconds / step / row["samples_per_second"] for name, seconds in work.items()}
+    return {name: seconds * _samples_share(anatomy, row) for name, seconds in work.items()}
+
+
+def _samples_share(anatomy: Anatomy, row: Row) -> float:
+    step = max(sum(_at_work(anatomy).values()), row["effective_batch"] / row["samples_per_second"])
+    share: float = 1 / step / row["samples_per_second"]
+    return share
+
+
+def _modules(rows: Rows, anatomies: Anatomies) -> Account | None:
+    """Seconds a sample of what ran in the forward and backward passes."""
+    parts = [
+        {name: seconds * _samples_share(one, row) for name, seconds in one.values("modules").items()}
+        for one, row in zip(anatomies or (), rows, strict=False)
+    ]
+    return _account([sum(own.values()) for own in parts], parts, anatomies, REST) if parts and all(parts) else None
 
 
 def _memory(rows: Rows, whole: tuple[int, int], anatomies: Anatomies) -> Account:

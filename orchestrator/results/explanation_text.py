@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
+from orchestrator.results import loss_curves_text
 from orchestrator.results.explanation import ALIKE, Account, Explanation, Fact, Share
 from orchestrator.results.words import change, memory, number
 
@@ -24,9 +25,14 @@ def render(found: Explanation) -> str:
         f"Chosen otherwise: {'; '.join(map(_fact, found.chosen)) or 'nothing'}.",
     ]
     lines += _account("Time", ("faster", "slower"), found.seconds_per_sample, seconds, " a sample")
+    if found.module_seconds:
+        title = "Forward and backward pass, by class of module"
+        lines += _account(title, ("faster", "slower"), found.module_seconds, seconds, " a sample")
     lines += _account("Memory", ("leaner", "fatter"), found.memory_bytes, memory, "")
     if found.facts:
         lines += ["", "What ran otherwise, B after A:", *(f"  {_fact(fact)}" for fact in found.facts)]
+    if found.losses:
+        lines += ["", *loss_curves_text.lines(found.losses)]
     if found.cautions:
         lines += ["", *(f"! {caution}" for caution in found.cautions)]
     return "\n".join(lines)

@@ -62,7 +62,7 @@ def findings(
     for own in by_environment.values():
         sound = [row for row in own if all(map(math.isfinite, losses[row["trial_id"]]))]
         references = _References(sound, axes)
-        found += [_judge(row, references, losses) for row in own]
+        found += [_judge(row, references, losses, axes) for row in own]
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -75,21 +75,13 @@ class _References:
         self._alike: dict[tuple[object, ...], Row] = {}
         for row in sorted(rows, key=self._plainness):
             self._groups.setdefault(_group(row), row)
-            self._alike.setdefault(self.draws(row), row)
+            self._alike.setdefault(_draws(row, axes), row)
 
     def of(self, row: Row) -> tuple[Row, ...]:
         """The plainest row with the same draws, and the plainest row of its group, itself left out."""
-        both = (self._alike.get(self.draws(row)), self._plainest(row))
+        both = (self._alike.get(_draws(row, self._axes)), self._plainest(row))
         chosen = {other["trial_id"]: other for other in both if other is not None}
         return tuple(other for trial_id, other in chosen.items() if trial_id != row["trial_id"])
-
-    def draws(self, row: Row) -> tuple[object, ...]:
-        """What decides which random numbers a row draws, and in what precision and order it computes."""
-        return row["equivalence"], *(row[column] for axis, column in self._axes.items() if axis not in _SAME_DRAWS)
-
-    def precision(self, row: Row) -> str:
-        """The precision chosen, fp32 where that is no axis."""
-        return str(row.get(self._axes.get("precision", "precision")) or "fp32")
 
     def _plainest(self, row: Row) -> Row | None:
         """Of the row's training at its effective batch; where that was only ever accumulated, from a group beside it:
@@ -115,42 +107,95 @@ def _group(row: Row) -> tuple[str, int]:
     return training_of(row["equivalence"]), row["effective_batch"]
 
 
-def _judge(row: Row, references: _References, losses: Mapping[str, Sequence[float]]) -> Finding | None:
+def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
+    """What decides which random numbers a row draws, and in what precision and order it computes."""
+    return row["equivalence"], *(row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS)
+
+
+def _judge(
+    row: Row, references: _References, losses: Mapping[str, Sequence[float]], axes: Mapping[str, str]
+) -> Finding | None:
     own = losses[row["trial_id"]]
     broken = next((step for step, loss in enumerate(own) if not math.isfinite(loss)), None)
     if broken is not None:
         text = f"loss is {own[broken]} from step {broken + 1} on"
         return Finding(trial_id=row["trial_id"], reference_id="", factor=math.nan, text=text)
     for reference in references.of(row):
-        same_draws = references.draws(reference) == references.draws(row)
-        rounding = ROUNDING.get(references.precision(row), 0.0) if same_draws else None
-        further = OTHER_BATCH if row["effective_batch"] != reference["effective_batch"] else 0.0
-        # Before the first update, the kind of training does not matter; afterwards it does.
-        alike = own if _group(row)[0] == _group(reference)[0] else own[:1]
-        if ratio := factor(alike, losses[reference["trial_id"]], rounding, further):
+        if ratio := factor(compared(row, reference, own, losses[reference["trial_id"]], axes)):
             text = _words(ratio, row["accumulation"] / reference["accumulation"])
             return Finding(trial_id=row["trial_id"], reference_id=reference["trial_id"], factor=ratio, text=text)
     return None
 
 
-def factor(own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float) -> float | None:
-    """A row's mean loss to its reference's; where only one half of the steps is apart, that half's.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Half:
+    """Some steps of a row beside the same of its reference."""
 
-    None where they agree: to within ``rounding``, or where that is None, as far as chance and ``further`` allow.
+    begin: int
+    """The first of them, from 0."""
+    end: int
+    """One after the last."""
+    own: float
+    """Mean loss."""
+    reference: float
+    scale: float
+    """The reference's mean absolute loss over all steps that are compared."""
+    allowed: float
+    """What the means may differ by, as a share of the scale."""
+
+    @property
+    def apart(self) -> float:
+        """What they do differ by, as a share of the scale."""
+        return abs(self.own - self.reference) / self.scale
+
+
+def compared(
+    row: Row, reference: Row, own: Sequence[float], others: Sequence[float], axes: Mapping[str, str]
+) -> tuple[Half, ...]:
+    """What the guard compares of two rows' losses.
+
+    Rows with the same draws must agree to within rounding, others as far as chance allows. Before the first update
+    the kind of training does not matter; afterwards it does, and rows of unlike kinds are compared in that step alone.
     """
+    same_draws = _draws(reference, axes) == _draws(row, axes)
+    precision = str(row.get(axes.get("precision", "precision")) or "fp32")
+    rounding = ROUNDING.get(precision, 0.0) if same_draws else None
+    further = OTHER_BATCH if row["effective_batch"] != reference["effective_batch"] else 0.0
+    return halves(own if _group(row)[0] == _group(reference)[0] else own[:1], others, rounding, further)
+
+
+def halves(
+    own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float
+) -> tuple[Half, ...]:
+    """Each half of the steps that both have; they may differ by ``rounding``, or where that is None, by as much as
+    chance and ``further`` allow."""
     steps, scatter = min(len(own), len(reference)), _scatter(reference)
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
-    halves = [slice(0, steps)] if steps < 2 else [slice(0, steps // 2), slice(steps // 2, steps)]
-    apart: dict[float, float] = {}
-    for half in halves:
-        mine, theirs = statistics.fmean(own[half]), statistics.fmean(reference[half])
-        chance = SCATTER * scatter / scale * math.sqrt(2 / (half.stop - half.start))
-        allowed = OTHER_DRAWS + further + chance if rounding is None else rounding
-        distance = abs(mine - theirs) / scale
-        if distance > allowed:
-            apart[distance] = mine / theirs if theirs else math.inf
-    whole = statistics.fmean(own[:steps]) / scale
-    return None if not apart else whole if len(apart) == len(halves) else apart[max(apart)]
+    found = []
+    for begin, end in itertools.pairwise((0, steps) if steps < 2 else (0, steps // 2, steps)):
+        chance = SCATTER * scatter / scale * math.sqrt(2 / (end - begin))
+        found.append(
+            Half(
+                begin=begin,
+                end=end,
+                own=statistics.fmean(own[begin:end]),
+                reference=statistics.fmean(reference[begin:end]),
+                scale=scale,
+                allowed=OTHER_DRAWS + further + chance if rounding is None else rounding,
+            )
+        )
+    return tuple(found)
+
+
+def factor(found: Sequence[Half]) -> float | None:
+    """A row's mean loss to its reference's; where only one half of the steps is apart, that half's; None if none is."""
+    apart = [half for half in found if half.apart > half.allowed]
+    if len(apart) == len(found):
+        return sum(half.own * (half.end - half.begin) for half in found) / found[-1].end / found[0].scale
+    if not apart:
+        return None
+    half = max(apart, key=lambda one: one.apart)
+    return half.own / half.reference if half.reference else math.inf
 
 
 def _scatter(losses: Sequence[float]) -> float:

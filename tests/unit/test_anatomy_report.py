@@ -52,6 +52,7 @@ def test_pages_take_a_point_apart_by_its_own_anatomy_or_its_follow_ups(folder: P
     markdown = (folder / "report.md").read_text()
     assert "| batch 8 | 1.17 GiB | 400 MiB | 64 MiB | 536 MiB |" in markdown
     assert "| batch 8 | 75.0 % | 15.6 % | 9.4 % | 36.0 % | 3.00 | 35.0 % | 1 of 2 |" in markdown
+    assert "| batch 8 | 80.0 % | 20.0 % |" in markdown, "modules"
     assert "| Data Movement Is All You Need (V100) | 61.0 % | 25.5 % | 13.5 % |" in markdown
     page = re.search(r'id="data">(.*?)</script>', (folder / "report.html").read_text())
     assert page is not None

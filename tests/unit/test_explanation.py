@@ -15,6 +15,7 @@ from jobs.spec import FollowUp
 from orchestrator import explain
 from orchestrator.results.explanation import explain as explanation_of
 from orchestrator.results.explanation_text import render, seconds
+from orchestrator.results.loss_curves_text import lines
 from orchestrator.results.words import memory
 from tests.unit.records import H200, make_anatomy, make_record, write_run
 
@@ -30,18 +31,21 @@ SLOW = make_record(
         "gpu_power_capped_share": 0.0,
     },
 )
-FAST = make_record(
-    memory_mib=640,
-    speed=150,
-    precision="bf16",
-    equivalence="exact · dtype=bf16",
-    measurements={
-        "matmul_dtype": "bfloat16",
-        "first_step_seconds": 60.8,
-        "gpu_sm_clock_mhz": 1795.0,
-        "gpu_power_capped_share": 0.9,
-        "warnings": ["unstable: it is"],
-    },
+FAST = replace(
+    make_record(
+        memory_mib=640,
+        speed=150,
+        precision="bf16",
+        equivalence="exact · dtype=bf16",
+        measurements={
+            "matmul_dtype": "bfloat16",
+            "first_step_seconds": 60.8,
+            "gpu_sm_clock_mhz": 1795.0,
+            "gpu_power_capped_share": 0.9,
+            "warnings": ["unstable: it is"],
+        },
+    ),
+    steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.01, 2.0, 1.25]},
 )
 
 
@@ -64,6 +68,26 @@ def test_each_clause_has_its_figure_and_a_follow_up_tells_of_the_trial_it_follow
     assert explain.main([folder, SLOW.trial_id, FAST.trial_id[:7], "--picture", str(picture)]) == 0
     assert capsys.readouterr().out == GOLDEN.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_losses_that_the_guard_would_not_allow_are_said_to_be_apart(tmp_path: Path) -> None:
+    curves = {"steady": [1.0] * 8, "twice": [1.0] * 4 + [2.0] * 4, "broken": [1.0, float("nan")] + [1.0] * 6}
+    records = {
+        name: replace(make_record(micro_batch=size), steps={"loss": losses, "step_seconds": [0.1] * 8})
+        for size, (name, losses) in enumerate(curves.items(), 1)
+    }
+    run = orchestrator.load(write_run(tmp_path, list(records.values())))
+    found = {name: explanation_of(run, records["steady"].trial_id, records[name].trial_id).losses for name in records}
+    steady, twice, broken = (found[name] for name in curves)
+    assert steady is not None
+    assert twice is not None
+    assert broken is not None
+    assert (steady.agree, twice.agree, broken.agree) == (True, False, True)
+    assert twice.furthest == 4
+    assert len(broken.after) == 1, "it ends before what is no number"
+    text = "\n".join(lines(twice))
+    assert "at most 1 apart, in step 5 of the 8 that both trained; on average further apart than the guard" in text
+    assert "steps 5 to 8: 2 instead of 1 on average, 100 % apart" in text
 
 
 @pytest.mark.parametrize("records", [[SLOW, FAST], [SLOW, FAST, again(FAST, 0.4)]], ids=["columns", "anatomies"])

@@ -16,6 +16,8 @@ from orchestrator.results.words import memory, number
 
 LEAST = 0.01
 """Classes of memory that are less of every configuration are shown together."""
+LARGE = 0.03
+"""So are classes of modules that take less of every configuration's passes."""
 REST = "all else"
 PAPERS_ROW = "Data Movement Is All You Need (V100)"
 _APART = (MOVEMENT, COMMUNICATION, OPTIMIZER, IDLE)
@@ -52,12 +54,28 @@ def time_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
     return without_empty([headings, *rows])
 
 
+def module_rows(summary: Summary, cohort: Cohort) -> list[list[str]]:
+    """The shares of the forward and backward passes by class of module, after a row of headings; empty where none is
+    known."""
+    told = [(point, anatomy.values("modules")) for point, anatomy in known(summary, cohort)]
+    spent = [(point, own) for point, own in told if own]
+    large = dict.fromkeys(n for _, own in spent for n, took in own.items() if took > LARGE * sum(own.values()))
+    rows = []
+    for point, own in spent:
+        whole = sum(own.values())
+        rest = sum(took for name, took in own.items() if name not in large)
+        shares = [*(own.get(name, 0.0) for name in large), rest]
+        rows.append([summary.label(point), *(_percent(took / whole) if took else "" for took in shares)])
+    return without_empty([["configuration", *large, REST], *rows]) if rows else []
+
+
 def notes() -> list[str]:
     """What stands in these tables, in sentences."""
     return [
         "Each configuration was taken apart after its counted steps: the memory at the peak of a step by what it was "
         f"held for; {', '.join(THREE)} as shares of the time of the three, beside {PAPER}; what follows as shares of a "
-        "step. Rules are the guides' rules of thumb; anatomy.parquet holds them, one by one."
+        "step; then the forward and backward passes by class of module, torch.nn's blocks but normalizations with the "
+        "module they are in. Rules are the guides' rules of thumb; anatomy.parquet holds them, one by one."
     ]
 
 
@@ -101,6 +119,7 @@ def _plain(anatomy: Anatomy) -> Mapping[str, Any]:
     return {
         "memory": pairs("memory"),
         "operations": pairs("operations"),
+        "modules": pairs("modules"),
         "step": pairs("step"),
         "ratios": _ratios(anatomy)[:2],
         "rules": [

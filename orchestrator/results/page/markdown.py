@@ -52,8 +52,8 @@ def _guide(summary: Summary, cohort: Cohort) -> list[str]:
 
 
 def _anatomy(summary: Summary, cohort: Cohort) -> list[str]:
-    tables = [rows for rows in (anatomy.memory_rows(summary, cohort), anatomy.time_rows(summary, cohort)) if rows]
-    lines = [line for rows in tables for line in (*table(rows[0], rows[1:], left=1), "")]
+    tables = (make(summary, cohort) for make in (anatomy.memory_rows, anatomy.time_rows, anatomy.module_rows))
+    lines = [line for rows in tables if rows for line in (*table(rows[0], rows[1:], left=1), "")]
     return ["### Where memory and time go", "", *_notes(anatomy.notes()), *lines] if lines else []
 
 
