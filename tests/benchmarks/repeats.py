@@ -1,0 +1,96 @@
+"""How well speeds repeat: each configuration's coefficient of variation over repeats, GPUs, machines and days.
+
+    python -m orchestrator.sweep tests/data/repeats.yaml --output runs/repeats-1
+    python -m tests.benchmarks.repeats runs/repeats-*
+
+A sweep on another day or machine, into a folder of its own, adds its repeats; runs of other sweeps may be named, too.
+Rows that were host-bound in part are left out, for they measure their host. Rows of unlike GPU models or versions never meet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.results import table
+from orchestrator.results.summary import label
+
+GPU_BOUND = 0.05
+"""At most this share of the micro-batches found the GPU with nothing left to do."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeated:
+    """One configuration's repeats: samples a second and peak bytes of each, and where they ran."""
+
+    label: str
+    speeds: tuple[float, ...]
+    peak_bytes: frozenset[int]
+    gpus: int
+    days: int
+
+    @property
+    def variation(self) -> float:
+        """Standard deviation of the speeds, relative to their mean."""
+        return statistics.stdev(self.speeds) / statistics.fmean(self.speeds)
+
+
+def repeated(runs: Iterable[Path], fewest: int) -> Iterator[Repeated]:
+    """The configurations that ran at least ``fewest`` times in all the runs together."""
+    met: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for run in runs:
+        trials = table.load(run)
+        axes = table.axes_of(trials)
+        for row in trials.to_pylist():
+            if row["outcome"] == "ok" and (row["host_bound_share"] or 0.0) <= GPU_BOUND and not row.get("follows"):
+                choices = {axis: row[column] for axis, column in axes.items()}
+                key = (row["environment_id"], *sorted((axis, str(value)) for axis, value in choices.items()))
+                met[key].append({**row, "choices": choices})
+    varying = _varying([rows[0]["choices"] for rows in met.values()])
+    for rows in met.values():
+        if len(rows) >= fewest:
+            yield Repeated(
+                label=label(rows[0]["choices"], varying),
+                speeds=tuple(row["samples_per_second"] for row in rows),
+                peak_bytes=frozenset(row["peak_allocated_bytes"] for row in rows),
+                gpus=len({row["gpu_uuid"] for row in rows}),
+                days=len({row["started_at"].date() for row in rows}),
+            )
+
+
+def _varying(choices: Sequence[Mapping[str, object]]) -> list[str]:
+    return [axis for axis in choices[0] if len({str(one.get(axis)) for one in choices}) > 1] if choices else []
+
+
+def report(found: Sequence[Repeated]) -> Iterator[str]:
+    """Markdown."""
+    yield "| configuration | repeats | GPUs | days | samples/s | variation | same peak to the byte |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    for one in found:
+        same = "yes" if len(one.peak_bytes) == 1 else "no"
+        mean = statistics.fmean(one.speeds)
+        places = f"{len(one.speeds)} | {one.gpus} | {one.days}"
+        yield f"| {one.label} | {places} | {mean:.1f} | {one.variation:.2%} | {same} |"
+    variations = [one.variation for one in found]
+    within = sum(variation <= 0.01 for variation in variations)
+    worst = f"median {statistics.median(variations):.2%}, worst {max(variations):.2%}" if found else "none repeated"
+    yield f"\n{within} of {len(found)} configurations vary by 1 % or less: {worst}"
+
+
+def main() -> None:
+    """Print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.repeats")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--fewest", type=int, default=5, help="repeats of a configuration that counts")
+    options = parser.parse_args()
+    print("\n".join(report(list(repeated(options.runs, options.fewest)))))
+
+
+if __name__ == "__main__":
+    main()
