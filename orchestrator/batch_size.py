@@ -17,7 +17,7 @@ from orchestrator.planning.sizing import TechniqueSet, read_choice, technique_se
 from orchestrator.planning.trackers import TrackerError, refuse_missing
 from orchestrator.results.batch_size import FILE, describe
 from orchestrator.results.run import TRIALS
-from orchestrator.running import command
+from orchestrator.running import command, reach
 from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(_planned(config, sets, options), indent=2) if options.json else _plan(config, sets, options))
         return command.EXIT_OK
     place = options.output or config.output.with_name(f"{config.output.name}-batch-size")
-    return command.holding(place, lambda folder: _run(config, sets, folder, options), resume=options.resume)
+    with reach.preloading(options.address, config.resources.cpus_per_trial):
+        return command.holding(place, lambda folder: _run(config, sets, folder, options), resume=options.resume)
 
 
 def command_line() -> argparse.ArgumentParser:

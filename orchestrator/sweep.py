@@ -15,7 +15,7 @@ from orchestrator.planning.describe import describe, to_json
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.trackers import TrackerError, refuse_missing
-from orchestrator.running import command
+from orchestrator.running import command, reach
 from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
@@ -41,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ImportError, TrackerError) as error:
         print(error, file=sys.stderr)
         return command.EXIT_USAGE
-    from orchestrator.results import publish
+    with reach.preloading(options.address, config.resources.cpus_per_trial):
+        from orchestrator.results import publish
 
-    place = options.output or config.output
-    run = functools.partial(_run, config, searching, options)
-    return command.holding(place, run, resume=options.resume, render=publish)
+        place = options.output or config.output
+        run = functools.partial(_run, config, searching, options)
+        return command.holding(place, run, resume=options.resume, render=publish)
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 store.py      the run folder: one atomic file per finished trial, one driver at a time
 nodes.py      what a cluster has, and which of its nodes are alike
 cluster/      Ray: a survey of the cluster, and one slot per GPU under Tune
-reach.py      whether anything answers where a cluster is said to be
+reach.py      where a cluster is to be: whether anything answers there, or one is to be started here
 fitness.py    the cluster less its unfit GPUs
 metrics.py    figures for Prometheus (beside the two above and tracking, no file here imports ray)
 events.py     who is told what becomes of trials; the sweep's log, one JSON object a line

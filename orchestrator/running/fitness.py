@@ -15,10 +15,10 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from jobs import calibration, waiting
+from jobs import calibration
 from jobs.checks.rates import unfit
 from orchestrator.planning.settings import Resources
-from orchestrator.running.cluster import connected, starts_here
+from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 
 SLOWER = 0.07
@@ -61,12 +61,8 @@ class _Holder:
 
 @contextmanager
 def reached(address: str | None, resources: Resources) -> Iterator[Fitness]:
-    """The cluster in reach as far as the configuration wants it, its unfit GPUs held. Raises NoSuchGpuError.
-
-    Where one has to be started here, the slots' parents preload while Ray starts.
-    """
-    begun = waiting.parents(resources.cpus_per_trial) if starts_here(address) else nullcontext()
-    with begun, connected(address) as whole:
+    """The cluster in reach as far as the configuration wants it, its unfit GPUs held. Raises NoSuchGpuError."""
+    with connected(address) as whole:
         chosen = whole.only(resources.gpu_models)
         with only_fit(chosen) if resources.calibrate else nullcontext(Fitness(cluster=chosen)) as fit:
             yield fit

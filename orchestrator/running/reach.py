@@ -1,10 +1,33 @@
-"""Whether anything answers where a cluster is said to be, before Ray waits for it for minutes."""
+"""Where a cluster is to be: whether anything answers there, or one starts here, and what can begin at once."""
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+from jobs import waiting
 
 CONNECT_SECONDS = 5.0
+
+
+def whereabouts(address: str | None) -> str:
+    """What Ray is to be given: ``address``, else ``RAY_ADDRESS``, else "local" to start a cluster here.
+
+    Left to itself, Ray joins whatever was last started on this machine, and waits for one that has died.
+    """
+    return address or os.environ.get("RAY_ADDRESS") or "local"
+
+
+def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
+    """Where a cluster is to be started here, its slots' parents preload from now on; ``cpus`` as in its trials' needs.
+
+    Not even Ray has been imported by then, which takes as long as it takes to start.
+    """
+    ray = sys.modules.get("ray")
+    joined = ray is not None and ray.is_initialized()
+    return nullcontext() if joined or whereabouts(address) != "local" else waiting.parents(cpus)
 
 
 def unreachable(address: str) -> str:

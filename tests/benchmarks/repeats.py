@@ -4,7 +4,7 @@
     python -m tests.benchmarks.repeats runs/repeats-*
 
 A sweep on another day or machine, into a folder of its own, adds its repeats; runs of other sweeps may be named, too.
-Rows that were host-bound in part are left out, for they measure their host. Rows of unlike GPU models or versions never meet.
+Rows that were host-bound in part are left out, for they measure their host; unlike GPU models or versions never meet.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from orchestrator.running.cluster.head import watched_head
 from orchestrator.running.cluster.roster import NotKept, Roster
 from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, SlotTrainable
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
-from orchestrator.running.reach import unreachable
+from orchestrator.running.reach import unreachable, whereabouts
 from orchestrator.running.session import Session
 
 # Tune prints a traceback for every actor that dies; the session says it in a line, and the row has the reason.
@@ -65,18 +65,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
             ray.shutdown()
 
 
-def starts_here(address: str | None) -> bool:
-    """Whether ``connected`` would start a cluster of its own."""
-    return not ray.is_initialized() and _where(address) == "local"
-
-
-def _where(address: str | None) -> str:
-    # Left to itself, Ray joins whatever cluster was last started on this machine, and waits for one that has died.
-    return address or os.environ.get("RAY_ADDRESS") or "local"
-
-
 def _join(address: str | None) -> None:
-    where = _where(address)
+    where = whereabouts(address)
     if reason := unreachable(where):
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
     try:
