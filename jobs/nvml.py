@@ -97,7 +97,5 @@ def shared() -> str:
                 processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
             used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
         if processes or used > IDLE_BYTES:
-            return (
-                f"{processes or 'unseen'} other process{'es' * (processes != 1)} on it, {used / 2**30:.1f} GiB in use"
-            )
+            return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""

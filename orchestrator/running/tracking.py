@@ -115,13 +115,11 @@ class _Told(tune.Callback):
             seen = self._begin(record.spec)
             told = {**figures(record), "training_iteration": 1, "timesteps_total": None}
             self._tell("log_trial_result", 1, seen, told)
-            self._end(record.spec, failed=record.outcome is not Outcome.OK)
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        for spec in _specs(trial):
-            self._end(spec, failed=True)
+            self._end(record.trial_id, failed=record.outcome is not Outcome.OK)
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        for name in list(self._begun):  # their actors died, once too often or just now
+            self._end(name, failed=True)
         self._tell("on_experiment_end", trials)
 
     def _begin(self, spec: TrialSpec) -> _Seen:
@@ -137,8 +135,8 @@ class _Told(tune.Callback):
             self._tell("log_trial_start", seen)
         return self._begun[spec.trial_id]
 
-    def _end(self, spec: TrialSpec, *, failed: bool) -> None:
-        if (seen := self._begun.pop(spec.trial_id, None)) is not None:
+    def _end(self, trial_id: str, *, failed: bool) -> None:
+        if (seen := self._begun.pop(trial_id, None)) is not None:
             self._tell("log_trial_end", seen, failed=failed)
 
     def _title(self, spec: TrialSpec) -> str:

@@ -136,7 +136,7 @@ class Arena:
             self.stop()
             _do("ip", "link", "delete", "bridge")
             for place in (str(RUN), str(ROOT), "/tmp/ray"):
-                _do("umount", place)
+                _do("umount", "--lazy", place)  # what was killed a moment ago may still hold a file
 
     def start(self, nodes: int) -> None:
         """Start the head, and so many nodes."""

@@ -106,7 +106,8 @@ def test_a_trial_that_tune_gives_up_has_failed(recorder: str, tmp_path: Path) ->
     (callback,) = tracking.callbacks({recorder: {}}, tmp_path, RUN)
     trial = SimpleNamespace(trial_id="tune", config={"specs": [json.dumps(to_json(OK.spec))]})
     callback.on_trial_start(0, [trial], trial)
-    callback.on_trial_error(0, [trial], trial)
+    callback.on_trial_start(0, [trial], trial)  # begun again
+    callback.on_experiment_end([trial])
     assert [(what, detail) for what, _, detail in callback._logger.heard if what == "end"] == [("end", True)]
 
 

@@ -105,11 +105,11 @@ class Sweep:
             for m, count in gpus.items()
         ]
         self.cluster, self.output, self.now = Cluster(nodes=tuple(nodes)), io.StringIO(), 0.0
-        run_folder = RunFolder(folder)
-        with run_folder.locked():
+        self.folder = RunFolder(folder)
+        with self.folder.locked():
             pass
         progress = Progress(len(PLAN), 1, (), stream=self.output)
-        self.session = Session(Grid(PLAN), run_folder, progress, time_budget_seconds=None)
+        self.session = Session(Grid(PLAN), self.folder, progress, time_budget_seconds=None)
         self.roster = Roster(self.session, self.cluster)
         self.bookkeeper = Bookkeeper(self.session, self.cluster)
         there = [{"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes]
@@ -137,8 +137,8 @@ def test_a_trial_given_back_is_the_next_to_begin(tmp_path: Path, monkeypatch: py
     assert first.config["specs"] == []
     assert sweep.session.next_trials() == (PLAN[0],)
     assert sweep.roster.notes == ("GPU 0 of here fails at every CUDA call and was set aside: so",)
-    sweep.bookkeeper.on_trial_recover(0, [], first)  # the actor that keeps the GPU dies
-    assert first.config["specs"] == []
+    sweep.bookkeeper.on_trial_error(0, [], first)  # the actor that keeps the GPU dies
+    assert sweep.session.next_trials() == (PLAN[2],)
 
 
 def test_a_sweep_waits_for_trials_that_may_be_given_back_and_not_for_unwell_gpus(
@@ -192,8 +192,11 @@ def test_a_comparison_that_loses_its_actor_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = Sweep(tmp_path, monkeypatch, {"H200": 1})
-    specs = [*sweep.session.next_trials(), *sweep.session.next_trials()]
-    trial = SimpleNamespace(trial_id="a", config=config(*specs), error_file=None)
+    specs = [spec for _ in range(3) for spec in sweep.session.next_trials()]
     sweep.session.ended(TrialRecord(spec=PLAN[0], outcome=Outcome.UNSUPPORTED))
-    sweep.bookkeeper.on_trial_recover(0, [], trial)
-    assert trial.config["specs"] == config(PLAN[1])["specs"]
+    for _ in range(slot_actor.INFRASTRUCTURE_RETRIES):
+        sweep.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
+        assert sweep.session.next_trials() == (PLAN[1], PLAN[2])
+    sweep.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
+    assert sweep.folder.records()[PLAN[1].trial_id].outcome is Outcome.CRASHED
+    assert sweep.session.next_trials() == (PLAN[2],)

@@ -39,7 +39,7 @@ from jobs.spec import Needs, to_json
 from orchestrator.running.cluster.bookkeeper import Bookkeeper, WhenSent
 from orchestrator.running.cluster.head import watched_head
 from orchestrator.running.cluster.roster import NotKept, Roster
-from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, SlotTrainable
+from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
 from orchestrator.running.reach import unreachable, whereabouts
 from orchestrator.running.session import Session
@@ -143,7 +143,6 @@ def run(
                 verbose=0,
                 callbacks=[*told, Bookkeeper(session, cluster), roster],
                 stop=roster,
-                failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
             ),
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from ray import tune
 
 from jobs.record import record_from_json
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import TrialSpec, spec_from_json
 from orchestrator.running.cluster.roster import NotKept
-from orchestrator.running.cluster.slot_actor import crashed
+from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
 
@@ -36,6 +37,7 @@ class Bookkeeper(NotKept, tune.Callback):
 
     def __init__(self, session: Session, cluster: Cluster) -> None:
         self._session = session
+        self._losses: Counter[str] = Counter()
         self._environment = next(
             (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
         )
@@ -58,16 +60,19 @@ class Bookkeeper(NotKept, tune.Callback):
         trial.config["specs"] = []
         trial.evaluated_params, trial.experiment_tag = {}, ""
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        left = self._left(trial)
-        # What has its record is not begun again: a comparison goes on where it was.
-        trial.config["specs"] = [json.dumps(to_json(spec)) for spec in left]
-        for spec in left:
-            self._session.repeated(spec, _actor_error(trial))
-
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        for spec in self._left(trial):
-            self._session.ended(crashed(spec, _actor_error(trial), self._environment))
+        """Its actor died. What it had not ended is begun again in another of Tune's trials, but not for ever.
+
+        Tune's own recovery would give up at once on a trial whose actor dies before it has begun.
+        """
+        left, error = self._left(trial), _actor_error(trial)
+        for spec in left[:1]:  # the one that ran; those after it had not begun
+            self._losses[spec.trial_id] += 1
+            if self._losses[spec.trial_id] > INFRASTRUCTURE_RETRIES:
+                self._session.ended(crashed(spec, error, self._environment))
+            else:
+                self._session.repeated(spec, error)
+        self._session.returned([spec for spec in left if spec.trial_id in self._session.running])
 
     def _left(self, trial: Any) -> list[TrialSpec]:
         """The trials of ours in one of Tune's that have not ended."""

@@ -109,7 +109,7 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._unwell.pop(trial.trial_id, None)
 
-    on_trial_recover = on_trial_error = on_trial_complete
+    on_trial_error = on_trial_complete
     """What kept the GPU is gone."""
 
     def _note(self, sentence: str) -> None:

@@ -1,0 +1,255 @@
+"""Sweeps over two GPUs of one host: as unlike models, with a slot killed beside somebody else's process, and slowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from ray.cluster_utils import Cluster as RayNodes
+
+from jobs import environment, nvml
+from jobs.record import Outcome, TrialRecord
+from orchestrator.results.publishing import summarize_folder
+from orchestrator.running.store import RunFolder
+
+ROOT = Path(__file__).parents[2]
+UUIDS = nvml.visible_uuids()
+PATIENCE_SECONDS = 240.0
+PLAYED_GIB = 24
+
+CONFIG = """\
+model:
+  task: sequence-classification
+  architecture: bert
+  config: {hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}
+data:
+  synthetic: {sequence_length: 512, samples: 1024}
+axes:
+  micro_batch: [4, 16, 64]
+  precision: [bf16]
+  activations: [keep, checkpoint]
+measure: {warmup_steps: 2, steps: 4, relative_error: 0, turns: 0, anatomy: none}
+resources: {calibrate: false}
+"""
+TRIALS = 6
+TOO_LARGE = (64, "keep")
+"""39 GiB of an H200."""
+
+CALIBRATE = """\
+import json
+from orchestrator.planning.settings import Resources
+from orchestrator.running import fitness
+with fitness.reached(None, Resources()) as fit:
+    print(json.dumps({"slots": fit.cluster.slots, **fit.to_json()}))
+"""
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(len(UUIDS) < 2, reason="needs two CUDA devices"),
+]
+
+
+def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:
+    """The environment of a process that sees these GPUs alone, in this order."""
+    seen = ",".join(nvml.visible_device(uuid) for uuid in uuids)
+    return {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen, **variables}
+
+
+@contextmanager
+def as_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """This process's own, for what it starts."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def somebody_else(uuid: str, *arguments: str) -> Iterator[None]:
+    """Another process on a GPU."""
+    command = [sys.executable, "-m", "tests.gpu.hog", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=with_gpus(uuid), stdin=pipe, stdout=pipe, text=True) as hog:
+        assert hog.stdout is not None
+        assert hog.stdout.readline() == "ready\n"
+        yield
+        hog.kill()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swept:
+    """What came of a sweep."""
+
+    folder: Path
+    printed: str
+    seen: Any = None
+    """What was looked at while it ran."""
+
+    def rows(self, model: str) -> dict[tuple[int, str], TrialRecord]:
+        """(micro-batch, activations) -> the record on this GPU model."""
+        records = RunFolder(self.folder).records().values()
+        own = [record for record in records if record.environment["gpu_model"] == model]
+        found = {(record.spec.micro_batch, str(record.spec.choices["activations"])): record for record in own}
+        assert len(found) == len(own) == TRIALS, f"{model}: {len(own)} rows\n{self.printed}"
+        return found
+
+
+def sweep(
+    folder: Path, variables: Mapping[str, str], *options: str, meanwhile: Callable[[subprocess.Popen[str]], Any]
+) -> Swept:
+    """Run the sweep, and ``meanwhile`` beside it, as a person does."""
+    (folder / "config.yaml").write_text(CONFIG)
+    command = [sys.executable, "-m", "orchestrator.sweep", str(folder / "config.yaml"), "--output", str(folder / "run")]
+    begin, log = time.monotonic(), folder / "log.txt"
+    with log.open("w") as file:
+        driver = subprocess.Popen(
+            [*command, *options], cwd=ROOT, env={**variables}, stdout=file, stderr=file, text=True
+        )
+        try:
+            seen = meanwhile(driver)
+            status = driver.wait(PATIENCE_SECONDS)
+        finally:
+            driver.kill()
+    print(f"{folder.name}: {time.monotonic() - begin:.0f} s\n{log.read_text()}")
+    assert status == 0, log.read_text()
+    return Swept(folder=folder / "run", printed=log.read_text(), seen=seen)
+
+
+def until(look: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
+    """What ``look`` finds, looked for until it finds something or the driver has ended."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not (found := look()) and driver.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[str, str]:
+    """What the GPU is called, and what it is called where it plays a smaller card."""
+    name = str(environment.describe()["gpu_model"])
+    return name, f"{name} as {PLAYED_GIB} GiB"
+
+
+@pytest.fixture(scope="module")
+def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    """A sweep over two nodes with a GPU each, one of which plays a smaller card; Prometheus looks in meanwhile."""
+    nodes, port = RayNodes(), 18_080
+    small = {"num_cpus": max(2, (os.cpu_count() or 4) // 2), "num_gpus": 1}
+    try:
+        with as_environment(with_gpus(UUIDS[0])):
+            nodes.add_node(**small, include_dashboard=False, metrics_export_port=port)
+        with as_environment(with_gpus(UUIDS[1], **{environment.PLAYED: str(PLAYED_GIB)})):
+            nodes.add_node(**small)
+
+        def scrape() -> str:
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+                text = str(answer.read().decode())
+                return text if "orchestrator_trials" in text else ""
+            return ""
+
+        folder = tmp_path_factory.mktemp("unlike")
+        options = ("--address", nodes.address)
+        return sweep(folder, with_gpus(UUIDS[0]), *options, meanwhile=lambda driver: until(scrape, driver))
+    finally:
+        nodes.shutdown()
+
+
+def test_each_model_has_every_row_once_and_what_does_not_fit_the_smaller_ran_out(
+    unlike: Swept, models: tuple[str, str]
+) -> None:
+    large, small = map(unlike.rows, models)
+    for key, row in large.items():
+        assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.log}"
+        assert row.measurements["gpu_uuid"] == UUIDS[0]
+        assert small[key].measurements["gpu_uuid"] == UUIDS[1]
+        if key == TOO_LARGE:
+            assert small[key].outcome is Outcome.OUT_OF_MEMORY, small[key].reason
+            assert small[key].reason.startswith(f"under a cap of {PLAYED_GIB} GiB")
+            continue
+        assert small[key].outcome is Outcome.OK, f"{key}: {small[key].reason}\n{small[key].log}"
+        assert small[key].measurements["peak_allocated_bytes"] == row.measurements["peak_allocated_bytes"], key
+        assert small[key].measurements["device_used_bytes"] <= PLAYED_GIB * 2**30
+
+
+def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) -> None:
+    cohorts = summarize_folder(unlike.folder).cohorts
+    assert sorted(cohort.hardware for cohort in cohorts) == sorted(models)
+    assert sorted(len(cohort.points) for cohort in cohorts) == [TRIALS - 1, TRIALS]
+
+
+def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
+    pytest.importorskip("prometheus_client", reason="Ray exports no metrics without it (ray[default])")
+    lines = [line for line in unlike.seen.splitlines() if "orchestrator_" in line and not line.startswith("#")]
+    print("\n".join(lines))
+    assert any("orchestrator_trials" in line and 'outcome="ok"' in line for line in lines), unlike.seen[-3000:]
+
+
+def test_a_killed_slot_and_somebody_elses_process_change_no_row(
+    unlike: Swept, models: tuple[str, str], tmp_path: Path
+) -> None:
+    records = tmp_path / "run" / "records"
+
+    def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
+        if not until(lambda: len(list(records.glob("*.json"))) >= 2, driver):
+            return 0
+        for process in psutil.Process(driver.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if process.cmdline()[-2:] == ["-m", "jobs.parent"]:
+                    actor = process.ppid()
+                    psutil.Process(actor).kill()
+                    return actor
+        return 0
+
+    with somebody_else(UUIDS[1], "4"):
+        swept = sweep(tmp_path, with_gpus(*UUIDS[:2]), meanwhile=kill_slots_actor)
+    assert swept.seen, f"no actor was killed\n{swept.printed}"
+    assert "is repeated" in swept.printed
+    (note,) = json.loads((swept.folder / "run.json").read_text())["notes"]
+    assert "is somebody else's too: its trials go to others of its model" in note
+    undisturbed, rows = unlike.rows(models[0]), swept.rows(models[0])
+    for key, row in rows.items():
+        assert row.outcome is undisturbed[key].outcome, f"{key}: {row.reason}\n{row.log}"
+        peak = row.measurements["peak_allocated_bytes"]
+        assert peak == undisturbed[key].measurements["peak_allocated_bytes"], key
+        assert row.measurements["gpu_uuid"] == UUIDS[0]
+        assert not any(warning.startswith("shared") for warning in row.measurements["warnings"])
+
+
+def test_a_gpu_that_somebody_slows_is_named_and_gets_no_trial() -> None:
+    variables = with_gpus(*UUIDS[:2])
+    with somebody_else(UUIDS[1], "1", "--busy"):
+        done = subprocess.run(
+            [sys.executable, "-c", CALIBRATE], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    print(json.dumps(answer, indent=1))
+    (note,) = answer["notes"]
+    assert UUIDS[1] in note
+    assert "was set aside: it is" in note
+    assert answer["slots"] == 1
+
+
+def test_the_doctor_calibrates_both(tmp_path: Path) -> None:
+    file = tmp_path / "rates.yaml"
+    command = [sys.executable, "-m", "orchestrator.doctor", "--calibrate", str(file)]
+    begin = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), capture_output=True, text=True, check=False)
+    print(f"{time.monotonic() - begin:.1f} s\n{done.stdout}")
+    assert {one["uuid"] for one in yaml.safe_load(file.read_text())} == set(UUIDS[:2])
