@@ -1,0 +1,43 @@
+"""What benchmarks on GPUs make of a run's rows."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.efficiency import account
+from tests.benchmarks.repeats import repeated, report
+from tests.unit.records import make_record, write_run
+
+
+def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
+    starts = {"a": [10.0, 15.0], "b": [11.0, 16.5]}
+    rows = [
+        {"gpu_uuid": gpu, "started_at": datetime.datetime.fromtimestamp(start, datetime.UTC), "wall_seconds": 4.0}
+        for gpu, begun in starts.items()
+        for start in begun
+    ]
+    found = account(rows, 2, began=3.0, took=20.0)
+    assert (found.start_seconds, found.span_seconds, found.trial_seconds) == (7.0, 10.5, 16.0)
+    assert (found.before_seconds, found.between_seconds, found.after_seconds) == (1.0, 2.5, 1.5)
+    rest = found.before_seconds + found.between_seconds + found.after_seconds
+    assert found.trial_seconds + rest == 2 * found.span_seconds
+
+
+def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Path) -> None:
+    def run(name: str, speed: float) -> Path:
+        figures = {"peak_allocated_bytes": 100, "host_bound_share": 0.0, "gpu_uuid": name}
+        records = [
+            make_record(micro_batch=2, repeat=repeat, measurements={**figures, "samples_per_second": speed + repeat})
+            for repeat in range(2)
+        ]
+        dry = make_record(micro_batch=1, measurements={**figures, "host_bound_share": 0.9})
+        return write_run(tmp_path / name, [*records, dry])
+
+    (found,) = repeated([run("one", 99.0), run("other", 100.0)], fewest=4)
+    assert sorted(found.speeds) == [99.0, 100.0, 100.0, 101.0]
+    assert found.variation == pytest.approx(0.0082, abs=0.0001)
+    assert (found.gpus, found.peak_bytes) == (2, frozenset({100}))
+    assert list(report([found]))[-1] == "\n1 of 1 configurations vary by 1 % or less: median 0.82%, worst 0.82%"
