@@ -26,6 +26,7 @@ from typing import Any
 
 import yaml
 
+from jobs import waiting
 from jobs.slot import Slot
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.config import load_config
@@ -224,8 +225,8 @@ def main() -> None:
     output, tiny = options.output.absolute(), options.tiny
     ends = time.monotonic() + options.budget
     results: list[Result] = []
-    with Slot(options.cpus) as slot:  # its parent takes nothing of the GPU, which each peer has whole
-        slot.start()
+    # The judge's parent preloads beside the first peer; it takes nothing of the GPU, which each peer has whole.
+    with waiting.parents(options.cpus), Slot(options.cpus) as slot:
         for peer, setting in itertools.product(options.peers, options.only):
             folder = output / setting.replace(", ", "-").replace(" ", "-") / peer
             if (left := ends - time.monotonic()) > SHORTEST_TURN_SECONDS:
