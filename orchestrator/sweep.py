@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ from orchestrator.running.store import RunFolder
 
 if TYPE_CHECKING:
     from jobs.spec import TrialSpec
+    from orchestrator.running.fitness import Fitness
+    from orchestrator.running.session import Session
     from orchestrator.search.base import Search
 
     Searching = Callable[[Sequence[TrialSpec]], Search]
@@ -88,45 +92,65 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
 
 
 def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder) -> int:
+    """Measure; where nodes joined meanwhile, go on with what their GPU models lack."""
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
-    from orchestrator.running import fitness, measuring
+    from orchestrator.running import fitness
+
+    measured, goes_on, end = set[str](), True, time.monotonic() + (options.time_budget or math.inf)
+    while goes_on:
+        with fitness.reached(options.address, config.resources) as fit:
+            models = {part.hardware for part in fit.cluster.by_hardware()}
+            if models <= measured:
+                break
+            session, has_grown = _measure(config, searching, options, folder, fit)
+        measured |= models
+        goes_on = has_grown and not session.cut_short
+        left = options.time_budget and max(1.0, end - time.monotonic())
+        options = argparse.Namespace(**{**vars(options), "resume": True, "fresh": False, "time_budget": left})
+    print_summary(publish(folder.path), as_json=options.json)
+    return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
+
+
+def _measure(
+    config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder, fit: Fitness
+) -> tuple[Session, bool]:
+    """The session once it has ended, and whether the cluster has grown meanwhile."""
+    from orchestrator.running import measuring
     from orchestrator.running.events import EventLog
     from orchestrator.running.metrics import Metrics
     from orchestrator.running.progress import Progress
     from orchestrator.running.session import Session
     from orchestrator.search.per_model import for_model, side_by_side
 
-    with fitness.reached(options.address, config.resources) as fit:
-        cluster = fit.cluster
-        planned = plan(config, has_gpu=cluster.gpus > 0)
-        if cluster.gpus:
-            searching = _with_follow_ups(searching, config)
-        trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
-        models = cluster.slots_by_model()
-        budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
-        wanted = {spec.trial_id for model in models for spec in for_model(trials, model)}
-        is_wanted = functools.partial(_is_wanted, planned=wanted)
-        earlier = measuring.still_wanted(folder, is_wanted, fresh=options.fresh, models=models)
-        search = side_by_side({model: searching(for_model(trials, model)) for model in models}, models)
-        stream = sys.stderr if options.json else sys.stdout
-        progress = Progress(len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
-        watchers = (EventLog(folder.path), Metrics(config.name, len(wanted)))
-        session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers)
-        progress.say(f"{_count(config, planned, models)}, on {measuring.slots_in_words(cluster)}")
-        measuring.show(progress, fit.notes)
-        measuring.show(progress, measuring.opening(cluster, folder, budget))
-        measuring.show(progress, measuring.reuse(session, earlier, cluster, resume=options.resume))
-        for record in planned.ruled_out:
-            folder.write(record)
-        needs = next((spec.needs for spec in trials), None)
-        run = {**measuring.run_json(config, "sweep"), **fit.to_json(), "planned": len(wanted)}
-        measuring.measure(
-            session, cluster, folder, like=search.unasked(), needs=needs, run=run, trackers=config.trackers
-        )
+    cluster = fit.cluster
+    planned = plan(config, has_gpu=cluster.gpus > 0)
+    if cluster.gpus:
+        searching = _with_follow_ups(searching, config)
+    trials = planned.trials if cluster.gpus else order_by_size(planned.trials)
+    models = cluster.slots_by_model()
+    budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
+    wanted = {spec.trial_id for model in models for spec in for_model(trials, model)}
+    is_wanted = functools.partial(_is_wanted, planned=wanted)
+    earlier = measuring.still_wanted(folder, is_wanted, fresh=options.fresh, models=models)
+    search = side_by_side({model: searching(for_model(trials, model)) for model in models}, models)
+    stream = sys.stderr if options.json else sys.stdout
+    progress = Progress(len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
+    watchers = (EventLog(folder.path), Metrics(config.name, len(wanted)))
+    session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers)
+    progress.say(f"{_count(config, planned, models)}, on {measuring.slots_in_words(cluster)}")
+    measuring.show(progress, fit.notes)
+    measuring.show(progress, measuring.opening(cluster, folder, budget))
+    measuring.show(progress, measuring.reuse(session, earlier, cluster, resume=options.resume))
+    for record in planned.ruled_out:
+        folder.write(record)
+    needs = next((spec.needs for spec in trials), None)
+    run = {**measuring.run_json(config, "sweep"), **fit.to_json(), "planned": len(wanted)}
+    has_grown = measuring.measure(
+        session, cluster, folder, like=search.unasked(), needs=needs, run=run, trackers=config.trackers
+    )
     progress.say(progress.status())
-    print_summary(publish(folder.path), as_json=options.json)
-    return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
+    return session, has_grown
 
 
 def _with_follow_ups(searching: Searching, config: SweepConfig) -> Searching:

@@ -78,20 +78,22 @@ def measure(
     needs: Needs | None,
     run: Mapping[str, Any],
     trackers: Chosen,
-) -> None:
+) -> bool:
     """Run the session on the cluster until every trial has its record; trials are ``like`` these.
 
-    What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run. Raises
-    TrackerError, before anything is measured.
+    What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run. Whether the
+    cluster has grown meanwhile. Raises TrackerError, before anything is measured.
     """
     told = tracking.callbacks(trackers, folder.path, run)
     ops = sorted({op for spec in like for op in spec.recipe.prepares})
     folder.describe({**run, "finished": False})
     described = {**run, "one_time_costs": ray_cluster.prepare(cluster, ops)}
     folder.describe({**described, "finished": False})
-    notes = [*run.get("notes", ()), *ray_cluster.run(session, cluster, needs, told)]
+    roster = ray_cluster.run(session, cluster, needs, told)
     session.account()
+    notes = [*run.get("notes", ()), *roster.notes]
     folder.describe({**described, "notes": notes, "search": dict(session.search.account)})
+    return roster.has_grown
 
 
 def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:

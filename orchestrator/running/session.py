@@ -131,6 +131,11 @@ class Session:
         return bool(self._closing) or (self.search.exhausted and not self._out)
 
     @property
+    def cut_short(self) -> bool:
+        """It ended, or ends, before its search."""
+        return bool(self._closing)
+
+    @property
     def interrupted(self) -> bool:
         """Somebody pressed Ctrl-C."""
         return self._closing == "interrupted"

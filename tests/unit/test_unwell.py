@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,14 @@ import pytest
 from jobs import canary, nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, to_json
+from orchestrator import results, sweep
+from orchestrator.results.page import text
+from orchestrator.running import fitness
 from orchestrator.running.cluster import roster as rosters
 from orchestrator.running.cluster import slot_actor
 from orchestrator.running.cluster.bookkeeper import Bookkeeper
 from orchestrator.running.cluster.roster import Roster
+from orchestrator.running.fitness import Fitness
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
@@ -60,7 +65,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 def config(*specs: TrialSpec, may_share: bool = False) -> dict[str, Any]:
     """What an actor is told."""
     told = [json.dumps(to_json(spec)) for spec in specs]
-    return {"specs": told, "gpu_model": "", "seconds_left": 60.0, "may_share": may_share}
+    return {"specs": told, "gpu_model": "", "expected_model": "", "seconds_left": 60.0, "may_share": may_share}
 
 
 def test_what_a_gpu_is_blamed_for_is_no_row_and_it_is_watched_until_it_is_well(card: Card) -> None:
@@ -96,6 +101,14 @@ def test_a_shared_gpu_is_measured_on_where_it_may_be(card: Card) -> None:
     assert "record" in slot_actor.SlotTrainable(config(PLAN[0], may_share=True)).train()
 
 
+def test_a_gpu_of_another_model_gives_its_trial_back(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_actor.environment, "describe", lambda: {"gpu_model": "A100"})
+    actor = slot_actor.SlotTrainable({**config(PLAN[0]), "expected_model": "H200"})
+    assert (actor.train()["reason"], card.ran) == ("it is a A100", [])
+    assert not actor.train()["done"]
+    assert "record" in slot_actor.SlotTrainable({**config(PLAN[0]), "expected_model": "A100"}).train()
+
+
 class Sweep:
     """A session with a roster and a bookkeeper, on GPUs of these models (model -> how many), one node each."""
 
@@ -112,8 +125,8 @@ class Sweep:
         self.session = Session(Grid(PLAN), self.folder, progress, time_budget_seconds=None)
         self.roster = Roster(self.session, self.cluster)
         self.bookkeeper = Bookkeeper(self.session, self.cluster)
-        there = [{"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes]
-        monkeypatch.setattr(rosters.ray, "nodes", lambda: there)
+        self.there = [{"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes]
+        monkeypatch.setattr(rosters.ray, "nodes", lambda: self.there)
         monkeypatch.setattr(rosters.time, "monotonic", lambda: self.now)
 
     def start(self, name: str) -> Any:
@@ -131,72 +144,103 @@ class Sweep:
 
 
 def test_a_trial_given_back_is_the_next_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = Sweep(tmp_path, monkeypatch, {"H200": 2})
-    first, _ = sweep.start("a"), sweep.start("b")
-    assert not sweep.hear(first, "dead")
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
+    first, _ = swept.start("a"), swept.start("b")
+    assert not swept.hear(first, "dead")
     assert first.config["specs"] == []
-    assert sweep.session.next_trials() == (PLAN[0],)
-    assert sweep.roster.notes == ("GPU 0 of here fails at every CUDA call and was set aside: so",)
-    sweep.bookkeeper.on_trial_error(0, [], first)  # the actor that keeps the GPU dies
-    assert sweep.session.next_trials() == (PLAN[2],)
+    assert swept.session.next_trials() == (PLAN[0],)
+    assert swept.roster.notes == ("GPU 0 of here fails at every CUDA call and was set aside: so",)
+    swept.bookkeeper.on_trial_error(0, [], first)  # the actor that keeps the GPU dies
+    assert swept.session.next_trials() == (PLAN[2],)
 
 
 def test_a_sweep_waits_for_trials_that_may_be_given_back_and_not_for_unwell_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = Sweep(tmp_path, monkeypatch, {"H200": 2})
-    tune_trials = [sweep.start(str(number)) for number in range(4)]
-    assert sweep.session.next_trials() == ()
-    assert not sweep.session.finished
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
+    tune_trials = [swept.start(str(number)) for number in range(4)]
+    assert swept.session.next_trials() == ()
+    assert not swept.session.finished
     for spec in PLAN[1:]:
-        sweep.session.ended(TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED))
-    assert not sweep.hear(tune_trials[0], "lost")
-    assert sweep.session.next_trials() == (PLAN[0],)
-    sweep.session.ended(TrialRecord(spec=PLAN[0], outcome=Outcome.UNSUPPORTED))
-    assert sweep.session.finished
-    assert sweep.hear(tune_trials[0], "lost"), "the lost GPU keeps the sweep from ending"
+        swept.session.ended(TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED))
+    assert not swept.hear(tune_trials[0], "lost")
+    assert swept.session.next_trials() == (PLAN[0],)
+    swept.session.ended(TrialRecord(spec=PLAN[0], outcome=Outcome.UNSUPPORTED))
+    assert swept.session.finished
+    assert swept.hear(tune_trials[0], "lost"), "the lost GPU keeps the sweep from ending"
+
+
+def test_a_cluster_has_grown_when_a_node_with_a_gpu_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
+    for swept.now, resources, grown in ((10.0, {"CPU": 1.0}, False), (20.0, {"GPU": 1.0}, True)):
+        swept.roster.on_step_begin(0, [])
+        swept.there.append({"NodeID": str(swept.now), "NodeManagerAddress": "", "Alive": True, "Resources": resources})
+        swept.now += 5
+        swept.roster.on_step_begin(0, [])
+        assert swept.roster.has_grown is grown
 
 
 def test_shared_gpus_are_left_until_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = Sweep(tmp_path, monkeypatch, {"H200": 2})
-    assert not sweep.roster.may_share("")
-    one, other = sweep.start("a"), sweep.start("b")
-    assert not sweep.hear(one, "shared")
-    assert not sweep.roster.may_share("")
-    assert sweep.hear(other, "shared")
-    assert sweep.hear(one, "shared")
-    assert sweep.roster.may_share("")
-    assert "no GPU is left that nobody else uses" in sweep.output.getvalue()
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
+    assert not swept.roster.may_share("")
+    one, other = swept.start("a"), swept.start("b")
+    assert not swept.hear(one, "shared")
+    assert not swept.roster.may_share("")
+    assert swept.hear(other, "shared")
+    assert swept.hear(one, "shared")
+    assert swept.roster.may_share("")
+    assert "no GPU is left that nobody else uses" in swept.output.getvalue()
     assert Sweep(tmp_path / "single", monkeypatch, {"H200": 1}).roster.may_share("")
 
 
 def test_when_no_gpu_is_well_the_sweep_ends_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = Sweep(tmp_path, monkeypatch, {"H200": 1})
-    trial = sweep.start("a")
-    sweep.hear(trial, "lost")
-    for sweep.now, recovered, over in (
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
+    trial = swept.start("a")
+    swept.hear(trial, "lost")
+    for swept.now, recovered, over in (
         (10.0, False, False),
         (700.0, True, False),
         (710.0, False, False),
         (1400.0, False, True),
     ):
         if recovered:
-            sweep.hear(trial, "lost", done=True)
-        sweep.roster.on_step_begin(0, [])
+            swept.hear(trial, "lost", done=True)
+        swept.roster.on_step_begin(0, [])
         if recovered:
-            sweep.hear(trial, "lost")
-        assert sweep.roster.stop_all() is over, sweep.now
+            swept.hear(trial, "lost")
+        assert swept.roster.stop_all() is over, swept.now
 
 
 def test_a_comparison_that_loses_its_actor_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = Sweep(tmp_path, monkeypatch, {"H200": 1})
-    specs = [spec for _ in range(3) for spec in sweep.session.next_trials()]
-    sweep.session.ended(TrialRecord(spec=PLAN[0], outcome=Outcome.UNSUPPORTED))
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
+    specs = [spec for _ in range(3) for spec in swept.session.next_trials()]
+    swept.session.ended(TrialRecord(spec=PLAN[0], outcome=Outcome.UNSUPPORTED))
     for _ in range(slot_actor.INFRASTRUCTURE_RETRIES):
-        sweep.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
-        assert sweep.session.next_trials() == (PLAN[1], PLAN[2])
-    sweep.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
-    assert sweep.folder.records()[PLAN[1].trial_id].outcome is Outcome.CRASHED
-    assert sweep.session.next_trials() == (PLAN[2],)
+        swept.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
+        assert swept.session.next_trials() == (PLAN[1], PLAN[2])
+    swept.bookkeeper.on_trial_error(0, [], SimpleNamespace(config=config(*specs)))
+    assert swept.folder.records()[PLAN[1].trial_id].outcome is Outcome.CRASHED
+    assert swept.session.next_trials() == (PLAN[2],)
+
+
+def test_models_that_join_are_measured_when_the_others_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = {"H200": 1, "A100": 1}
+    clusters = iter([Sweep(tmp_path, monkeypatch, gpus).cluster for gpus in ({"H200": 1}, later, later)])
+    measured: list[tuple[str, bool, bool]] = []
+
+    def measure(config: object, searching: object, options: Any, folder: object, fit: Fitness) -> Any:
+        measured.append((fit.cluster.hardware, options.resume, options.fresh))
+        return SimpleNamespace(cut_short=False, interrupted=False), True
+
+    monkeypatch.setattr(fitness, "reached", lambda address, resources: nullcontext(Fitness(cluster=next(clusters))))
+    monkeypatch.setattr(sweep, "_measure", measure)
+    monkeypatch.setattr(results, "publish", lambda folder: None)
+    monkeypatch.setattr(text, "print_summary", lambda summary, as_json: None)
+    options = SimpleNamespace(address=None, time_budget=None, resume=False, fresh=True, json=False)
+    wanted: Any = SimpleNamespace(resources=None)
+    assert sweep._run(wanted, Grid, options, RunFolder(tmp_path)) == 0
+    assert measured == [("H200", False, True), ("A100, H200", True, False)]

@@ -117,14 +117,12 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
-def run(
-    session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()
-) -> tuple[str, ...]:
+def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()) -> Roster:
     """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
 
     ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. A trial
-    for one model of GPU runs on that model's nodes. ``told`` hear of every trial. Returns sentences about GPUs that
-    turned out to be unwell.
+    for one model of GPU runs on that model's nodes. ``told`` hear of every trial. Returns what is known of
+    the nodes that were there meanwhile.
     """
     places = {part.hardware: part.place(asked or Needs()) for part in cluster.by_hardware()}
     anywhere = cluster.place(asked or Needs())
@@ -147,7 +145,7 @@ def run(
             ),
         )
         tuner.fit()
-    return roster.notes
+    return roster
 
 
 class _SessionSearcher(NotKept, Searcher):
@@ -167,6 +165,7 @@ class _SessionSearcher(NotKept, Searcher):
         return {
             "specs": [json.dumps(to_json(place.given(spec))) for spec in specs],
             "gpu_model": model,
+            "expected_model": model or next(iter(self._places)),
             "seconds_left": WhenSent(self._session.seconds_left),  # no two machines' clocks are compared
             "may_share": WhenSent(lambda: self._roster.may_share(model)),
         }

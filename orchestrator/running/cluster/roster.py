@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from orchestrator.running.cluster.slot_actor import DEAD, LOST, SHARED
+from orchestrator.running.cluster.slot_actor import DEAD, LOST, SHARED, UNLIKE
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
 
@@ -19,6 +19,7 @@ _PATIENCE_SECONDS = 600.0
 _IN_WORDS = {
     LOST: "answers no more and was set aside",
     DEAD: "fails at every CUDA call and was set aside",
+    UNLIKE: "has joined and is left alone until the others are measured",
     SHARED: "is somebody else's too: its trials go to others of its model",
 }
 
@@ -46,6 +47,9 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         parts = cluster.by_hardware()
         self._models = {node.node_id: part.hardware for part in parts[1:] and parts for node in part.nodes}
         self._only = set(self._known) if cluster.pinned or self._models else None
+        self._first: set[str] | None = None
+        self.has_grown = False
+        """Nodes with GPUs have joined since the first look, perhaps of models that nothing was planned for."""
         self._unwell: dict[str, str] = {}
         """Tune trials that keep an unwell GPU -> its model."""
         self._sharing: set[str] = set()
@@ -64,6 +68,9 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
             return
         self._next = now + _EVERY_SECONDS
         nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
+        with_gpus = {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")}
+        self._first = self._first or with_gpus
+        self.has_grown |= bool(with_gpus - self._first)
         there = {node["NodeID"]: node for node in nodes if node["Alive"] and self._is_of_use(node)}
         if lost := self._known.keys() - there:
             self._session.say(f"lost {len(lost)} of {len(self._known)} nodes")

@@ -18,8 +18,10 @@ from jobs.spec import TrialSpec, spec_from_json
 
 INFRASTRUCTURE_RETRIES = 2
 """How often a trial is begun again that lost its slot, its actor or its node."""
-LOST, DEAD, SHARED = "lost", "dead", "shared"
-"""What a GPU is on which nothing is measured: without an answer to NVML, without one to CUDA, somebody else's too."""
+LOST, DEAD, SHARED, UNLIKE = "lost", "dead", "shared", "unlike"
+"""What a GPU is on which nothing is measured: without an answer to NVML, without one to CUDA, somebody else's too, or
+of another model than the trial is for.
+"""
 _CUDA = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 _RELEASE_SECONDS = 10.0
 """The driver takes a moment to free a killed process's memory, which is nobody else's."""
@@ -45,11 +47,9 @@ class SlotTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self._unwell:
             time.sleep(_WATCH_SECONDS)
-            reason = {LOST: nvml.lost, DEAD: lambda: DEAD, SHARED: nvml.shared}[self._unwell]()
-            return {**self._said(reason), "done": not reason}
+            look = {LOST: nvml.lost, SHARED: nvml.shared}.get(self._unwell, lambda: self._unwell)
+            return {**self._said(reason := look()), "done": not reason}
         specs = self.config["specs"]
-        if not specs:  # given back before the actor died
-            return {"done": True}
         spec = spec_from_json(json.loads(specs[self.iteration]))
         died = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
@@ -85,6 +85,8 @@ class SlotTrainable(tune.Trainable):
         """What the GPU is, and why, if no trial is to begin on it."""
         if reason := nvml.lost():
             return LOST, reason
+        if (model := environment.describe()["gpu_model"]) and model != self.config["expected_model"]:
+            return UNLIKE, f"it is a {model}"
         may_share = self.config["may_share"]
         is_news = self._slot is None or not may_share
         give_up = time.monotonic() + _RELEASE_SECONDS
