@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -41,6 +41,8 @@ class Run:
     name: str
     trials: int
     seconds: float
+    processor_seconds: float
+    """The driver's own."""
     resident_bytes: tuple[int, ...]
     """After each hundredth of the trials."""
 
@@ -49,13 +51,41 @@ class Run:
         """Trials a second."""
         return self.trials / self.seconds
 
+    @property
+    def milliseconds(self) -> float:
+        """The driver's processor time for a trial."""
+        return 1000 * self.processor_seconds / self.trials
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Took:
+    """How long something took in this process."""
+
+    seconds: float
+    processor_seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.processor_seconds:.1f} s of processor time)"
+
 
 class Meter:
-    """Resident memory of this process, after each hundredth of the trials."""
+    """Resident memory of this process, after each hundredth of the trials, and its time."""
 
     def __init__(self, trials: int) -> None:
         self._every, self._ended, self._process = max(1, trials // 100), 0, psutil.Process()
         self.resident_bytes: list[int] = []
+        self._trials, self._took = trials, Took(seconds=0.0, processor_seconds=0.0)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """For the time of the trials."""
+        begin, processor = time.perf_counter(), time.process_time()
+        yield
+        self._took = Took(seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor)
+
+    def run(self, name: str) -> Run:
+        """What was seen."""
+        return Run(name=name, trials=self._trials, resident_bytes=tuple(self.resident_bytes), **asdict(self._took))
 
     def tick(self) -> None:
         """A trial has ended."""
@@ -125,12 +155,11 @@ def ours(trials: int, folder: Path) -> Run:
         run_folder.locked(),
         ray_cluster.connected(None) as cluster,
         mock.patch.object(ray_cluster, "SlotTrainable", StandIn),
+        meter.running(),
     ):
-        begin = time.perf_counter()
         ray_cluster.run(session, cluster)
-        seconds = time.perf_counter() - begin
     assert len(os.listdir(folder / "records")) == trials
-    return Run(name="ours", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes))
+    return meter.run("this driver")
 
 
 def bare(trials: int, folder: Path) -> Run:
@@ -150,11 +179,10 @@ def bare(trials: int, folder: Path) -> Run:
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
         ),
     )
-    begin = time.perf_counter()
-    results = tuner.fit()
-    seconds = time.perf_counter() - begin
+    with meter.running():
+        results = tuner.fit()
     assert len(results) == trials
-    return Run(name="bare Ray Tune", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes))
+    return meter.run("bare Ray Tune")
 
 
 def slots(trials: int, at_once: int, folder: Path) -> Run:
@@ -162,9 +190,8 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
     meter, chance = Meter(trials), random.Random(0)
     run_folder = RunFolder(folder)
     progress = Progress(trials, at_once, (), stream=io.StringIO())
-    with run_folder.locked():
-        session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
-        begin = time.perf_counter()
+    session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+    with run_folder.locked(), meter.running():
         running: list[tuple[float, str, TrialSpec]] = []
         now = 0.0
         while True:
@@ -176,22 +203,8 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
             session.ended(of(spec))
             meter.tick()
         session.account()
-        seconds = time.perf_counter() - begin
         run_folder.describe({"name": "slots"})
-    return Run(
-        name=f"{at_once} slots, no Ray", trials=trials, seconds=seconds, resident_bytes=tuple(meter.resident_bytes)
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Took:
-    """How long something took in this process."""
-
-    seconds: float
-    processor_seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.1f} s ({self.processor_seconds:.1f} s of processor time)"
+    return meter.run(f"this driver, {at_once:,} slots, no Ray")
 
 
 def timed(work: Callable[[], object]) -> Took:

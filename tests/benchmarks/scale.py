@@ -75,11 +75,12 @@ def beside_each_other(trials: int, rounds: int, scratch: Path) -> Iterator[str]:
             (bare(trials, scratch / f"bare{place}"), ours(trials, scratch / f"ours{place}")) for place in range(rounds)
         ]
     ratios = sorted(mine.per_second / theirs.per_second for theirs, mine in pairs)
-    yield "| driver | trials/s, median | least | most |"
-    yield "| --- | ---: | ---: | ---: |"
-    for name, runs in zip(("bare Ray Tune", "this driver"), zip(*pairs, strict=True), strict=True):
+    yield "| driver | trials/s, median | least | most | its processor time, ms a trial |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for runs in zip(*pairs, strict=True):
         rates = sorted(run.per_second for run in runs)
-        yield f"| {name} | {statistics.median(rates):.1f} | {rates[0]:.1f} | {rates[-1]:.1f} |"
+        spent = statistics.median(run.milliseconds for run in runs)
+        yield f"| {runs[0].name} | {statistics.median(rates):.1f} | {rates[0]:.1f} | {rates[-1]:.1f} | {spent:.1f} |"
     yield ""
     yield (
         f"{rounds} rounds of {trials} trials each way, {SLOTS_OF_TUNE} slots: this driver's rate is"
@@ -109,12 +110,12 @@ def picture(runs: Sequence[Run], path: Path) -> None:
 
 
 def told(run: Run) -> str:
-    """Speed, and what memory did after the first tenth."""
+    """Processor time, and what memory did after the first tenth."""
     tenth = len(run.resident_bytes) // 10
     grown = run.resident_bytes[-1] - run.resident_bytes[tenth]
     each = grown / (run.trials * (1 - (tenth + 1) / len(run.resident_bytes)))
     return (
-        f"| {run.name} | {run.trials:,} | {run.per_second:.1f} | {run.resident_bytes[-1] / MIB:.0f}"
+        f"| {run.name} | {run.trials:,} | {run.milliseconds:.1f} | {run.resident_bytes[-1] / MIB:.0f}"
         f" | {grown / MIB:+.1f} | {each / 1024:.1f} |"
     )
 
@@ -124,9 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone")
     parser.add_argument("--trials", type=int, default=10_000, help="over the simulated slots")
-    parser.add_argument("--tune-trials", type=int, default=2_000, help="each way, for the memory")
-    parser.add_argument("--rounds", type=int, default=5, help="each way, for the rate")
-    parser.add_argument("--round", type=int, default=100, help="trials of a round")
+    parser.add_argument("--tune-trials", type=int, default=1_000, help="each way, for the memory")
+    parser.add_argument("--rounds", type=int, default=3, help="each way, for the rate")
+    parser.add_argument("--round", type=int, default=200, help="trials of a round")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--page", type=Path, help="a Markdown page that has a place for it")
     options = parser.parse_args()
@@ -168,7 +169,8 @@ def _parts(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
     if "slots" in options.parts:
         runs.append(slots(options.trials, 1000, scratch / "slots"))
     if runs:
-        yield "| driver | trials | trials/s | memory at the end, MiB | since a tenth of them, MiB | a trial, KiB |"
+        columns = ("its processor time, ms a trial", "memory at the end, MiB", "since a tenth, MiB", "a trial, KiB")
+        yield f"| driver | trials | {' | '.join(columns)} |"
         yield "| --- | ---: | ---: | ---: | ---: | ---: |"
         yield from map(told, runs)
         yield ""

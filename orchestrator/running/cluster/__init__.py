@@ -9,6 +9,7 @@ roster.py      nodes that join and leave meanwhile
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -133,7 +134,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     roster.limit = searcher.set_max_concurrency
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
-            tune.with_resources(SlotTrainable, lambda config: reserved[config["gpu_model"]]),
+            tune.with_resources(SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])),
             tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, reuse_actors=True),
             run_config=tune.RunConfig(
                 name="sweep",
@@ -172,6 +173,12 @@ class _SessionSearcher(NotKept, Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         return None  # the bookkeeper has told the session already
+
+
+@functools.cache
+def _as_one(reservation: tune.PlacementGroupFactory) -> tune.PlacementGroupFactory:
+    """Equal reservations as one object: Tune unpickles one for every trial, and keeps it."""
+    return reservation
 
 
 def _reserve(place: Place) -> tune.PlacementGroupFactory:
