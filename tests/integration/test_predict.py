@@ -173,9 +173,10 @@ def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> Non
 
 
 @pytest.mark.slow
-def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory(tmp_path: Path) -> None:
+def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_compiler(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
+        "import gc, resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
+        "print(gc.isenabled(), 'torch._inductor.compile_fx' in sys.modules, file=sys.stderr);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
     )
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
@@ -191,7 +192,9 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory(tmp_path: 
     (row,) = json.loads(done.stdout)
     assert row["weights_bytes"] > 13 * 2**30
     assert read_predictions(tmp_path / "p.parquet")[0] == [row]
-    assert int(done.stderr.split()[-1]) < 4 * 2**30
+    *_, collecting, compiler, resident = done.stderr.split()
+    assert int(resident) < 4 * 2**30
+    assert (collecting, compiler) == ("True", "False")
 
 
 def test_a_plan_is_shown_with_what_it_will_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
