@@ -47,6 +47,11 @@ CASES: dict[str, tuple[ModelSpec, dict[str, Any]]] = {
     "8-bit AdamW": (BERT, {"micro_batch": 16, "precision": "bf16", "optimizer": "adamw_bnb_8bit"}),
     "paged 8-bit AdamW": (BERT, {"micro_batch": 16, "precision": "bf16", "optimizer": "paged_adamw_8bit"}),
     "ZeRO-2 offload": (BERT, {"micro_batch": 16, "precision": "bf16", "offload": "zero2_cpu_optimizer"}),
+    "ZeRO-2 offload, accumulation": (
+        BERT,
+        {"micro_batch": 8, "accumulation": 4, "precision": "bf16", "offload": "zero2_cpu_optimizer"},
+    ),
+    "steps long enough to be timed and profiled at once": (BERT, {"micro_batch": 128, "precision": "tf32"}),
     "accelerate loop": (BERT, {"micro_batch": 16, "precision": "bf16", "loop": "accelerate"}),
     "causal LM": (LLAMA, {"micro_batch": 8, "precision": "bf16"}),
     "vision": (VIT, {"micro_batch": 32, "precision": "bf16"}),
