@@ -62,6 +62,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def of_node() -> tuple[dict[str, Any], int]:
+    """``describe`` and ``cores``: what a node is asked; here, that answering imports nothing of the driver's."""
+    return describe(), cores()
+
+
 def node() -> str:
     """This machine's name in its network."""
     return socket.gethostname()

@@ -136,7 +136,7 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
 
 def run(command: list[str], folder: Path, deadline: float) -> tuple[str, str, bool]:
     """What a command printed, what it complained of, and whether it ended in time; nothing of it lives on."""
-    paths = [str(stand_ins(folder)), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    paths = [str(stand_ins(folder)), os.environ.get("PATH", "")]
     modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         command,
@@ -159,11 +159,14 @@ def run(command: list[str], folder: Path, deadline: float) -> tuple[str, str, bo
 
 
 def stand_ins(folder: Path) -> Path:
-    """DeepSpeed's autotuner has pdsh end, on every node, what is left of an experiment; on one node nothing is."""
+    """What DeepSpeed's autotuner calls by name: ``deepspeed``, which need not be on the path where the package is, and
+    ``pdsh`` to end, on every node, what is left of an experiment; on one node nothing is."""
     place = folder / "bin"
     place.mkdir(exist_ok=True)
-    (place / "pdsh").write_text("#!/bin/sh\nexit 0\n")
-    (place / "pdsh").chmod(0o755)
+    texts = {"deepspeed": f'exec {sys.executable} -m deepspeed.launcher.runner "$@"', "pdsh": "exit 0"}
+    for name, text in texts.items():
+        (place / name).write_text(f"#!/bin/sh\n{text}\n")
+        (place / name).chmod(0o755)
     return place
 
 

@@ -199,7 +199,7 @@ def _survey() -> tuple[Node, ...]:
         )
         for node in alive
     ]
-    pending = [_on(node.node_id, node.gpus)(_describe).remote() for node in nodes]
+    pending = [_on(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
     ray.wait(pending, num_returns=len(pending))
     described = [(node, _answer(ref)) for node, ref in zip(nodes, pending, strict=True)]
     # A node may be lost while it is asked: one that was cut off a moment ago is still among the living.
@@ -222,10 +222,6 @@ def _on(node_id: str, gpus: int) -> Any:
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     resources: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1), "scheduling_strategy": strategy}
     return ray.remote(**resources)
-
-
-def _describe() -> tuple[dict[str, Any], int]:
-    return environment.describe(), environment.cores()
 
 
 def _prepare(ops: list[str]) -> Any:
