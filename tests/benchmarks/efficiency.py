@@ -61,15 +61,15 @@ def write_config(path: Path, trials: int, cpus: int, *, tiny: bool) -> None:
     path.write_text(yaml.safe_dump(document))
 
 
-def run(config: Path, uuids: Sequence[str], folder: Path) -> Sweep:
+def run(config: Path, devices: Sequence[str], folder: Path) -> Sweep:
     """A sweep in sight of these GPUs. Raises CalledProcessError."""
     command = [sys.executable, "-m", "orchestrator.sweep", str(config), "--fresh", "--output", str(folder)]
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)} if uuids else {}
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {}
     began = time.time()
     subprocess.run(command, cwd=ROOT, env={**os.environ, **visible}, check=True, stdout=sys.stderr)
     took = time.time() - began
     rows = [row for row in table.load(folder).to_pylist() if row["outcome"] == "ok" and not row.get("follows")]
-    return account(rows, max(1, len(uuids)), began=began, took=took)
+    return account(rows, max(1, len(devices)), began=began, took=took)
 
 
 def account(rows: Sequence[dict[str, Any]], gpus: int, *, began: float, took: float) -> Sweep:
@@ -116,10 +116,10 @@ def main() -> None:
     options = parser.parse_args()
     output = options.output.absolute()
     output.mkdir(parents=True, exist_ok=True)
-    uuids = nvml.visible_uuids()
+    devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
     config = output / "sweep.yaml"
     write_config(config, options.trials, environment.cores() // max(options.gpus), tiny=options.tiny)
-    sweeps = [run(config, uuids[:count], output / f"{count}") for count in options.gpus]
+    sweeps = [run(config, devices[:count], output / f"{count}") for count in options.gpus]
     (output / "efficiency.json").write_text(json.dumps([asdict(one) for one in sweeps], indent=1))
     print("\n".join(report(sweeps)))
 
