@@ -29,19 +29,32 @@ _PATIENCE_SECONDS = 5.0
 def parents(cpus: int = 0) -> Iterator[None]:
     """A parent for each of this machine's GPUs, or for its processor, waits while the context lasts.
 
-    ``cpus`` are the cores of a trial; 0: its GPU's share of them all.
+    ``cpus`` are the cores of a trial; 0: its GPU's share of them all. Where one cannot be had, none waits.
     """
-    uuids = nvml.visible_uuids() or [""]
-    share = cpus or max(1, environment.cores() // len(uuids))
+    uuids = _uuids()
+    share = cpus or max(1, environment.cores() // max(1, len(uuids)))
     with own_folder("orchestrator-parents-") as folder:
-        started = {uuid: _start(_place(folder, uuid, share), uuid, share) for uuid in uuids}
+        started = {}
+        for place, uuid in ((_place(folder, uuid, share), uuid) for uuid in uuids):
+            with contextlib.suppress(OSError):  # for one, a folder whose name is too long for a socket's
+                started[place] = _start(place, uuid, share)
         os.environ[FOLDER_VARIABLE] = str(folder)
         try:
             yield
         finally:
             del os.environ[FOLDER_VARIABLE]
-            for uuid, parent in started.items():
-                _end(parent, is_waiting=_place(folder, uuid, share).exists())
+            for place, parent in started.items():
+                _end(parent, is_waiting=place.exists())
+
+
+def _uuids() -> list[str]:
+    """Of the GPUs; of the processor the empty one; none where a GPU is lost, for others to say so."""
+    import pynvml
+
+    try:
+        return nvml.visible_uuids() or [""]
+    except pynvml.NVMLError:
+        return []
 
 
 def _start(place: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
