@@ -158,14 +158,25 @@ def run(command: list[str], folder: Path, deadline: float) -> tuple[str, str, bo
     return output, errors, in_time
 
 
+DEEPSPEED = """\
+#!/bin/sh
+told=$(mktemp)
+{python} -m deepspeed.launcher.runner "$@" 2> "$told" && exit 0
+status=$?
+cat "$told" >&2
+exit $status
+"""
+
+
 def stand_ins(folder: Path) -> Path:
-    """What DeepSpeed's autotuner calls by name: ``deepspeed``, which need not be on the path where the package is, and
-    ``pdsh`` to end, on every node, what is left of an experiment; on one node nothing is."""
+    """What DeepSpeed's autotuner calls by name. ``deepspeed`` need not be on the path where the package is, and the
+    autotuner takes the word "error" in any line of an experiment for its failure, the warnings of libraries included:
+    one that ended well has nothing to say. ``pdsh`` ends what is left of it on every node; on one node nothing is."""
     place = folder / "bin"
     place.mkdir(exist_ok=True)
-    texts = {"deepspeed": f'exec {sys.executable} -m deepspeed.launcher.runner "$@"', "pdsh": "exit 0"}
+    texts = {"deepspeed": DEEPSPEED.format(python=sys.executable), "pdsh": "#!/bin/sh\nexit 0\n"}
     for name, text in texts.items():
-        (place / name).write_text(f"#!/bin/sh\n{text}\n")
+        (place / name).write_text(text)
         (place / name).chmod(0o755)
     return place
 
