@@ -141,9 +141,12 @@ class Campaign:
             waiting = [one for one in waiting if not _take(struck, (one[0].name, one[1]))]
 
     def _spread(self, faults: Sequence[tuple[Kind, str]]) -> list[Drawn]:
-        """Over the first trials, so that some are left to see the end; what lets the driver end comes last."""
+        """Over the first trials, so that some are left to see the end; what lets the driver end comes last.
+
+        What must strike several times comes first: the driver's end would be the end of that, too.
+        """
         places = sorted(self._chance.sample(range(len(self.trials) * 3 // 4), len(faults)))
-        ordered = sorted(faults, key=lambda fault: fault[0].is_last)
+        ordered = sorted(faults, key=lambda fault: (fault[0].is_last, not fault[0].always))
         pairs = zip(ordered, places, strict=True)
         return [Drawn(kind=kind, phase=phase, trial=self.trials[place]) for (kind, phase), place in pairs]
 
