@@ -200,21 +200,29 @@ def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
     assert any("orchestrator_trials" in line and 'outcome="ok"' in line for line in lines), unlike.seen[-3000:]
 
 
+def is_actor(process: psutil.Process, parent: int) -> bool:
+    """Whether it is the one that keeps the slot of this parent: that started it, or took it over and watches for its
+    end."""
+    with suppress(psutil.Error, OSError):
+        watched = [path.read_text() for path in Path(f"/proc/{process.pid}/fdinfo").iterdir()]
+        return psutil.Process(parent).ppid() == process.pid != 1 or any(f"Pid:\t{parent}\n" in one for one in watched)
+    return False
+
+
 def test_a_killed_slot_and_somebody_elses_process_change_no_row(
     unlike: Swept, models: tuple[str, str], tmp_path: Path
 ) -> None:
-    records = tmp_path / "run" / "records"
+    folder = RunFolder(tmp_path / "run")
 
     def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
-        if not until(lambda: len(list(records.glob("*.json"))) >= 2, driver):
+        if not until(lambda: len(folder.records()) >= 2, driver):
             return 0
-        for process in psutil.Process(driver.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                if process.cmdline()[-2:] == ["-m", "jobs.parent"]:
-                    actor = process.ppid()
-                    psutil.Process(actor).kill()
-                    return actor
-        return 0
+        parent = next(iter(folder.records().values())).measurements["slot_parent_pid"]
+        below = psutil.Process(driver.pid).children(recursive=True)
+        actor = next((process for process in below if is_actor(process, parent)), None)
+        if actor is not None:
+            actor.kill()
+        return actor.pid if actor else 0
 
     with somebody_else(UUIDS[1], "4"):
         swept = sweep(tmp_path, with_gpus(*UUIDS[:2]), meanwhile=kill_slots_actor)
