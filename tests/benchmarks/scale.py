@@ -2,13 +2,13 @@
 
     python -m tests.benchmarks.scale [tune] [slots] [table] [--page docs/results/README.md]
 
-``tune`` runs stand-ins for trials, which take no time, through this driver and Ray Tune, beside a bare Tune: in turn
-in small rounds for the rate, then as many as ``--tune-trials`` each for the driver's memory. ``slots`` is the driver
-without Ray: a thousand slots whose trials take simulated seconds; then the same run is resumed and published.
-``table`` is ``orchestrator.report`` and ``orchestrator.recommend`` on a table of a million rows. ``--page`` puts it all
-in that page's place for it, with a picture of the memory beside the page.
+``tune`` runs stand-ins for trials, which take no time, through this driver and Ray Tune, and through a bare Tune: both
+at once, each in a process and a Ray of its own, so that what else the machine does falls on both. ``slots`` is the
+driver without Ray: a thousand slots whose trials take simulated seconds; then the same run is resumed and published.
+``table`` is ``orchestrator.report`` and ``orchestrator.recommend`` on a table of a million rows. ``--page`` puts each
+part in that page's place for it, with a picture of the memory beside the page.
 
-Wall time is what somebody waits on this machine now; processor time is what the same takes where nothing else runs.
+Wall time is what somebody waits on this machine now; processor time is nearer to what it takes where nothing else runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from tests.benchmarks.drivers import SLOTS_OF_TUNE, Run, bare, local_ray, ours, 
 
 PARTS = ("tune", "slots", "table")
 MIB = 2**20
-BEGIN, END = "<!-- scale: written by `python -m tests.benchmarks.scale` -->", "<!-- /scale -->"
 PICTURE = "scale.png"
 
 
@@ -68,24 +67,41 @@ def cost_of(*command: str) -> Cost:
     )
 
 
-def beside_each_other(trials: int, rounds: int, scratch: Path) -> Iterator[str]:
-    """Small rounds of both in turn, so that what else the machine does falls on both."""
-    with local_ray():
-        pairs = [
-            (bare(trials, scratch / f"bare{place}"), ours(trials, scratch / f"ours{place}")) for place in range(rounds)
-        ]
-    ratios = sorted(mine.per_second / theirs.per_second for theirs, mine in pairs)
-    yield "| driver | trials/s, median | least | most | its processor time, ms a trial |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for runs in zip(*pairs, strict=True):
-        rates = sorted(run.per_second for run in runs)
-        spent = statistics.median(run.milliseconds for run in runs)
-        yield f"| {runs[0].name} | {statistics.median(rates):.1f} | {rates[0]:.1f} | {rates[-1]:.1f} | {spent:.1f} |"
+def beside_each_other(trials: int, rounds: int) -> list[tuple[Run, Run]]:
+    """Of each round the bare Tune's and this driver's."""
+    pairs = []
+    for _ in range(rounds):
+        theirs, mine = (_begun(way, trials) for way in ("bare", "ours"))
+        pairs.append((_ended(theirs), _ended(mine)))
+    return pairs
+
+
+def _begun(way: str, trials: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.benchmarks.scale", way, "--tune-trials", str(trials)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _ended(process: subprocess.Popen[str]) -> Run:
+    told, _ = process.communicate()
+    assert process.returncode == 0
+    raw = json.loads(told.splitlines()[-1])
+    return Run(**{**raw, "resident_bytes": tuple(raw["resident_bytes"])})
+
+
+def rates(pairs: Sequence[tuple[Run, Run]]) -> Iterator[str]:
+    """Speed and processor time, round by round, and their ratios."""
+    yield "| round | bare Ray Tune, trials/s | this driver, trials/s | ratio | bare Ray Tune, ms | this driver, ms |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    ratios = [mine.per_second / theirs.per_second for theirs, mine in pairs]
+    for number, ((theirs, mine), ratio) in enumerate(zip(pairs, ratios, strict=True), 1):
+        figures = (theirs.per_second, mine.per_second, ratio, theirs.milliseconds, mine.milliseconds)
+        yield f"| {number} | {' | '.join(f'{figure:.2f}' for figure in figures)} |"
     yield ""
     yield (
-        f"{rounds} rounds of {trials} trials each way, {SLOTS_OF_TUNE} slots: this driver's rate is"
-        f" {statistics.median(ratios):.3f} of bare Tune's (median of the rounds; {ratios[0]:.3f} to {ratios[-1]:.3f})."
+        f"Both at once, {pairs[0][0].trials:,} trials each, {SLOTS_OF_TUNE} slots each; ms are the driver's processor"
+        f" time a trial, Ray's threads in it included. Median ratio of the rates: {statistics.median(ratios):.2f}."
     )
+    yield ""
 
 
 def apart(way: str, trials: int) -> Run:
@@ -110,13 +126,12 @@ def picture(runs: Sequence[Run], path: Path) -> None:
 
 
 def told(run: Run) -> str:
-    """Processor time, and what memory did after the first tenth."""
+    """What memory did after the first tenth."""
     tenth = len(run.resident_bytes) // 10
     grown = run.resident_bytes[-1] - run.resident_bytes[tenth]
     each = grown / (run.trials * (1 - (tenth + 1) / len(run.resident_bytes)))
     return (
-        f"| {run.name} | {run.trials:,} | {run.milliseconds:.1f} | {run.resident_bytes[-1] / MIB:.0f}"
-        f" | {grown / MIB:+.1f} | {each / 1024:.1f} |"
+        f"| {run.name} | {run.trials:,} | {run.resident_bytes[-1] / MIB:.0f} | {grown / MIB:+.1f} | {each / 1024:.1f} |"
     )
 
 
@@ -125,29 +140,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone")
     parser.add_argument("--trials", type=int, default=10_000, help="over the simulated slots")
-    parser.add_argument("--tune-trials", type=int, default=1_000, help="each way, for the memory")
-    parser.add_argument("--rounds", type=int, default=3, help="each way, for the rate")
-    parser.add_argument("--round", type=int, default=200, help="trials of a round")
+    parser.add_argument("--tune-trials", type=int, default=500, help="each way and round")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--page", type=Path, help="a Markdown page that has a place for it")
     options = parser.parse_args()
     if options.parts[0] in ("ours", "bare"):
         print(json.dumps(asdict(apart(options.parts[0], options.tune_trials))))
         return
-    lines = []
     with TemporaryDirectory() as scratch:
-        for line in itertools.chain(_origin(), _parts(options, Path(scratch))):
-            print(line, flush=True)
-            lines.append(line)
-    if options.page:
-        write(options.page, lines)
+        for part in options.parts:
+            found = {"tune": _tune, "slots": _slots, "table": _table}[part](options, Path(scratch))
+            lines = []
+            for line in itertools.chain(_origin(), found):
+                print(line, flush=True)
+                lines.append(line)
+            if options.page:
+                write(options.page, part, lines)
 
 
-def write(page: Path, lines: Sequence[str]) -> None:
+def write(page: Path, part: str, lines: Sequence[str]) -> None:
     """Put the lines in the page's place for them."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text("\n".join([before.rstrip("\n"), "", BEGIN, "", *lines, "", END]) + after)
+    begin, end = f"<!-- scale {part}: written by `python -m tests.benchmarks.scale` -->", f"<!-- /scale {part} -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text("\n".join([before.rstrip("\n"), "", begin, "", *lines, "", end]) + after)
 
 
 def _origin() -> Iterator[str]:
@@ -160,40 +177,34 @@ def _origin() -> Iterator[str]:
     yield ""
 
 
-def _parts(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
-    runs: list[Run] = []
-    if "tune" in options.parts:
-        yield from beside_each_other(options.round, options.rounds, scratch)
-        yield ""
-        runs += [_in_its_own_process(way, options.tune_trials) for way in ("ours", "bare")]
-    if "slots" in options.parts:
-        runs.append(slots(options.trials, 1000, scratch / "slots"))
-    if runs:
-        columns = ("its processor time, ms a trial", "memory at the end, MiB", "since a tenth, MiB", "a trial, KiB")
-        yield f"| driver | trials | {' | '.join(columns)} |"
-        yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-        yield from map(told, runs)
-        yield ""
-    if options.page and runs:
-        picture(runs, options.page.parent / PICTURE)
-        yield f"![Resident memory of the drivers over their trials]({PICTURE})"
-        yield ""
-    if "slots" in options.parts:
-        resumed, published = resume(options.trials, scratch / "slots")
-        yield f"A run of {options.trials:,} rows: resumed in {resumed}, tables and pages in {published}."
-        yield ""
-    if "table" in options.parts:
-        million.write_table(scratch, options.rows)
-        report = cost_of("orchestrator.report", str(scratch), "--open-nothing")
-        answer = cost_of("orchestrator.recommend", str(scratch), "--memory", "24GiB")
-        yield f"A table of {options.rows:,} rows: `orchestrator.report` {report}; `orchestrator.recommend` {answer}."
+def _memory(runs: Sequence[Run]) -> Iterator[str]:
+    yield "| driver | trials | memory at the end, MiB | since a tenth of them, MiB | a trial, KiB |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    yield from map(told, runs)
+    yield ""
 
 
-def _in_its_own_process(way: str, trials: int) -> Run:
-    command = [sys.executable, "-m", "tests.benchmarks.scale", way, "--tune-trials", str(trials)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    raw = json.loads(done.stdout.splitlines()[-1])
-    return Run(**{**raw, "resident_bytes": tuple(raw["resident_bytes"])})
+def _tune(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    pairs = beside_each_other(options.tune_trials, options.rounds)
+    yield from rates(pairs)
+    last = pairs[-1]
+    yield from _memory(last)
+    if options.page:
+        picture(last, options.page.parent / PICTURE)
+        yield f"![Resident memory of both drivers over their trials]({PICTURE})"
+
+
+def _slots(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    yield from _memory([slots(options.trials, 1000, scratch / "slots")])
+    resumed, published = resume(options.trials, scratch / "slots")
+    yield f"A run of {options.trials:,} rows: resumed in {resumed}, tables and pages in {published}."
+
+
+def _table(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    million.write_table(scratch, options.rows)
+    report = cost_of("orchestrator.report", str(scratch), "--open-nothing")
+    answer = cost_of("orchestrator.recommend", str(scratch), "--memory", "24GiB")
+    yield f"A table of {options.rows:,} rows: `orchestrator.report` {report}; `orchestrator.recommend` {answer}."
 
 
 if __name__ == "__main__":
