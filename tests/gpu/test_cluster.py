@@ -135,7 +135,7 @@ def until(look: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
     """What ``look`` finds, looked for until it finds something or the driver has ended."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not (found := look()) and driver.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 
@@ -150,9 +150,10 @@ def models() -> tuple[str, str]:
 def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     """A sweep over two nodes with a GPU each, one of which plays a smaller card; Prometheus looks in meanwhile."""
     nodes, port = RayNodes(), 18_080
+    often = {"RAY_metrics_report_interval_ms": "1000"}
     small = {"num_cpus": max(2, (os.cpu_count() or 4) // 2), "num_gpus": 1}
     try:
-        with as_environment(with_gpus(UUIDS[0])):
+        with as_environment(with_gpus(UUIDS[0], **often)):
             nodes.add_node(**small, include_dashboard=False, metrics_export_port=port)
         with as_environment(with_gpus(UUIDS[1], **{environment.PLAYED: str(PLAYED_GIB)})):
             nodes.add_node(**small)
@@ -160,12 +161,12 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         def scrape() -> str:
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
                 text = str(answer.read().decode())
-                return text if "orchestrator_trials" in text else ""
+                return text if 'outcome="ok"' in text else ""
             return ""
 
         folder = tmp_path_factory.mktemp("unlike")
         options = ("--address", nodes.address)
-        return sweep(folder, with_gpus(UUIDS[0]), *options, meanwhile=lambda driver: until(scrape, driver))
+        return sweep(folder, with_gpus(UUIDS[0], **often), *options, meanwhile=lambda driver: until(scrape, driver))
     finally:
         nodes.shutdown()
 
