@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import math
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from orchestrator.running.session import Session
     from orchestrator.search.base import Search
 
-    Searching = Callable[[Sequence[TrialSpec]], Search]
+    Searching = Callable[..., Search]
+    """Of the planned trials; the search's own options by keyword."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,11 +101,12 @@ def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace,
 
     measured, goes_on, end = set[str](), True, time.monotonic() + (options.time_budget or math.inf)
     while goes_on:
-        with fitness.reached(options.address, config.resources) as fit:
+        with fitness.reached(options.address, config.resources) as fit, contextlib.ExitStack() as beside:
             models = {part.hardware for part in fit.cluster.by_hardware()}
             if models <= measured:
                 break
-            session, has_grown = _measure(config, searching, options, folder, fit)
+            told = _foretold(searching, config, beside) if fit.cluster.gpus else searching
+            session, has_grown = _measure(config, told, options, folder, fit)
         measured |= models
         goes_on = has_grown and not session.cut_short
         left = options.time_budget and max(1.0, end - time.monotonic())
@@ -151,6 +154,16 @@ def _measure(
     )
     progress.say(progress.status())
     return session, has_grown
+
+
+def _foretold(searching: Searching, config: SweepConfig, beside: contextlib.ExitStack) -> Searching:
+    """A frontier search hears what memory its trials will need, as that becomes known."""
+    if config.search.kind != "frontier":
+        return searching
+    from orchestrator.running.foretelling import Foretelling
+
+    foretelling = beside.enter_context(Foretelling())
+    return lambda trials: searching(trials, predicted=foretelling.of(trials, trials[0].gpu_model if trials else ""))
 
 
 def _with_follow_ups(searching: Searching, config: SweepConfig) -> Searching:

@@ -8,6 +8,7 @@ fitness.py    the cluster less its unfit GPUs
 metrics.py    figures for Prometheus (beside the two above and tracking, no file here imports ray)
 events.py     who is told what becomes of trials; the sweep's log, one JSON object a line
 session.py    one sweep: search, budget, store and progress brought together; knows no Ray
+foretelling.py what trials will need of memory, predicted beside a sweep
 measuring.py  from a search to its records: what every verb that measures has in common
 tuning.py     batch-size searches carried out, one a technique set
 command.py    the options of those verbs, and the run folder held while they run

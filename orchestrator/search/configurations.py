@@ -47,8 +47,8 @@ class Measured:
     trial_id: str
     speed_error: float = 0.0
     """How far the speed may be off, relative, as the rows themselves say (95 % confidence)."""
-    is_host_bound: bool = False
-    """Whether it is the host's speed: the device ran dry after most micro-batches."""
+    host_bound_share: float = 0.0
+    """How far it is the host's speed: the share of the micro-batches after which the device ran dry."""
 
 
 def kind_of_training(equivalence: str) -> str:
@@ -113,7 +113,7 @@ def measured(records: Iterable[TrialRecord]) -> Measured | None:
         samples_per_second=statistics.median(found.samples_per_second for found in figures),
         trial_id=figures[0].trial_id,
         speed_error=max(found.speed_error for found in figures),
-        is_host_bound=any(found.is_host_bound for found in figures),
+        host_bound_share=max(found.host_bound_share for found in figures),
     )
 
 
@@ -130,5 +130,5 @@ def _figures(record: TrialRecord) -> Measured | None:
         samples_per_second=float(speed),
         trial_id=record.trial_id,
         speed_error=float(error) if math.isfinite(error) else 0.0,
-        is_host_bound=(record.measurements.get("host_bound_share") or 0.0) > 0.5,
+        host_bound_share=record.measurements.get("host_bound_share") or 0.0,
     )

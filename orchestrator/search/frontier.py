@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +14,18 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
+from orchestrator.search.choice import exactly, most_telling, seconds_of
 from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
 from orchestrator.search.prediction import Prediction, Surfaces
+from orchestrator.search.surface import apart
 
 _GIB = 2**30
+LEAST_AUDITS = 2
 CERTAINTY = 2.0
 """Standard deviations to the best case of a configuration: one in 44 is better than that."""
 REACH = 16
 """A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
 seen only on its floor says nothing of where it leaves it."""
-_NEW = 100.0
-"""The gain of the first point of a kind of training, or of one of which nothing is known: more than any speed-up."""
-
-_STEPS_OF_AN_EPOCH = 100
-"""What is made of a measurement of unknown length; only the order of the trials depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,19 @@ class Frontier(Search):
 
     A point is left out when it ran out of memory at a smaller micro-batch, is predicted not to fit, or even its best
     case is no better, by more than the tolerance, than a measured point of its kind of training. What is left out is
-    weighed again after every trial. Of it a random share (``audit``, at least two) is measured after all.
+    weighed again after every trial. Of it a random share (``audit``) is measured after all, what takes twice as long
+    half as likely: at least two, more only while they take no larger a share of the search's slot time.
+    ``predicted`` has trials' bytes as foretold without measuring; it may grow while the search runs.
     """
 
     def __init__(
-        self, trials: Iterable[TrialSpec], *, tolerance: float = 0.02, audit: float = 0.03, seed: int = 0
+        self,
+        trials: Iterable[TrialSpec],
+        *,
+        tolerance: float = 0.02,
+        audit: float = 0.03,
+        seed: int = 0,
+        predicted: Mapping[str, float] | None = None,
     ) -> None:
         self._tolerance, self._share = tolerance, audit
         self._planned = configurations(trials)
@@ -54,15 +61,17 @@ class Frontier(Search):
         self._records: dict[Configuration, list[TrialRecord]] = {}
         self._found: dict[Configuration, Measured] = {}
         self._largest: dict[Key, int] = {}
-        self._surfaces = Surfaces(self._planned)
+        self._expected = predicted if predicted is not None else {}
+        self._surfaces = Surfaces(self._planned, self._expected)
         self._predicted: dict[Configuration, Prediction] = {}
         self._verdicts: dict[Configuration, _Verdict] = {}
         self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
         self._device_bytes = 0
         self._shortest_seconds = math.inf
-        self._design = _design(self._planned)
-        self._drawn = list(self._planned)
-        random.Random(seed).shuffle(self._drawn)
+        self._design, self._ends = _design(self._planned)
+        self._seconds = self._seconds_of_audits = 0.0
+        draw = random.Random(seed)
+        self._lots = {one: math.log(1 - draw.random()) for one in self._planned}
         self._audited: dict[Configuration, tuple[_Verdict, Prediction | None]] = {}
         self._audits: list[Audit] = []
         self._choice: Configuration | None = None
@@ -90,6 +99,8 @@ class Frontier(Search):
         self._verdicts.pop(configuration, None)
         self._is_current = False
         self._records.setdefault(configuration, []).append(record)
+        self._seconds += record.wall_seconds
+        self._seconds_of_audits += record.wall_seconds if configuration in self._audited else 0.0
         largest = max(self._largest.get(configuration.curve, 0), configuration.micro_batch)
         self._largest[configuration.curve] = largest
         self._device_bytes = max(self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0))
@@ -145,7 +156,7 @@ class Frontier(Search):
     def _belongs(self, configuration: Configuration, found: Measured) -> bool:
         """Whether it was wrong to leave a configuration out, now that it is measured."""
         verdict, _ = self._audited[configuration]
-        return verdict.rule != "dominated" or self._dominator(configuration, _exactly(found)) is None
+        return verdict.rule != "dominated" or self._dominator(configuration, exactly(found)) is None
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]
@@ -180,11 +191,19 @@ class Frontier(Search):
             else:
                 alive[configuration] = predicted
         repeats = (one for one in alive if any(trial_id in self._taken for trial_id in one.trial_ids))
-        first = next(repeats, None) or next((one for one in self._design if one in alive), None)
+        design = itertools.chain(self._design, () if self._expected else self._ends)
+        first = next(repeats, None) or next((one for one in design if one in alive), None)
         if first is not None or not alive:
             return first or self._next_audit()
-        busy = {self._configuration[trial_id].curve for trial_id in self._out}
-        return max(alive, key=lambda one: (one.curve not in busy, *self._gain(one, alive[one])))
+        unknown = next((one for one, predicted in alive.items() if predicted is None), None)
+        return unknown or self._most_telling({one: known for one, known in alive.items() if known})
+
+    def _most_telling(self, alive: dict[Configuration, Prediction]) -> Configuration | None:
+        measured = ((one, exactly(found)) for one, found in self._found.items())
+        out = {self._configuration[trial_id] for trial_id in self._out}
+        running = [(one, self._predicted[one]) for one in out if one in self._predicted]
+        seconds = self._shortest_seconds
+        return most_telling(alive, measured, running, tolerance=self._tolerance, shortest_seconds=seconds)
 
     def _open(self, configuration: Configuration) -> Iterator[tuple[str, TrialSpec]]:
         both = zip(configuration.trial_ids, configuration.trials, strict=True)
@@ -193,10 +212,17 @@ class Frontier(Search):
     def _next_audit(self) -> Configuration | None:
         if not self._verdicts or any(self._configuration[out] not in self._audited for out in self._out):
             return None
-        wanted = max(2, math.ceil(self._share * (len(self._verdicts) + len(self._audited)))) if self._share else 0
-        if len(self._audited) >= wanted:
-            return None
-        return next(one for one in self._drawn if one in self._verdicts)
+        wanted = (
+            max(LEAST_AUDITS, math.ceil(self._share * (len(self._verdicts) + len(self._audited)))) if self._share else 0
+        )
+        seconds = {one: self._seconds_of(one) for one in self._verdicts}
+        drawn = max(seconds, key=lambda one: self._lots[one] * seconds[one])
+        dear = self._seconds_of_audits + seconds[drawn] > self._share * self._seconds
+        return None if len(self._audited) >= (min(wanted, LEAST_AUDITS) if dear else wanted) else drawn
+
+    def _seconds_of(self, configuration: Configuration) -> float:
+        predicted = self._predicted.get(configuration)
+        return seconds_of(configuration, predicted, self._shortest_seconds) if predicted else self._shortest_seconds
 
     def _verdict(self, configuration: Configuration, predicted: Prediction | None) -> _Verdict | None:
         for other, trial_id in self._too_large.get(configuration.techniques, ()):
@@ -241,30 +267,6 @@ class Frontier(Search):
         )
         return max(alike, key=lambda found: found.samples_per_second, default=None)
 
-    def _gain(self, configuration: Configuration, predicted: Prediction | None) -> tuple[float, float]:
-        """By how much it would probably raise the frontier (as the logarithm of a speed), and by how much at best:
-        both for a second of its slot."""
-        if predicted is None:
-            return (_NEW, _NEW)
-        probably = self._rise(configuration, predicted.memory, predicted.speed)
-        at_best = self._rise(configuration, predicted.memory_low, predicted.speed_high)
-        measure, effective = configuration.trials[0].measure, configuration.trials[0].effective_batch
-        steps = measure.warmup_steps + (measure.steps or _STEPS_OF_AN_EPOCH)
-        seconds = self._shortest_seconds + steps * effective / predicted.speed
-        return (probably / seconds if probably > self._tolerance else 0.0, at_best / seconds)
-
-    def _rise(self, configuration: Configuration, memory_bytes: float, speed: float) -> float:
-        best = self._fastest(configuration, memory_bytes * (1 + self._tolerance))
-        if best is not None and speed < math.inf:
-            return math.log(speed / best.samples_per_second)
-        alike = [found.memory_bytes for one, found in self._found.items() if one.training == configuration.training]
-        return math.log(min(alike) / memory_bytes) if best is None and alike and memory_bytes else _NEW
-
-
-def _exactly(found: Measured) -> Prediction:
-    memory, speed = found.memory_bytes, found.samples_per_second
-    return Prediction(memory_low=memory, memory=memory, speed_high=speed, speed=speed)
-
 
 def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
     """Whether it surely needs as much memory as another of the same techniques."""
@@ -273,11 +275,21 @@ def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
     return configuration.curve == other.curve or configuration.accumulation >= other.accumulation
 
 
-def _design(planned: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """What to measure before anything is known: the smallest and the middle of each curve of the first optimizer."""
+def _design(planned: Sequence[Configuration]) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """What to measure before anything is known: of each curve of the first optimizer the middle, and the smallest of
+    those that are at most one choice from the first curve, which tell what the host takes. And apart the smallest of
+    the others, where nothing but measuring tells their memory."""
     curves: dict[Key, list[Configuration]] = {}
     for one in planned:
         if one.donor == one.curve:
             curves.setdefault(one.curve, []).append(one)
-    by_size = (sorted(members, key=lambda one: one.micro_batch) for members in curves.values())
-    return tuple(dict.fromkeys(one for members in by_size for one in (members[0], members[len(members) // 2])))
+    if not curves:
+        return (), ()
+    by_size = [sorted(members, key=lambda one: one.micro_batch) for members in curves.values()]
+    near = (apart(curves)[0] < 2).tolist()
+    first = (one for members, is_near in zip(by_size, near, strict=True) for one in _ends(members)[1 - is_near :])
+    return tuple(dict.fromkeys(first)), tuple(_ends(members)[0] for members in by_size)
+
+
+def _ends(members: Sequence[Configuration]) -> tuple[Configuration, Configuration]:
+    return members[0], members[len(members) // 2]

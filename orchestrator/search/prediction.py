@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
 from orchestrator.search.configurations import Configuration, Key, Measured
-from orchestrator.search.surface import Surface
+from orchestrator.search.correction import Correction
+from orchestrator.search.surface import Estimate, Surface
+
+NOISE = 0.5
+"""Of a speed's noise the bounds leave room for half: who is lucky in one trial is no better for it."""
+_HOST_BOUND = 0.5
+"""A row is the host's altogether where the device ran dry after more than this share of its micro-batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,27 +30,32 @@ class Prediction:
 
 
 class Surfaces:
-    """Memory, and the seconds that a micro-batch takes."""
+    """Memory, and the seconds that a micro-batch takes.
 
-    def __init__(self, planned: Sequence[Configuration]) -> None:
-        self._planned = planned
+    ``predicted`` has the bytes that were predicted of trials before anything was measured; it may grow meanwhile.
+    """
+
+    def __init__(self, planned: Sequence[Configuration], predicted: Mapping[str, float]) -> None:
+        self._planned, self._predicted = planned, predicted
         self._place = {one: place for place, one in enumerate(planned)}
-        self._memory, self._seconds = Surface(planned, per_step=False), Surface(planned, per_step=True)
-        self._host_bound: dict[Configuration, Measured] = {}
+        self._memory, self._seconds = Surface(planned, per_step=False), Surface(planned, per_step=True, noise=NOISE)
+        self._correction = Correction(planned)
+        self._hosts: dict[Configuration, Measured] = {}
 
     def put(self, configuration: Configuration, found: Measured) -> None:
         """A measured configuration, in place of what was known of it."""
         place = self._place[configuration]
         self._memory.put(place, found.memory_bytes)
-        self._host_bound.pop(configuration, None)
+        self._correction.put(place, found.memory_bytes)
+        self._hosts.pop(configuration, None)
         error = found.speed_error
-        if found.is_host_bound:
-            self._host_bound[configuration] = found
+        if found.host_bound_share:
+            self._hosts[configuration] = found
             restless = self._restlessness()
-            for one, bound in self._host_bound.items():
+            for one, bound in self._hosts.items():
                 if one is not configuration:
-                    self._seconds.doubt(self._place[one], max(bound.speed_error, restless))
-            error = max(error, restless)
+                    self._seconds.doubt(self._place[one], _error_of(bound, restless))
+            error = _error_of(found, restless)
         self._seconds.put(place, configuration.micro_batch / found.samples_per_second, error)
 
     def _restlessness(self) -> float:
@@ -53,15 +64,29 @@ class Surfaces:
         Twice what a normal deviate's 95 % would be: a host changes its pace as it likes, and few rows tell of it.
         """
         curves: dict[Key, list[float]] = {}
-        for one, found in self._host_bound.items():
+        bound = {one: found for one, found in self._hosts.items() if found.host_bound_share > _HOST_BOUND}
+        for one, found in bound.items():
             curves.setdefault(one.curve, []).append(math.log(one.micro_batch / found.samples_per_second))
-        free = len(self._host_bound) - len(curves)
+        free = len(bound) - len(curves)
         apart = sum((value - fmean(values)) ** 2 for values in curves.values() for value in values)
         return 4 * math.sqrt(apart / free) if free else 0.0
 
+    def _memory_of_all(self) -> Estimate | None:
+        """By what was predicted where that is known, else by the law that the measured ones follow."""
+        law = self._memory.estimate
+        predicted = np.log([self._predicted.get(one.trial_ids[0], math.nan) for one in self._planned])
+        if law is None or np.isnan(predicted).all():
+            return law
+        corrected = self._correction.estimate(predicted)
+        known = ~np.isnan(predicted)
+        return Estimate(
+            mean=np.where(known, corrected.mean, law.mean),
+            deviation=np.where(known, corrected.deviation, law.deviation),
+        )
+
     def predict(self, certainty: float) -> dict[Configuration, Prediction]:
         """Of every configuration, its bounds so many standard deviations away; empty where nothing is known."""
-        memory, seconds = self._memory.estimate, self._seconds.estimate
+        memory, seconds = self._memory_of_all(), self._seconds.estimate
         if memory is None or seconds is None:
             return {}
         size = np.array([one.micro_batch for one in self._planned], float)
@@ -76,3 +101,8 @@ class Surfaces:
             one: Prediction(memory_low=low, memory=likely, speed_high=high, speed=speed)
             for one, low, likely, high, speed in rows
         }
+
+
+def _error_of(found: Measured, restless: float) -> float:
+    """How far a speed may be off where hosts are so restless: as much as it is the host's."""
+    return max(found.speed_error, restless * min(1.0, found.host_bound_share / _HOST_BOUND))

@@ -17,10 +17,10 @@ SHARPNESS = 100
 """How sharply a curve turns from its floor to its slope: the exponent of a norm that stands in for the maximum."""
 UNKNOWN, AXIS, ALONE = 3.0, 1.0, 0.2
 """What the logarithm of a parameter may vary by: all curves together, with the values of the axes, and alone."""
-APART = 0.8
+APART = 0.9
 """How much of a deviation from the law two curves share for each choice that sets them apart."""
-DEVIATIONS = (0.002, 0.008, 0.03)
-NOISES = (0.001, 0.005, 0.02, 0.05, 0.1)
+DEVIATIONS = (0.002, 0.004, 0.008, 0.016, 0.03)
+NOISES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
 """What the data choose from: how far the law is off, alike for near micro-batches, and how far a row is, by itself."""
 LEAST = 0.02
 """An extra that would leave less than this of a cost is cut there; only far from a fit is one so large."""
@@ -34,7 +34,7 @@ class Estimate:
 
     mean: Array
     deviation: Array
-    """Standard deviation of what a trial would measure: the doubt about the cost and the noise of a row."""
+    """Standard deviation: the doubt about the cost and, of a row's noise, what was asked for."""
 
 
 class Surface:
@@ -43,17 +43,18 @@ class Surface:
     Floor, base and slope belong to a curve (everything but the optimizer and the micro-batch), and are the more alike
     the more choices two curves share; the extra belongs to an optimizer, and of a time each micro-batch of a step has
     its share. What the law leaves unexplained is a Gaussian process, alike for near micro-batches and like techniques.
+    Of the noise of a row, ``noise`` (a share of its standard deviation) counts as doubt.
     """
 
-    def __init__(self, planned: Sequence[Configuration], *, per_step: bool) -> None:
+    def __init__(self, planned: Sequence[Configuration], *, per_step: bool, noise: float = 1.0) -> None:
+        self._noise = noise
         self._size = np.array([one.micro_batch for one in planned], float)
         self._share = np.array([1 / one.accumulation if per_step else 1.0 for one in planned])
         curves, extras = _Numbers(), _Numbers()
         self._curve = np.array([curves[one.donor] for one in planned], int)
         self._extra = np.array([-1 if one.donor == one.curve else extras[one.family] for one in planned], int)
         self._curves, self._extras = len(curves), len(extras)
-        octaves = np.subtract.outer(np.log2(self._size), np.log2(self._size))
-        self._alike = APART ** _apart([one.curve for one in planned]) * np.exp(-(octaves**2) / 2)
+        self._alike = likeness(planned)
         self._prior = np.eye(3 * self._curves + self._extras)
         shared = UNKNOWN**2 + AXIS**2 * _axes_shared(curves) + ALONE**2 * np.eye(self._curves)
         for block in range(3):
@@ -87,7 +88,7 @@ class Surface:
         mean = value - slope @ (at - centre) + gain.T @ (measured - value[seen] + slope[seen] @ (at - centre))
         variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain), 0.0)
         near = self._alike[:, seen]
-        variance += noise**2 + near @ own / near.sum(axis=1)
+        variance += self._noise**2 * (noise**2 + near @ own / near.sum(axis=1))
         # Rounded, so that another machine's arithmetic leads to the same trials.
         self.estimate = Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
 
@@ -159,6 +160,13 @@ class Surface:
         return at
 
 
+def likeness(planned: Sequence[Configuration]) -> Array:
+    """How much of a deviation two configurations share, shape (configurations, configurations)."""
+    octaves = np.log2([one.micro_batch for one in planned])
+    near = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
+    return np.asarray(APART ** apart([one.curve for one in planned]) * near)
+
+
 class _Numbers(dict[Key, int]):
     """Numbers things as they come."""
 
@@ -179,7 +187,7 @@ def _codes(curves: Iterable[Key]) -> NDArray[np.int64]:
     )
 
 
-def _apart(curves: Iterable[Key]) -> Array:
+def apart(curves: Iterable[Key]) -> Array:
     """In how many choices two curves differ."""
     codes = _codes(curves)
     return np.asarray((codes[:, None] != codes[None]).sum(axis=2), float)

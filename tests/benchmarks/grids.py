@@ -24,6 +24,8 @@ from jobs.techniques import AXES
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = DATA / "bert_large_h200_fp32_tf32.parquet"
 """Measured on H200s: fp32 and tf32, 144 configurations of BERT-large, none left out."""
+PREDICTED = DATA / "predicted_bert_large_h200.parquet"
+"""Of configs/bert_large.yaml, all 288 configurations."""
 RUN = Path(__file__).parents[2] / "docs" / "results" / "2026-11-21-bert_large-h200"
 """The run of all 288 configurations, with every step."""
 FIGURES = ("device_used_bytes", "samples_per_second", "samples_per_second_error", "host_bound_share")
@@ -91,6 +93,19 @@ def recorded(path: Path = RECORDED) -> Table:
             )
         )
     return {record.trial_id: record for record in records}
+
+
+def predicted(table: Table, path: Path = PREDICTED) -> Mapping[str, float]:
+    """Trial id -> the bytes of device memory that were predicted of its choices without a GPU; what
+    ``python -m orchestrator.predict CONFIG --output FILE`` wrote."""
+    rows = pq.read_table(path, columns=["choices", "device_bytes"]).to_pylist()
+    foretold = {_chosen(json.loads(row["choices"])): row["device_bytes"] for row in rows if row["device_bytes"]}
+    known = ((trial_id, foretold.get(_chosen(record.spec.choices))) for trial_id, record in table.items())
+    return {trial_id: float(nbytes) for trial_id, nbytes in known if nbytes}
+
+
+def _chosen(choices: Mapping[str, Choice]) -> tuple[Choice | None, ...]:
+    return tuple(choices.get(axis) for axis in ("precision", "activations", "optimizer", "micro_batch", "accumulation"))
 
 
 @cache

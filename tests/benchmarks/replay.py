@@ -30,7 +30,7 @@ from orchestrator.search.configurations import kind_of_training
 from orchestrator.search.frontier import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
-from tests.benchmarks.grids import DATA, Table, recorded, simulated, with_noise
+from tests.benchmarks.grids import DATA, Table, measured_anew, predicted, recorded, simulated, with_noise
 
 TOLERANCE = 0.02
 NOISES = (0.01, 0.03, 0.10)
@@ -150,17 +150,24 @@ def optuna(seed: int, sampler: str = "tpe") -> MakeSearch:
     return partial(Optuna, sampler=sampler, share=1.0, seed=seed)  # type: ignore[arg-type]
 
 
-def rivals(table: Table, noise: float, seed: int) -> Mapping[str, Replay]:
+def informed(foretold: Mapping[str, float]) -> MakeSearch:
+    """The frontier search, told beforehand what was predicted of the trials' memory."""
+    return partial(Frontier, predicted=foretold)
+
+
+def rivals(table: Table, noise: float, seed: int, foretold: Mapping[str, float]) -> Mapping[str, Replay]:
     """The frontier search and, in the same slot seconds, the others, on a table with such noise."""
     noisy = with_noise(table, noise, seed)
-    ours = replay(Frontier, noisy, truth=table)
+    ours = replay(informed(foretold), noisy, truth=table)
     others = {"optuna, TPE": optuna(seed), "optuna, NSGA-II": optuna(seed, "nsga2"), "random": random_order(seed)}
     return {"frontier": ours} | {
         name: replay(make, noisy, truth=table, seconds=ours.seconds) for name, make in others.items()
     }
 
 
-def report(name: str, table: Table, seeds: int, workers: int | None = None) -> Iterator[str]:
+def report(
+    name: str, table: Table, seeds: int, foretold: Mapping[str, float], workers: int | None = None
+) -> Iterator[str]:
     """Lines: the searches on one table, without and with noise."""
     yield f"{name}: {len(front(table))} points on the frontiers of {len(table)} configurations"
     yield (
@@ -168,14 +175,17 @@ def report(name: str, table: Table, seeds: int, workers: int | None = None) -> I
         f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'audit':>6}"
     )
     yield _line("grid", [replay(Grid, table)])
-    once = replay(Frontier, table)
+    if foretold:
+        yield _line("frontier, nothing foretold", [replay(Frontier, table)])
+    search = informed(foretold)
+    once = replay(search, table)
     yield _line("frontier", [once])
-    yield _line("frontier, 8 at once", [replay(Frontier, table, at_once=8)])
+    yield _line("frontier, 8 at once", [replay(search, table, at_once=8)])
     for share in SHARES:
-        yield _line(f"frontier, cut at {share:.0%}", [replay(Frontier, table, seconds=share * once.seconds)])
+        yield _line(f"frontier, cut at {share:.0%}", [replay(search, table, seconds=share * once.seconds)])
     with ProcessPoolExecutor(workers) as pool:
         for noise in (0.0, *NOISES):
-            runs = list(pool.map(rivals, repeat(table), repeat(noise), range(seeds)))
+            runs = list(pool.map(rivals, repeat(table), repeat(noise), range(seeds), repeat(foretold)))
             for rival in runs[0]:
                 yield _line(f"{rival}{f', {noise:.0%} noise' if noise else ''}", [run[rival] for run in runs])
 
@@ -204,9 +214,12 @@ def main() -> None:
     paths = options.tables or sorted(DATA.glob("bert_large_h200*.parquet"))
     tables = {f"measured, {path.name}": recorded(path) for path in paths}
     if not options.tables:
+        tables["measured, bert_large_h200.parquet, as today's stopping rule would have"] = measured_anew()
+    foretold = {name: predicted(table) for name, table in tables.items()}
+    if not options.tables:
         tables["SIMULATED, four precisions"] = simulated()
     for name, table in tables.items():
-        for line in report(name, table, options.seeds, options.workers):
+        for line in report(name, table, options.seeds, foretold.get(name, {}), options.workers):
             print(line, flush=True)
 
 

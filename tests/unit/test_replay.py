@@ -8,31 +8,34 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.search.frontier import Frontier
-from tests.benchmarks.grids import DATA, RUN, measured_anew, recorded, simulated, with_noise
-from tests.benchmarks.replay import replay, rivals
+from tests.benchmarks.grids import DATA, RUN, measured_anew, predicted, recorded, simulated, with_noise
+from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
-    "bert_large_h200_fp32_tf32.parquet": (144, 83, 786),
-    "bert_large_h200.parquet": (288, 130, 507),
+    "bert_large_h200_fp32_tf32.parquet": (144, (62, 587, 1.0), (83, 740, 1.0)),
+    "bert_large_h200.parquet": (288, (67, 225, 1.0), (99, 305, 0.981)),
 }
-"""Table in tests/data -> its configurations, the trials that the frontier search runs, their slot seconds."""
+"""Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
+told what was predicted of their memory and not told. Untold it misses one point, whose memory the allocator made 4 %
+less than its neighbours foretell."""
 
-ANEW = (135, 495, 1.0, 1.0)
+ANEW = (68, 212, 1.0, 1.0)
 """Trials, seconds, recall, recall of the frontier as it was recorded: of all 288, as today's stopping rule would have
 measured them."""
 
-NOISY = {0.01: (87, 1.0, 1.0), 0.03: (88, 1.0, 1.0), 0.10: (91, 1.0, 1.0)}
+NOISY = {0.01: (63, 1.0, 1.0), 0.03: (63, 0.98, 1.0), 0.10: (66, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
 
-RIVALS = {"frontier": (65, 1.0), "optuna, TPE": (49, 0.306), "optuna, NSGA-II": (48, 0.167), "random": (48, 0.194)}
+RIVALS = {"frontier": (54, 1.0), "optuna, TPE": (40, 0.139), "optuna, NSGA-II": (41, 0.139), "random": (42, 0.194)}
 """Search -> trials and recall in the same slot seconds; of the simulated grid, the first seed."""
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("bert_large_h200*.parquet")))
 def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) -> None:
-    found = replay(Frontier, recorded(DATA / name))
-    assert found.recall == 1.0
-    assert (len(recorded(DATA / name)), found.trials, round(found.seconds)) == RECORDED[name]
+    table = recorded(DATA / name)
+    told, untold = replay(informed(predicted(table)), table), replay(Frontier, table)
+    figures = [(found.trials, round(found.seconds), round(found.recall, 3)) for found in (told, untold)]
+    assert (len(table), *figures) == RECORDED[name]
 
 
 def test_given_up_trials_cost_less_and_hide_nothing() -> None:
@@ -41,13 +44,13 @@ def test_given_up_trials_cost_less_and_hide_nothing() -> None:
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
     assert (len(shorter), round(sum(anew[one].wall_seconds for one in table))) == (24, 1205)
     assert all(anew[one].measurements["samples_per_second_error"] > 0.01 for one in shorter)
-    found = replay(Frontier, anew, truth=table)
+    found = replay(informed(predicted(anew)), anew, truth=table)
     assert (found.trials, round(found.seconds), found.recall, found.recall_of_truth) == ANEW
 
 
 @pytest.mark.parametrize("noise", NOISY)
 def test_noise_does_not_hide_the_frontier(noise: float) -> None:
-    found = replay(Frontier, with_noise(recorded(), noise, 0), truth=recorded())
+    found = replay(informed(predicted(recorded())), with_noise(recorded(), noise, 0), truth=recorded())
     assert (found.trials, round(found.recall, 3), round(found.recall_of_truth, 3)) == NOISY[noise]
 
 
@@ -58,6 +61,6 @@ def test_a_host_that_changes_its_pace_hides_nothing(seed: int) -> None:
 
 
 def test_in_the_same_time_the_others_find_less() -> None:
-    found = rivals(simulated(), 0.0, 0)
+    found = rivals(simulated(), 0.0, 0, {})
     assert {name: (run.trials, round(run.recall, 3)) for name, run in found.items()} == RIVALS
     assert max(run.recall for name, run in found.items() if name != "frontier") < 0.5 * found["frontier"].recall

@@ -33,19 +33,19 @@ def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     try:
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = {prediction.trial_id: prediction for prediction in _by_model(trials, gpu)}
+            groups = (_Group(group, gpu) for group in sharing_traces(trials))
+            found = {prediction.trial_id: prediction for group in groups for prediction in group.predictions()}
     finally:
         logging.disable(logging.NOTSET)
     return [found[trial.trial_id] for trial in trials]
 
 
-def _by_model(trials: Iterable[TrialSpec], gpu: Gpu) -> Iterator[Prediction]:
-    """Those of one model after each other."""
+def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
+    """Trials in groups that are best predicted together: those of one model."""
     groups: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         groups.setdefault(_model_key(spec), []).append(spec)
-    for group in groups.values():
-        yield from _Group(group, gpu).predictions()
+    return list(groups.values())
 
 
 def _model_key(spec: TrialSpec) -> str:
