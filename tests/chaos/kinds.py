@@ -79,10 +79,10 @@ def _rows() -> Iterator[Kind]:
         strike=strikes.add_nodes,
         answer="both get trials, which are repeated elsewhere",
     )
-    lost = "the GPU gets no further trial; the trial is repeated on another"
+    lost = "the trial is repeated on another; the GPU gets none until it is well"
     yield Kind(name="a GPU answers no more", strike=strikes.lose_gpu, starts=2, answer=lost)
     yield Kind(name="a GPU fails at every CUDA call", strike=strikes.kill_gpu, starts=2, answer=lost)
-    shared = "rows measured there say so (`warnings`); otherwise as undisturbed"
+    shared = "trials go to another; where there is none, rows measured there say so (`warnings`)"
     yield Kind(name="somebody else's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared)
     resumed = "a sentence, exit status 1; a new cluster and `--resume` go on"
     yield Kind(name="SIGKILL of the cluster's head (GCS)", strike=strikes.kill_gcs, starts=2, answer=resumed)
