@@ -13,8 +13,6 @@ from orchestrator.search.configurations import Configuration, Key, Measured
 from orchestrator.search.correction import Correction
 from orchestrator.search.surface import Estimate, Surface
 
-NOISE = 0.5
-"""Of a speed's noise the bounds leave room for half: who is lucky in one trial is no better for it."""
 _HOST_BOUND = 0.5
 """A row is the host's altogether where the device ran dry after more than this share of its micro-batches."""
 
@@ -38,7 +36,7 @@ class Surfaces:
     def __init__(self, planned: Sequence[Configuration], predicted: Mapping[str, float]) -> None:
         self._planned, self._predicted = planned, predicted
         self._place = {one: place for place, one in enumerate(planned)}
-        self._memory, self._seconds = Surface(planned, per_step=False), Surface(planned, per_step=True, noise=NOISE)
+        self._memory, self._seconds = Surface(planned, per_step=False), Surface(planned, per_step=True)
         self._correction = Correction(planned)
         self._hosts: dict[Configuration, Measured] = {}
 

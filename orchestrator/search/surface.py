@@ -34,7 +34,7 @@ class Estimate:
 
     mean: Array
     deviation: Array
-    """Standard deviation: the doubt about the cost and, of a row's noise, what was asked for."""
+    """Standard deviation of what a trial would measure: the doubt about the cost and the noise of a row."""
 
 
 class Surface:
@@ -43,11 +43,9 @@ class Surface:
     Floor, base and slope belong to a curve (everything but the optimizer and the micro-batch), and are the more alike
     the more choices two curves share; the extra belongs to an optimizer, and of a time each micro-batch of a step has
     its share. What the law leaves unexplained is a Gaussian process, alike for near micro-batches and like techniques.
-    Of the noise of a row, ``noise`` (a share of its standard deviation) counts as doubt.
     """
 
-    def __init__(self, planned: Sequence[Configuration], *, per_step: bool, noise: float = 1.0) -> None:
-        self._noise = noise
+    def __init__(self, planned: Sequence[Configuration], *, per_step: bool) -> None:
         self._size = np.array([one.micro_batch for one in planned], float)
         self._share = np.array([1 / one.accumulation if per_step else 1.0 for one in planned])
         curves, extras = _Numbers(), _Numbers()
@@ -88,7 +86,7 @@ class Surface:
         mean = value - slope @ (at - centre) + gain.T @ (measured - value[seen] + slope[seen] @ (at - centre))
         variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain), 0.0)
         near = self._alike[:, seen]
-        variance += self._noise**2 * (noise**2 + near @ own / near.sum(axis=1))
+        variance += noise**2 + near @ own / near.sum(axis=1)
         # Rounded, so that another machine's arithmetic leads to the same trials.
         self.estimate = Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
 

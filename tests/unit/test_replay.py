@@ -12,18 +12,18 @@ from tests.benchmarks.grids import DATA, RUN, measured_anew, predicted, recorded
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
-    "bert_large_h200_fp32_tf32.parquet": (144, (62, 587, 1.0), (83, 740, 1.0)),
-    "bert_large_h200.parquet": (288, (67, 225, 1.0), (99, 305, 0.981)),
+    "bert_large_h200_fp32_tf32.parquet": (144, (61, 595, 1.0), (84, 760, 1.0)),
+    "bert_large_h200.parquet": (288, (69, 233, 1.0), (105, 319, 0.981)),
 }
 """Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
 told what was predicted of their memory and not told. Untold it misses one point, whose memory the allocator made 4 %
 less than its neighbours foretell."""
 
-ANEW = (68, 212, 1.0, 1.0)
+ANEW = (69, 214, 1.0, 1.0)
 """Trials, seconds, recall, recall of the frontier as it was recorded: of all 288, as today's stopping rule would have
 measured them."""
 
-NOISY = {0.01: (63, 1.0, 1.0), 0.03: (63, 0.98, 1.0), 0.10: (66, 1.0, 1.0)}
+NOISY = {0.01: (63, 1.0, 1.0), 0.03: (65, 1.0, 1.0), 0.10: (70, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
 
 RIVALS = {"frontier": (54, 1.0), "optuna, TPE": (40, 0.139), "optuna, NSGA-II": (41, 0.139), "random": (42, 0.194)}
