@@ -18,7 +18,7 @@ from jobs.techniques import AXES, Axis, Effect, Variant
 from jobs.techniques.activations import RENAMED
 from tests.conftest import build_tiny_spec
 
-PLACES = ("collator", "model", "optimizer", "loop")
+PLACES = ("collator", "compiler", "kernels", "model", "optimizer", "loop")
 
 
 def rows() -> Iterator[Any]:
