@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,17 +20,21 @@ from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.results import publish
 from orchestrator.results.page import html
-from orchestrator.results.run import Run
-from orchestrator.results.summary import summarize
 from orchestrator.search.follow_ups import under_cap
+from tests.benchmarks.report_page import CHROMIUM, DRAWN, summary_of
 from tests.unit.records import H200, make_anatomy, make_grid, make_record, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 AXE = Path(os.environ.get("AXE_CORE", ""))
 HOSTILE = "\"'></script><script>alert(1)</script><img src=x onerror=alert(1)>"
-DRAWN = "#chart .main-svg"
+FIGURES = "[...Bokeh.index].map((view) => view.model)"
+KEY = "[...made.above, ...made.below].find((each) => each.type === 'Legend').items.map((item) => item.label.value)"
+RING = """(() => {
+  const [view] = Bokeh.index, box = view.canvas_view.el.getBoundingClientRect();
+  const { x: [x], y: [y] } = view.model.renderers.at(-1).data_source.data;
+  return { x: box.x + view.frame.x_scale.compute(x), y: box.y + view.frame.y_scale.compute(y), gib: x };
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,12 @@ def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
     assert wrong == []
 
 
+def key(page: Any, place: int = 0) -> list[str]:
+    """What the key of a figure that is drawn names."""
+    page.wait_for_selector(DRAWN)
+    return list(page.evaluate(f"(() => {{ const made = {FIGURES}[{place}]; return {KEY}; }})()"))
+
+
 def verdict(page: Any) -> str:
     return str(page.locator("#verdict strong").first.inner_text())
 
@@ -120,19 +129,19 @@ def test_filters_leave_out_techniques_from_verdict_table_and_chart(page: Any) ->
     page.locator("#filter-fields label", has_text="bf16").click()
     assert "bf16" not in verdict(page)
     assert "bf16" not in page.locator("#table tbody").inner_text()
-    assert "bf16" not in page.evaluate("document.getElementById('chart').data.map((trace) => trace.name)")
+    assert "bf16" not in key(page)
     assert "none of the filters" in page.locator("#command-notes").inner_text()
     page.get_by_role("button", name="Show everything").click()
     assert "bf16" in verdict(page)
+    assert "bf16" in key(page)
 
 
 def test_a_point_is_told_of_when_hovered_and_kept_when_picked(page: Any) -> None:
-    dot = page.locator("#chart .scatterlayer .trace:has(.point)").last.locator(".point").first
-    dot.scroll_into_view_if_needed()
-    box = dot.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator("#chart").scroll_into_view_if_needed()
+    best = page.evaluate(RING)
+    page.mouse.move(best["x"] + 5, best["y"] - 5)
     page.wait_for_selector("#tip", state="visible")
-    assert verdict(page) in page.locator("#tip").inner_text()  # the last trace is the ring around the best
+    assert verdict(page) in page.locator("#tip").inner_text()
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector("#picked", state="visible")
@@ -159,7 +168,8 @@ def test_axes_objective_and_batch_are_the_readers_to_choose(page: Any) -> None:
     page.select_option("#batch", "")
     assert page.locator("#verdict strong").count() == 2
     page.check("#log-y")
-    assert page.evaluate("document.getElementById('chart').layout.yaxis.type") == "log"
+    page.wait_for_selector(DRAWN)
+    assert page.evaluate(f"{FIGURES}[0].y_scale.type") == "LogScale"
 
 
 def test_other_trainings_can_be_ranked_and_every_row_listed(page: Any) -> None:
@@ -181,8 +191,13 @@ def test_it_fits_every_screen(browser: Any, folder: Path, width: int, scheme: st
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.locator("#chart img").bounding_box()["width"] > 100
+        assert not page.locator("#chart canvas").first.is_visible()
+        page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator("#chart img").count() == 0
 
 
 def test_it_reads_without_a_script(browser: Any, folder: Path) -> None:
@@ -206,29 +221,24 @@ def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
 
 
 def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
-    rows = [
-        {
-            "trial_id": f"{place:012x}",
-            "outcome": "ok",
-            "environment_id": "one",
-            "equivalence": "exact",
-            "micro_batch": 1 + place % 100,
-            "effective_batch": 1 + place % 100,
-            "seed": place // 100,
-            "peak_allocated_bytes": 2**30 + 7919 * place % 10_007 * 2**20,
-            "samples_per_second": 10.0 + 104_729 * place % 10_009,
-            "wall_seconds": 1.0,
-        }
-        for place in range(10_000)
-    ]
-    summary = summarize(rows, {"micro_batch": "micro_batch", "seed": "seed"}, Run(name="many"), {})
+    summary = summary_of(10_000)
+    assert summary.best is not None
     (tmp_path / "report.html").write_text(html.render(summary))
     for page in opened(browser, tmp_path / "report.html"):
-        traces = page.evaluate("document.getElementById('chart').data.map((trace) => [trace.type, trace.x.length])")
-        drawn = sum(length for kind, length in traces if kind == "scattergl")
-        assert drawn == 10_000
-        assert summary.best is not None
+        drawn = page.evaluate(
+            f"{FIGURES}[0].renderers.slice(0, -1).filter((each) => each.glyph.type === 'Scatter')"
+            ".map((each) => each.data_source.get_length())"
+        )
+        assert sum(drawn) == 10_000
+        assert len(key(page)) == len(drawn) + 1 < 12  # a hundred batch sizes are coloured in bands
         assert verdict(page) == summary.label(summary.best)
+        before = page.evaluate(RING)["gib"]
+        page.locator("#budget").fill("500")
+        page.wait_for_function(f"{RING}.gib < {before}")
+        best = page.evaluate(RING)
+        assert best["gib"] <= page.evaluate(f"{FIGURES}[0].center.find((each) => each.type === 'Span').location")
+        page.mouse.click(best["x"], best["y"])
+        assert page.locator("#picked h3").inner_text() == verdict(page)
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
@@ -270,11 +280,10 @@ def test_what_was_taken_apart_is_drawn_in_bars_and_over_time(browser: Any, tmp_p
         page.locator("#part").select_option("operations")
         assert "tensor contractions 48.0 ms" in rows.last.inner_text()
         rows.last.get_by_role("button").click()
-        page.wait_for_selector("#picked .timeline .main-svg")
-        assert page.evaluate("document.querySelector('#picked .timeline').data.map((trace) => trace.name)") == [
-            "weights",
-            "saved activations",
-        ]
+        page.wait_for_selector("#picked .timeline .plot > *")
+        assert key(page, 1) == ["weights", "saved activations"]
+        page.locator("#picked .timeline").hover()
+        page.wait_for_selector(".bk-Tooltip >> text=saved activations")
         assert "✗ backward / forward" in page.locator("#picked").inner_text()
         page.locator("#table button", has_text="batch 4").click()
         assert page.locator("#picked .timeline").count() == 0

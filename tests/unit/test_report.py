@@ -318,7 +318,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, contextlib\nfrom orchestrator import report\n"
         "with contextlib.suppress(SystemExit): report.main(['--help'])\n"
-        "print(sorted({'pyarrow', 'torch', 'rich', 'plotly', 'matplotlib', 'jinja2', 'numpy'} & set(sys.modules)))"
+        "print(sorted({'pyarrow', 'torch', 'rich', 'bokeh', 'matplotlib', 'jinja2', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -10,5 +10,5 @@ picture.py    frontier.png (matplotlib is here and in explanation_picture.py)
 labels.py     where a picture's labels go so that none covers another
 thinning.py   which of very many configurations report.html holds
 columnar.py   the data of report.html: every configuration, column by column
-html.py       report.html, from report.*.j2 (the only file with plotly and jinja2)
+html.py       report.html, from report.*.j2 (the only file with Bokeh and jinja2)
 """
