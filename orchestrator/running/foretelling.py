@@ -31,7 +31,7 @@ class Foretelling:
     def __enter__(self) -> Foretelling:
         # Spawned, for the driver has threads; workers of a pool end with it, whatever they are doing.
         context = multiprocessing.get_context("spawn")
-        self._pool = context.Pool(max(1, cores() // _CORES_EACH), os.nice, (10,))
+        self._pool = context.Pool(max(1, cores() // _CORES_EACH), _step_aside)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -50,3 +50,9 @@ class Foretelling:
         for group in sharing_traces(trials):
             self._pool.apply_async(self._predict, (group, gpu), callback=told)
         return found
+
+
+def _step_aside() -> None:
+    """A worker's first act: whatever it imports would open a context on the GPU that trials are measured on."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.nice(10)

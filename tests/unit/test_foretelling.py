@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from tests.benchmarks.grids import make_spec
 
 def by_size(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """A byte a sample; where there is none, unknown; with a precision nobody knows, not even that."""
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "", "the GPU is the trials'"
     if trials[0].choices.get("precision") == "fp12":
         raise ValueError("fp12")
     sizes = [trial.micro_batch for trial in trials]
