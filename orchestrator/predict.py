@@ -12,6 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.estimate.estimator import predict
 from orchestrator.planning.estimate.gpus import load_gpu
+from orchestrator.planning.estimate.libraries import without_gpus
 from orchestrator.planning.estimate.text import labels, row, table
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    predictions = predict(trials, gpu)
+    with without_gpus():
+        predictions = predict(trials, gpu)
     if options.output is not None:
         from orchestrator.results.predictions import write_predictions
 

@@ -72,6 +72,7 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     """Print the plan, and where asked what its trials will take of a GPU's memory."""
     from orchestrator.planning.estimate.estimator import predict
     from orchestrator.planning.estimate.gpus import load_gpu
+    from orchestrator.planning.estimate.libraries import without_gpus
     from orchestrator.planning.estimate.text import labels, row, table
 
     try:
@@ -84,7 +85,8 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     if not options.json:
         print(describe(planned, config))
     if gpu is not None:
-        predictions = predict(planned.trials, gpu)
+        with without_gpus():
+            predictions = predict(planned.trials, gpu)
         told["predicted"] = [row(prediction) for prediction in predictions]
         if not options.json:
             print(f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, labels(predictions, config))}")

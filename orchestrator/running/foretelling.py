@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,8 +49,12 @@ class Foretelling:
             found.update({one.trial_id: float(one.device.bytes) for one in predictions if one.device})
 
         for group in sharing_traces(trials):
-            self._pool.apply_async(self._predict, (group, gpu), callback=told)
+            self._pool.apply_async(self._predict, (group, gpu), callback=told, error_callback=_not_told)
         return found
+
+
+def _not_told(error: BaseException) -> None:
+    logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
 
 
 def _step_aside() -> None:

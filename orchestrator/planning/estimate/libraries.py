@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -25,6 +26,14 @@ def quick_imports() -> Iterator[None]:
         gc.freeze()  # libraries stay: later collections need not look at them
         if collected:
             gc.enable()
+
+
+@contextmanager
+def without_gpus() -> Iterator[None]:
+    """Hide the machine's GPUs from what is imported inside: PyTorch would open a context on one, where it takes memory
+    from whoever measures there, and a rehearsal is one without a GPU."""
+    with patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
+        yield
 
 
 def _as_it_is(function: Callable[..., Any] | None = None, **_: Any) -> Any:
