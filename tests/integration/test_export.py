@@ -94,6 +94,7 @@ def trained_twice(context: ForkServerContext, spec: TrialSpec, folder: Path) -> 
 CASES: dict[str, dict[str, Any]] = {
     "accumulated_checkpointed": {"accumulation": 4, "activations": "checkpoint", "precision": "bf16"},
     "lora_and_8bit_adam_by_hand": {"adapter": "lora_r8", "optimizer": "adam8bit_decay_groups"},
+    "asynchronous_unmasked": {"loop": "trainer_async", "attention": "unmasked"},
     "adamw_bnb_8bit": {"optimizer": "adamw_bnb_8bit", "dataloader": "unpinned"},
     "accelerate_loop": {"loop": "accelerate", "optimizer": "adafactor", "accumulation": 2, "activations": "checkpoint"},
     "zero2_offload": {"offload": "zero2_cpu_optimizer", "precision": "bf16"},
