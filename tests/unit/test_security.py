@@ -28,7 +28,12 @@ OPENED = {("weights_only", "False"), ("shell", "True"), ("allow_pickle", "True")
 # A technique's hook, which only a row under jobs/techniques can name, and the preload's own list.
 IMPORT_BY_NAME = {"jobs/trial.py", "jobs/preload.py", "orchestrator/planning/estimate/rehearsal.py"}
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
-WHOLE_ENVIRONMENT = {"jobs/slot.py", "jobs/calibration.py", "orchestrator/running/cluster/__init__.py"}
+WHOLE_ENVIRONMENT = {
+    "jobs/slot.py",
+    "jobs/waiting.py",
+    "jobs/calibration.py",
+    "orchestrator/running/cluster/__init__.py",
+}
 
 
 def dangers(source: str, file: str = "") -> Iterator[str]:

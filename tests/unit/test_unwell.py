@@ -241,6 +241,6 @@ def test_models_that_join_are_measured_when_the_others_have_ended(
     monkeypatch.setattr(results, "publish", lambda folder: None)
     monkeypatch.setattr(text, "print_summary", lambda summary, as_json: None)
     options = SimpleNamespace(address=None, time_budget=None, resume=False, fresh=True, json=False)
-    wanted: Any = SimpleNamespace(resources=None)
+    wanted: Any = SimpleNamespace(resources=None, search=SimpleNamespace(kind="grid"))
     assert sweep._run(wanted, Grid, options, RunFolder(tmp_path)) == 0
     assert measured == [("H200", False, True), ("A100, H200", True, False)]

@@ -32,8 +32,15 @@ def quick_imports() -> Iterator[None]:
 def without_gpus() -> Iterator[None]:
     """Hide the machine's GPUs from what is imported inside: PyTorch would open a context on one, where it takes memory
     from whoever measures there, and a rehearsal is one without a GPU."""
-    with patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    try:
         yield
+    finally:
+        if seen is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = seen
 
 
 def _as_it_is(function: Callable[..., Any] | None = None, **_: Any) -> Any:
