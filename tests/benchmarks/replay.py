@@ -15,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import random
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -35,6 +36,7 @@ from tests.benchmarks.grids import DATA, Table, measured_anew, predicted, record
 TOLERANCE = 0.02
 NOISES = (0.01, 0.03, 0.10)
 SHARES = (0.25, 0.5, 0.75)
+_BOUNDS = re.compile(r"at least ([\d.]+) GiB(?: and reach at most ([\d.]+) samples/s)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +54,8 @@ class Replay:
     """The same of the frontiers without the noise, and by the trials' figures without it."""
     audit_error: float
     """The largest error of an audited prediction of memory or speed, relative; 0 without audits."""
+    contradicted: float
+    """Share of the bounds in the skipped rows' reasons that the truth is beyond by more than the tolerance."""
 
     @property
     def trials(self) -> int:
@@ -97,6 +101,7 @@ def replay(
         recall=recall(table, asked),
         recall_of_truth=recall(truth or table, asked),
         audit_error=max(map(abs, errors), default=0.0),
+        contradicted=contradicted(search.skipped(), truth or table),
     )
 
 
@@ -106,6 +111,19 @@ def recall(table: Table, asked: Iterable[str], tolerance: float = TOLERANCE) -> 
     run = [record for trial_id in asked if (record := table[trial_id]).outcome is Outcome.OK]
     found = sum(any(_as_good(one, point, tolerance) for one in run) for point in points)
     return found / len(points) if points else 1.0
+
+
+def contradicted(skipped: Iterable[TrialRecord], truth: Table, tolerance: float = TOLERANCE) -> float:
+    """Share of the bounds in rows' reasons that are wrong: less memory, or more speed, than was said to be possible."""
+    wrong = []
+    for record in skipped:
+        known, bounds = truth[record.trial_id], _BOUNDS.search(record.reason)
+        if bounds is None or known.outcome is not Outcome.OK:
+            continue
+        memory, speed = _figures(known)
+        most = float(bounds[2]) if bounds[2] else speed
+        wrong.append(memory < (1 - tolerance) * float(bounds[1]) * 2**30 or speed > (1 + tolerance) * most)
+    return statistics.fmean(wrong) if wrong else 0.0
 
 
 def front(table: Table) -> list[TrialRecord]:
@@ -172,7 +190,7 @@ def report(
     yield f"{name}: {len(front(table))} points on the frontiers of {len(table)} configurations"
     yield (
         f"  {'':28} {'trials':>6}  {'seconds':>7} {'worst':>7}  {'share':>6}"
-        f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'audit':>6}"
+        f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'audit':>6} {'wrong':>6}"
     )
     yield _line("grid", [replay(Grid, table)])
     if foretold:
@@ -198,7 +216,7 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
         f"  {name:28} {statistics.mean(run.trials for run in runs):6.1f}"
         f"  {statistics.mean(seconds):7.0f} {max(seconds):7.0f}  {statistics.mean(run.cost for run in runs):6.1%}"
         f"  {statistics.mean(recalls):6.1%} {min(recalls):6.1%}  {statistics.mean(truths):6.1%} {min(truths):6.1%}"
-        f"  {max(run.audit_error for run in runs):6.1%}"
+        f"  {max(run.audit_error for run in runs):6.1%} {statistics.mean(run.contradicted for run in runs):6.1%}"
     )
 
 

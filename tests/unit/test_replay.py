@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.search.frontier import Frontier
-from tests.benchmarks.grids import DATA, RUN, measured_anew, predicted, recorded, simulated, with_noise
+from tests.benchmarks.grids import DATA, RUN, Table, measured_anew, predicted, recorded, simulated, with_noise
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
@@ -19,9 +19,10 @@ RECORDED = {
 told what was predicted of their memory and not told. Untold it misses one point, whose memory the allocator made 4 %
 less than its neighbours foretell."""
 
-ANEW = (69, 214, 1.0, 1.0)
-"""Trials, seconds, recall, recall of the frontier as it was recorded: of all 288, as today's stopping rule would have
-measured them."""
+ANEW = {"all": (69, 214, 1.0, 1.0, 0.156), "without fp16": (65, 198, 1.0, 1.0, 0.021)}
+"""Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid as
+today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not know:
+there it takes a speed that is half the host's for the GPU's."""
 
 NOISY = {0.01: (63, 1.0, 1.0), 0.03: (65, 1.0, 1.0), 0.10: (70, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
@@ -44,8 +45,20 @@ def test_given_up_trials_cost_less_and_hide_nothing() -> None:
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
     assert (len(shorter), round(sum(anew[one].wall_seconds for one in table))) == (24, 1205)
     assert all(anew[one].measurements["samples_per_second_error"] > 0.01 for one in shorter)
-    found = replay(informed(predicted(anew)), anew, truth=table)
-    assert (found.trials, round(found.seconds), found.recall, found.recall_of_truth) == ANEW
+    for name, kept in (("all", anew), ("without fp16", _without_fp16(anew))):
+        found = replay(informed(predicted(kept)), kept, truth={one: table[one] for one in kept})
+        figures = (
+            found.trials,
+            round(found.seconds),
+            found.recall,
+            found.recall_of_truth,
+            round(found.contradicted, 3),
+        )
+        assert figures == ANEW[name]
+
+
+def _without_fp16(table: Table) -> Table:
+    return {one: record for one, record in table.items() if record.spec.choices["precision"] != "fp16"}
 
 
 @pytest.mark.parametrize("noise", NOISY)
