@@ -20,9 +20,9 @@ told what was predicted of their memory and not told. Untold it misses one point
 less than its neighbours foretell."""
 
 ANEW = {"all": (69, 214, 1.0, 1.0, 0.156), "without fp16": (65, 198, 1.0, 1.0, 0.021)}
-"""Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid as
-today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not know:
-there it takes a speed that is half the host's for the GPU's."""
+"""Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
+as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
+know: there it takes a speed that is half the host's for the GPU's."""
 
 NOISY = {0.01: (63, 1.0, 1.0), 0.03: (65, 1.0, 1.0), 0.10: (70, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
