@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from jobs.anatomy.entry import Anatomy
+    from jobs.data import Collator
     from jobs.loops.base import Setup, Trained
     from jobs.loops.meter import Meter
 
@@ -83,12 +84,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         try:
             own, anatomy = _measured(spec, trackers, enter, scratch)
         except Exception as error:
-            outcome, rule, reason = failures.classify(error)
+            outcome, rule, reason = _ending(error, spec)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
-            if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
-                reason = f"{memory_cap.in_words(cap)}: {reason}"
-            if outcome is Outcome.FAILED:
-                traceback.print_exc()
         measurements, steps = _collected(trackers)
     return TrialRecord(
         spec=spec,
@@ -104,6 +101,16 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         wall_seconds=time.monotonic() - begin,
         isolation=isolation,
     )
+
+
+def _ending(error: Exception, spec: TrialSpec) -> tuple[Outcome, str, str]:
+    """The outcome, rule and reason that an exception stands for; what nobody foresaw is printed whole."""
+    outcome, rule, reason = failures.classify(error)
+    if outcome is Outcome.FAILED:
+        traceback.print_exc()
+    if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
+        reason = f"{memory_cap.in_words(cap)}: {reason}"
+    return outcome, rule, reason
 
 
 def placement(spec: TrialSpec) -> dict[str, Any]:
@@ -201,17 +208,13 @@ def _assembled(
     """Data, arguments, model, optimizer and meter, ready for a loop."""
     import transformers
 
-    from jobs import data, models
+    from jobs import models
     from jobs.loops.arguments import training_arguments
     from jobs.loops.base import Setup
 
     enter("data")
-    config = models.architecture_config(spec.model)
     wanted = None if spec.measure.steps is None else _warmup_steps(spec, device) + spec.measure.steps
-    samples = wanted * spec.effective_batch if wanted else None
-    dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
-    if change := hook(spec, "collator"):
-        collator = change(collator or transformers.default_data_collator)
+    dataset, collator = _data(spec, samples=wanted * spec.effective_batch if wanted else None)
 
     enter("model")
     for place in ("compiler", "kernels"):
@@ -236,6 +239,19 @@ def _assembled(
         optimizer=make_optimizer(model, arguments) if make_optimizer else None,
         meter=_meter(spec, trackers, enter, total, device),
     )
+
+
+def _data(spec: TrialSpec, *, samples: int | None) -> tuple[Any, Collator | None]:
+    """The dataset, of so many samples or whole, and what makes batches of it (None: the Trainer's own)."""
+    import transformers
+
+    from jobs import data, models
+
+    config = models.architecture_config(spec.model)
+    dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed)
+    if change := hook(spec, "collator"):
+        collator = change(collator or transformers.default_data_collator)
+    return dataset, collator
 
 
 def _meter(

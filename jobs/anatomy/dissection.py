@@ -24,7 +24,7 @@ from jobs.anatomy.residents import residents
 from jobs.anatomy.trace import Trace, read
 from jobs.loops.base import Trained
 
-_SHORT_SECONDS = 0.1
+_SHORT_SECONDS = 0.25
 """Of steps that take less, several are timed."""
 _TIMED_STEPS = 3
 _LONG_SECONDS = 0.5
@@ -49,9 +49,9 @@ def dissect(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
         timed_steps=_timed_steps(row),
         usual_wait=row["data_seconds_median"],
     )
-    trained.train_on(observer)
-    assert observer.profile is not None
     with _uncollected():
+        trained.train_on(observer)
+        assert observer.profile is not None
         trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED, observer.times)
         known = replace(observer.known(), buckets=_buckets(trained.optimizer))
         memory = account(trace, known)
@@ -61,7 +61,7 @@ def dissect(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A trace is so many objects that the collector would walk through all of the process's, again and again."""
+    """The collector would hold up a timed step, and walk through a trace's many objects again and again."""
     gc.disable()
     try:
         yield

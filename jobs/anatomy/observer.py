@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -41,7 +42,7 @@ class Observer:
         self._held, self._modules, self._on_gpu = held, modules, on_gpu
         self._timed_steps, self._usual_wait = timed_steps, usual_wait
         self._step = self._micro_batches = 0
-        self._marks: list[tuple[Phase, float, torch.cuda.Event | None]] = []
+        self._marks: list[list[tuple[Phase, float, torch.cuda.Event | None]]] = [[]]
         self._is_timing = False
         self._range: torch.autograd.profiler.record_function | None = None
         self._phase: Phase = "upkeep"
@@ -109,8 +110,10 @@ class Observer:
         self._step += 1
         self.times = max(1.0, self._micro_batches / TRAINED)
         self._micro_batches = 0
-        if self._step == max(1, self._timed_steps):
+        if self._is_timing:
             self._mark("upkeep")
+            self._marks.append([self._marks[-1][-1]])  # one step's end is the next one's beginning
+        if self._step == max(1, self._timed_steps):
             self._wait()
             self._is_timing = False
             self.timed = self._seconds()
@@ -126,15 +129,15 @@ class Observer:
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
-        self._marks.append((name, time.perf_counter(), event))
+        self._marks[-1].append((name, time.perf_counter(), event))
 
     def _seconds(self) -> dict[str, float]:
-        seconds: defaultdict[str, float] = defaultdict(float)
-        for (name, begin, first), (_, end, last) in itertools.pairwise(self._marks):
-            elapsed = end - begin if first is None or last is None else first.elapsed_time(last) / 1000
-            seconds[name] += elapsed / max(1, self._timed_steps) * weight(name, self.times)
-        seconds["data"] = min(seconds["data"], self._usual_wait)
-        return dict(seconds)
+        steps = [_by_phase(marks) for marks in self._marks if len(marks) > 1]
+        names: set[Phase] = {name for step in steps for name in step}
+        # The median: a step that the host, or Python's collector, held up for once tells of nothing.
+        usual = {name: statistics.median(step.get(name, 0.0) for step in steps) for name in names}
+        seconds: dict[str, float] = {name: each * weight(name, self.times) for name, each in usual.items()}
+        return seconds | {"data": min(seconds.get("data", 0.0), self._usual_wait)}
 
     def _start(self) -> None:
         self._wait()
@@ -179,6 +182,13 @@ class Observer:
         before = _blocks()
         torch._C._cuda_clearCublasWorkspaces()
         return dict.fromkeys(before.keys() - _blocks().keys(), "library workspaces")
+
+
+def _by_phase(marks: Sequence[tuple[Phase, float, torch.cuda.Event | None]]) -> dict[Phase, float]:
+    seconds: defaultdict[Phase, float] = defaultdict(float)
+    for (name, begin, first), (_, end, last) in itertools.pairwise(marks):
+        seconds[name] += end - begin if first is None or last is None else first.elapsed_time(last) / 1000
+    return seconds
 
 
 def _blocks() -> dict[int, int]:
