@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
-from orchestrator.running.reach import unreachable
+from orchestrator.running.reach import to_mend, unreachable
 
 NODE_SECONDS = 120.0
 """A node that has not answered by then is not going to."""
@@ -59,7 +59,7 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     try:
         answers = cluster.ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:  # no cluster or token, other versions, no address
-        return [look(), _section("cluster", _problem(_sentence(error), _mend_refusal(str(error))))]
+        return [look(), _section("cluster", _problem(_sentence(error), to_mend(str(error))))]
     reports: list[Report] = [answer for _, answer in answers if isinstance(answer, dict)]
     mend = "look at its Ray logs; this program must be installed there"
     silent = [
@@ -132,15 +132,6 @@ def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     line = (lines[-1] if "Traceback" in str(error) else lines[0]) if lines else type(error).__name__
     return line.partition(". ")[0]
-
-
-def _mend_refusal(text: str) -> str:
-    if "version" in text.lower():
-        return "use the same Python and Ray on both sides"
-    return (
-        "make sure that the port is the GCS server's (6379 unless chosen otherwise), and that RAY_AUTH_MODE and"
-        " RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) are the cluster's"
-    )
 
 
 if __name__ == "__main__":

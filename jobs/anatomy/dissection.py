@@ -105,7 +105,7 @@ def _time(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[
     seconds = row["step_seconds_median"]
     done = list(operations(trace, phase_reader(trace), seconds))
     host_updates = any(one.device == "cpu" and "states" in one.name for one in observer.residents)
-    spent = list(phases(trace, observer.timed, host_updates=host_updates, on_gpu=on_gpu))
+    spent = list(phases(trace, observer.timed, step_seconds=seconds, host_updates=host_updates, on_gpu=on_gpu))
     yield from done
     yield from modules.modules(trace, phase_reader(trace))
     yield from spent

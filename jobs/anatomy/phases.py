@@ -27,11 +27,15 @@ def phase_reader(trace: Trace) -> Callable[[int], str]:
     return at
 
 
-def phases(trace: Trace, timed: Mapping[str, float], *, host_updates: bool, on_gpu: bool) -> Iterator[Entry]:
+def phases(
+    trace: Trace, timed: Mapping[str, float], *, step_seconds: float, host_updates: bool, on_gpu: bool
+) -> Iterator[Entry]:
     """The parts "phases" and "step".
 
     ``timed`` is phase -> seconds of a step that nobody profiled, on the device where there is one. What no kernel of
     the profiled step filled of that was idle; with ``host_updates`` the host was updating the parameters meanwhile.
+    "phases" is as timed. "step" adds up to ``step_seconds``, the step that counted: a host is never as quick twice, so
+    it is what was idle that gives way, in proportion.
     """
     for name, seconds in timed.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
@@ -39,12 +43,15 @@ def phases(trace: Trace, timed: Mapping[str, float], *, host_updates: bool, on_g
     if busy.get("forward"):
         ratio = busy.get("backward", 0.0) / busy["forward"]
         yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
+    moving = {name: min(copied.get(name, 0.0), seconds) for name, seconds in timed.items()}
+    working = {name: min(busy.get(name, 0.0), seconds - moving[name]) for name, seconds in timed.items()}
+    filled, whole = sum(moving.values()) + sum(working.values()), sum(timed.values())
+    slack = max(0.0, step_seconds - filled) / (whole - filled) if whole > filled else 0.0
     parts: defaultdict[str, float] = defaultdict(float)
     for name, seconds in timed.items():
-        moved = min(copied.get(name, 0.0), seconds)
-        worked = min(busy.get(name, 0.0), seconds - moved)
-        idle = seconds - moved - worked
-        parts[HOST_TO_DEVICE] += moved
+        worked = working[name]
+        idle = (seconds - moving[name] - worked) * slack
+        parts[HOST_TO_DEVICE] += moving[name]
         if name == "upkeep":
             parts[LOGGING] += worked + idle
         elif name == "data":

@@ -40,3 +40,13 @@ def unreachable(address: str) -> str:
     except OSError as error:
         return f"nothing answers at {address}: {error.strerror or error}"
     return ""
+
+
+def to_mend(refusal: str) -> str:
+    """What to do about a cluster that answered and then refused."""
+    if "version" in refusal.lower():
+        return "use the same Python and Ray on both sides"
+    return (
+        "make sure that the port is the GCS server's (6379 unless chosen otherwise), and that RAY_AUTH_MODE and"
+        " RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) are the cluster's"
+    )

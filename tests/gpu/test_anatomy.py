@@ -15,6 +15,7 @@ import pytest
 
 from jobs import nvml
 from jobs.anatomy.entry import Anatomy
+from jobs.anatomy.phases import BACKWARD_TO_FORWARD
 from jobs.record import Outcome, TrialRecord
 from jobs.slot import Slot
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
@@ -117,7 +118,10 @@ def test_operations_and_phases_add_up_to_the_step(slot: Slot, case: str) -> None
     found = taken_apart(record)
     step = record.measurements["step_seconds_median"]
     assert sum(found.values("operations").values()) == pytest.approx(step, rel=0.1)
-    assert sum(found.values("step").values()) == pytest.approx(step, rel=0.3), "another step than those that counted"
+    assert sum(found.values("step").values()) == pytest.approx(step, rel=0.1)
+    if record.measurements["host_bound_share"] < 0.5:
+        timed = sum(value for name, value in found.values("phases").items() if name != BACKWARD_TO_FORWARD)
+        assert timed == pytest.approx(step, rel=0.3), "another step than those that counted"
 
 
 @pytest.mark.parametrize("case", ["bf16", "ZeRO-2 offload"])

@@ -147,7 +147,7 @@ def test_of_many_micro_batches_each_that_was_traced_stands_for_several() -> None
 
 def test_a_steps_parts_are_its_phases_and_what_no_kernel_filled_was_idle() -> None:
     timed = {"data": 10e-9, "forward": 30e-9, "backward": 30e-9, "optimizer": 10e-9, "upkeep": 5e-9}
-    entries = list(phases(BUSY, timed, host_updates=False, on_gpu=True))
+    entries = list(phases(BUSY, timed, step_seconds=85e-9, host_updates=False, on_gpu=True))
     assert seconds(entries, "phases") == {name: round(spent * 1e9) for name, spent in timed.items()}
     assert seconds(entries, "step") == {
         "host-to-device": 2,
@@ -160,8 +160,17 @@ def test_a_steps_parts_are_its_phases_and_what_no_kernel_filled_was_idle() -> No
     }
     (ratio,) = (entry.value for entry in entries if entry.name == "backward / forward")
     assert ratio == pytest.approx(4 / 20)
-    offloaded = seconds(phases(BUSY, timed, host_updates=True, on_gpu=True), "step")
+    offloaded = seconds(phases(BUSY, timed, step_seconds=85e-9, host_updates=True, on_gpu=True), "step")
     assert offloaded["optimizer"] == 10
+
+
+@pytest.mark.parametrize(("counted", "idle"), [(85e-9, 42), (58e-9, 21), (30e-9, 0)])
+def test_the_counted_step_says_how_long_was_idle_when_the_timed_one_was_slower(counted: float, idle: int) -> None:
+    timed = {"data": 10e-9, "forward": 30e-9, "backward": 30e-9, "optimizer": 10e-9, "upkeep": 5e-9}
+    found = seconds(phases(BUSY, timed, step_seconds=counted, host_updates=False, on_gpu=True), "step")
+    assert found.get("launch-bound idle", 0) == pytest.approx(idle, abs=2)
+    assert sum(found.values()) == pytest.approx(max(counted * 1e9, 2 + 20 + 4 + 4), abs=2)
+    assert (found["forward"], found["backward"], found["host-to-device"]) == (20, 4, 2)
 
 
 @pytest.mark.parametrize(

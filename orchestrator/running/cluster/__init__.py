@@ -42,7 +42,7 @@ from orchestrator.running.cluster.head import watched_head
 from orchestrator.running.cluster.roster import NotKept, Roster
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
-from orchestrator.running.reach import unreachable, whereabouts
+from orchestrator.running.reach import to_mend, unreachable, whereabouts
 from orchestrator.running.session import Session
 
 # Tune prints a traceback for every actor that dies; the session says it in a line, and the row has the reason.
@@ -79,7 +79,9 @@ def _join(address: str | None) -> None:
             configure_logging=True,
         )
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"cannot join the Ray cluster at {where}: {' '.join(str(error).split())}") from error
+        refusal = " ".join(str(error).split())
+        mend = "" if where == "local" else f"; {to_mend(refusal)}"
+        raise ClusterError(f"cannot join the Ray cluster at {where}: {refusal}{mend}") from error
 
 
 def ask_nodes(address: str, question: Callable[[], Any], seconds: float) -> list[tuple[str, Any]]:
