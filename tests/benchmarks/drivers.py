@@ -45,6 +45,8 @@ class Run:
     """The driver's own."""
     resident_bytes: tuple[int, ...]
     """After each hundredth of the trials."""
+    ended_bytes: int
+    """Resident when the driver has ended too: Tune writes down all its trials then."""
 
     @property
     def per_second(self) -> float:
@@ -73,7 +75,7 @@ class Meter:
 
     def __init__(self, trials: int) -> None:
         self._every, self._ended, self._process = max(1, trials // 100), 0, psutil.Process()
-        self.resident_bytes: list[int] = []
+        self._resident_bytes: list[int] = []
         self._trials, self._took = trials, Took(seconds=0.0, processor_seconds=0.0)
 
     @contextmanager
@@ -85,13 +87,14 @@ class Meter:
 
     def run(self, name: str) -> Run:
         """What was seen."""
-        return Run(name=name, trials=self._trials, resident_bytes=tuple(self.resident_bytes), **asdict(self._took))
+        memory = {"resident_bytes": tuple(self._resident_bytes), "ended_bytes": self._process.memory_info().rss}
+        return Run(name=name, trials=self._trials, **memory, **asdict(self._took))
 
     def tick(self) -> None:
         """A trial has ended."""
         self._ended += 1
         if self._ended % self._every == 0:
-            self.resident_bytes.append(self._process.memory_info().rss)
+            self._resident_bytes.append(self._process.memory_info().rss)
 
 
 def planned(trials: int) -> list[TrialSpec]:

@@ -126,13 +126,15 @@ def picture(runs: Sequence[Run], path: Path) -> None:
 
 
 def told(run: Run) -> str:
-    """What memory did after the first tenth."""
-    tenth = len(run.resident_bytes) // 10
-    grown = run.resident_bytes[-1] - run.resident_bytes[tenth]
-    each = grown / (run.trials * (1 - (tenth + 1) / len(run.resident_bytes)))
-    return (
-        f"| {run.name} | {run.trials:,} | {run.resident_bytes[-1] / MIB:.0f} | {grown / MIB:+.1f} | {each / 1024:.1f} |"
-    )
+    """What memory did after the first tenth and in the last half, and what it came to."""
+    sizes = run.resident_bytes
+
+    def each(since: int) -> float:
+        """KiB a trial from one of the sizes to the last."""
+        return (sizes[-1] - sizes[since]) / (run.trials * (len(sizes) - 1 - since) / len(sizes)) / 1024
+
+    figures = f"{sizes[-1] / MIB:.0f} | {each(len(sizes) // 10):.1f} | {each(len(sizes) // 2):.1f}"
+    return f"| {run.name} | {run.trials:,} | {figures} | {run.ended_bytes / MIB:.0f} |"
 
 
 def main() -> None:
@@ -178,8 +180,8 @@ def _origin() -> Iterator[str]:
 
 
 def _memory(runs: Sequence[Run]) -> Iterator[str]:
-    yield "| driver | trials | memory at the end, MiB | since a tenth of them, MiB | a trial, KiB |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+    yield "| driver | trials | after the last, MiB | a trial since a tenth, KiB | in the last half, KiB | ended, MiB |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     yield from map(told, runs)
     yield ""
 

@@ -25,7 +25,7 @@ from typing import Any
 # Tune reads these when it is imported: its own per-trial files and signal handling are not wanted.
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
-os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
+os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

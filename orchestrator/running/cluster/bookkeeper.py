@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ray import tune
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from jobs.record import record_from_json
 from jobs.spec import TrialSpec, spec_from_json
@@ -32,12 +32,17 @@ class WhenSent:
         return self
 
 
-class Bookkeeper(NotKept, tune.Callback):
-    """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too."""
+class Bookkeeper(NotKept, TrialProgressCallback):
+    """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too.
+
+    In the place of Tune's own progress callback, which would keep every trial, and the last it said of it.
+    """
 
     def __init__(self, session: Session, cluster: Cluster) -> None:
+        super().__init__()
         self._session = session
         self._losses: Counter[str] = Counter()
+        self._first: Any = None
         self._environment = next(
             (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
         )
@@ -53,12 +58,15 @@ class Bookkeeper(NotKept, tune.Callback):
             trial.config["specs"] = []
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        # Tune keeps its trials until it ends; what is left of them is what only it reads.
+        # Tune keeps its trials until it ends; what is left of them is what only it reads, once if it is alike.
         trial.metric_analysis.clear()  # 20 kB of statistics a trial
         trial.metric_n_steps.clear()
         trial.run_metadata.last_result = {}
-        trial.config["specs"] = []
+        trial.last_result.clear()  # what its actor said of itself first, and Ray holds until it is looked at
+        trial.config.clear()
         trial.evaluated_params, trial.experiment_tag = {}, ""
+        self._first = self._first or trial
+        trial.run_metadata, trial.storage = self._first.run_metadata, self._first.storage
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Its actor died. What it had not ended is begun again in another of Tune's trials, but not for ever.
@@ -76,7 +84,7 @@ class Bookkeeper(NotKept, tune.Callback):
 
     def _left(self, trial: Any) -> list[TrialSpec]:
         """The trials of ours in one of Tune's that have not ended."""
-        specs = (spec_from_json(json.loads(text)) for text in trial.config["specs"])
+        specs = (spec_from_json(json.loads(text)) for text in trial.config.get("specs", ()))
         return [spec for spec in specs if spec.trial_id in self._session.running]
 
 
