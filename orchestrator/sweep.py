@@ -96,7 +96,7 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
 
 
 def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder) -> int:
-    """Measure; where nodes joined meanwhile, go on with what their GPU models lack."""
+    """Measure; where nodes have joined meanwhile, go on with what their GPU models lack."""
     from orchestrator.results import publish
     from orchestrator.results.page.text import print_summary
     from orchestrator.running import fitness
@@ -109,8 +109,8 @@ def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace,
                 break
             told = _foretold(searching, config, beside) if fit.cluster.gpus else searching
             session, has_grown = _measure(config, told, options, folder, fit)
-        measured |= models
-        goes_on = has_grown and not session.cut_short
+        goes_on = session.begins_anew or (has_grown and not session.cut_short)
+        measured |= set() if session.begins_anew else models
         left = options.time_budget and max(1.0, end - time.monotonic())
         options = argparse.Namespace(**{**vars(options), "resume": True, "fresh": False, "time_budget": left})
     print_summary(publish(folder.path), as_json=options.json)
@@ -142,7 +142,7 @@ def _measure(
     stream = sys.stderr if options.json else sys.stdout
     progress = Progress(len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
     watchers = (EventLog(folder.path), Metrics(config.name, len(wanted)))
-    session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers)
+    session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers, may_begin_anew=True)
     progress.say(f"{_count(config, planned, models)}, on {measuring.slots_in_words(cluster)}")
     measuring.show(progress, fit.notes)
     measuring.show(progress, measuring.opening(cluster, folder, budget))

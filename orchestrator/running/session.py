@@ -30,6 +30,7 @@ class Session:
         *,
         time_budget_seconds: float | None,
         watchers: Sequence[Watcher] = (),
+        may_begin_anew: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.search = search
@@ -37,6 +38,7 @@ class Session:
         self._folder = folder
         self._progress = progress
         self._watchers = watchers
+        self._may_begin_anew = may_begin_anew
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
         self._held: TrialSpec | None = None
@@ -136,6 +138,11 @@ class Session:
         return bool(self._closing)
 
     @property
+    def begins_anew(self) -> bool:
+        """It ends for another to go on with GPUs that have joined."""
+        return self._closing == "joined"
+
+    @property
     def interrupted(self) -> bool:
         """Somebody pressed Ctrl-C."""
         return self._closing == "interrupted"
@@ -145,13 +152,20 @@ class Session:
         return self._ends_at - self._clock()
 
     def close(self, rule: str) -> None:
-        """Start nothing more; what is running may finish."""
-        self._closing = self._closing or rule
+        """Start nothing more; what is running may finish. What ends a sweep also ends one that was to begin anew."""
+        if not self._closing or self.begins_anew:
+            self._closing = rule
 
     def interrupt(self) -> None:
         """Somebody pressed Ctrl-C."""
         self.close("interrupted")
         self._progress.say(f"-- interrupted: finishing {len(self._out)} running trials; press again to give them up")
+
+    def begin_anew(self) -> None:
+        """GPUs have joined for which nothing is planned; does nothing where nobody could go on with them."""
+        if self._may_begin_anew and not self._closing:
+            self.close("joined")
+            self.say(f"GPUs have joined: finishing {len(self._out)} running trials, then going on with all")
 
     def say(self, text: str) -> None:
         """Something about the sweep that its person should know."""
@@ -186,11 +200,16 @@ class Session:
     def account(self) -> None:
         """Give every planned trial that has no record yet its row: skipped, with the rule and the reason.
 
-        Raises RunFolderError where the folder could not be written, now or before: there may be room again by now.
+        A session that begins anew leaves them to the next, and what it was to measure again too. Raises RunFolderError
+        where the folder could not be written, now or before: there may be room again by now.
         """
         while self._unwritten:
             self._folder.write(self._unwritten[-1])
             self._unwritten.pop()
+        if self.begins_anew:
+            for spec in (*self._out.values(), *self.search.unasked()):
+                self._folder.remove(spec.trial_id)
+            return
         for record in self.search.skipped():
             self._folder.write(record)
             self._progress.skipped(record)

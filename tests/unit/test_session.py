@@ -182,6 +182,29 @@ def test_what_is_known_of_a_trial_outlives_a_turn_that_never_came(tmp_path: Path
     assert set(outcomes.values()) == {(Outcome.SKIPPED, "time_budget")}
 
 
+def test_what_begins_anew_leaves_the_rest_to_the_next_unless_it_is_ended(tmp_path: Path) -> None:
+    for interrupted in (False, True):
+        sweep = Sweep(tmp_path / str(interrupted))
+        session = Session(
+            sweep.search,
+            sweep.folder,
+            Progress(6, 1, (), stream=sweep.output),
+            time_budget_seconds=None,
+            may_begin_anew=True,
+        )
+        earlier = {spec.trial_id: sweep.folder.write(ended(spec, Outcome.FAILED)) for spec in TRIALS[:2]}
+        session.reuse(earlier, [HERE], resume=False)
+        assert session.next_trial() == TRIALS[0]
+        session.begin_anew()
+        assert session.next_trial() is None
+        session.ended(ended(TRIALS[0]))
+        if interrupted:
+            session.interrupt()
+        session.account()
+        assert session.begins_anew is not interrupted
+        assert len(sweep.outcomes()) == (6 if interrupted else 1)
+
+
 def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
     stranger = build_tiny_spec(repeat=99)
     assert sweep.session.reuse({stranger.trial_id: ended(stranger)}, [HERE], resume=True) == 0

@@ -122,7 +122,7 @@ class Sweep:
         with self.folder.locked():
             pass
         progress = Progress(len(PLAN), 1, (), stream=self.output)
-        self.session = Session(Grid(PLAN), self.folder, progress, time_budget_seconds=None)
+        self.session = Session(Grid(PLAN), self.folder, progress, time_budget_seconds=None, may_begin_anew=True)
         self.roster = Roster(self.session, self.cluster)
         self.bookkeeper = Bookkeeper(self.session, self.cluster)
         self.there = [{"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes]
@@ -132,6 +132,17 @@ class Sweep:
     def start(self, name: str) -> Any:
         """One of Tune's trials, with what the session gives out next."""
         return SimpleNamespace(trial_id=name, config=config(*self.session.next_trials()), error_file=None)
+
+    def later(self, now: float) -> None:
+        """The roster looks again."""
+        self.now = now
+        self.roster.on_step_begin(0, [])
+
+    def join(self, now: float) -> None:
+        """A node with a GPU does."""
+        node = {"NodeID": str(now), "NodeManagerAddress": "", "Alive": True, "Resources": {"GPU": 1.0}}
+        self.there.append(node)
+        self.later(now)
 
     def hear(self, trial: Any, unwell: str, *, done: bool = False) -> bool:
         """Its actor's word that the GPU is unwell; whether Tune is to stop it."""
@@ -180,6 +191,32 @@ def test_a_cluster_has_grown_when_a_node_with_a_gpu_has_joined(tmp_path: Path, m
         assert swept.roster.has_grown is grown
 
 
+def test_a_sweep_begins_anew_with_a_model_that_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
+    trial = swept.start("a")
+    swept.hear(trial, "unlike")
+    assert not swept.session.begins_anew, "no node has joined: one has GPUs of two models"
+    swept.roster.on_step_begin(0, [])
+    swept.join(10.0)
+    assert not swept.session.begins_anew, "it may be of the same model"
+    assert swept.hear(trial, "unlike", done=False), "its GPU is given back"
+    assert swept.session.begins_anew
+    assert swept.session.next_trials() == ()
+
+
+def test_unlike_gpus_go_on_with_all_that_have_joined_once_no_other_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept = Sweep(tmp_path, monkeypatch, {"H200": 1, "A100": 1})
+    swept.roster.on_step_begin(0, [])
+    for joined_at in (10.0, 35.0):
+        swept.join(joined_at)
+    swept.later(60.0)
+    assert not swept.session.begins_anew
+    swept.later(66.0)
+    assert swept.session.begins_anew
+
+
 def test_shared_gpus_are_left_until_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
     assert not swept.roster.may_share("")
@@ -225,16 +262,18 @@ def test_a_comparison_that_loses_its_actor_goes_on_where_it_was(
     assert swept.session.next_trials() == (PLAN[2],)
 
 
-def test_models_that_join_are_measured_when_the_others_have_ended(
+def test_a_sweep_goes_on_until_every_model_that_joined_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later = {"H200": 1, "A100": 1}
-    clusters = iter([Sweep(tmp_path, monkeypatch, gpus).cluster for gpus in ({"H200": 1}, later, later)])
+    one, two = ({"H200": 1}, {"H200": 1, "A100": 1})
+    clusters = iter([Sweep(tmp_path, monkeypatch, gpus).cluster for gpus in (one, two, two, two)])
+    begin_anew = iter([True, True, False])
     measured: list[tuple[str, bool, bool]] = []
 
     def measure(config: object, searching: object, options: Any, folder: object, fit: Fitness) -> Any:
         measured.append((fit.cluster.hardware, options.resume, options.fresh))
-        return SimpleNamespace(cut_short=False, interrupted=False), True
+        anew = next(begin_anew)
+        return SimpleNamespace(begins_anew=anew, cut_short=anew, interrupted=False), True
 
     monkeypatch.setattr(fitness, "reached", lambda address, resources: nullcontext(Fitness(cluster=next(clusters))))
     monkeypatch.setattr(sweep, "_measure", measure)
@@ -243,4 +282,4 @@ def test_models_that_join_are_measured_when_the_others_have_ended(
     options = SimpleNamespace(address=None, time_budget=None, resume=False, fresh=True, json=False)
     wanted: Any = SimpleNamespace(resources=None, search=SimpleNamespace(kind="grid"))
     assert sweep._run(wanted, Grid, options, RunFolder(tmp_path)) == 0
-    assert measured == [("H200", False, True), ("A100, H200", True, False)]
+    assert measured == [("H200", False, True), ("A100, H200", True, False), ("A100, H200", True, False)]

@@ -16,10 +16,12 @@ from orchestrator.running.session import Session
 _EVERY_SECONDS = 2.0
 _PATIENCE_SECONDS = 600.0
 """For a node to join when there is none left: what a cloud needs to replace one."""
+_SETTLING_SECONDS = 30.0
+"""Nodes seldom come alone: so long no other may have joined before the sweep begins anew with them."""
 _IN_WORDS = {
     LOST: "answers no more and was set aside",
     DEAD: "fails at every CUDA call and was set aside",
-    UNLIKE: "has joined and is left alone until the others are measured",
+    UNLIKE: "is of a model that no trial was planned for",
     SHARED: "is somebody else's too: its trials go to others of its model",
 }
 
@@ -47,9 +49,10 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         parts = cluster.by_hardware()
         self._models = {node.node_id: part.hardware for part in parts[1:] and parts for node in part.nodes}
         self._only = set(self._known) if cluster.pinned or self._models else None
-        self._first: set[str] | None = None
         self.has_grown = False
         """Nodes with GPUs have joined since the first look, perhaps of models that nothing was planned for."""
+        self._seen: set[str] | None = None
+        self._grown_at = 0.0
         self._unwell: dict[str, str] = {}
         """Tune trials that keep an unwell GPU -> its model."""
         self._sharing: set[str] = set()
@@ -69,8 +72,12 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         self._next = now + _EVERY_SECONDS
         nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
         with_gpus = {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")}
-        self._first = self._first or with_gpus
-        self.has_grown |= bool(with_gpus - self._first)
+        self._seen = self._seen or with_gpus
+        if with_gpus - self._seen:
+            self._seen |= with_gpus
+            self.has_grown, self._grown_at = True, now
+        if self.has_grown and self._only is not None and now > self._grown_at + _SETTLING_SECONDS:
+            self._session.begin_anew()
         there = {node["NodeID"]: node for node in nodes if node["Alive"] and self._is_of_use(node)}
         if lost := self._known.keys() - there:
             self._session.say(f"lost {len(lost)} of {len(self._known)} nodes")
@@ -105,6 +112,8 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         if result["done"]:
             self._session.say(f"{result['gpu']} is well again")
             return False
+        if kind == UNLIKE and self.has_grown:
+            self._session.begin_anew()
         if trial_id not in self._unwell:
             self._unwell[trial_id] = model
             self._note(f"{result['gpu']} {_IN_WORDS[kind]}: {result['reason']}")
