@@ -150,7 +150,8 @@ def _seen(
 ) -> Prediction:
     outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
     if zero_stage is None:
-        reserved = figure(outcome.peak_reserved, below=0.03, above=0.04, slack=20 * _MIB)
+        # Where a block more or less is split, gigabytes settle elsewhere: what two rounds of measurements came to.
+        reserved = figure(outcome.peak_reserved, below=0.06, above=0.07, slack=20 * _MIB)
     else:
         # The engine sets its partitions up with copies whose memory stays reserved.
         reserved = figure(outcome.peak_reserved, below=0.05, above=0.1, slack=20 * _MIB)

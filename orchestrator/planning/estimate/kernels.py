@@ -93,6 +93,16 @@ def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> i
     return 8 * (5 * indices + partial) + 4 * partial * (-(-width // 32) * 32)
 
 
+def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
+    """Partial sums of a weight's or bias's gradient where very many rows are normalized, 32 to a block.
+
+    After ``LaunchGammaBetaBackwardCUDAKernel`` in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    """
+    if rows <= 2**16 or width // 32 >= gpu.multiprocessors // 2:
+        return 0
+    return element * width * min(2**15 // -(-width // 32), -(-rows // 32))
+
+
 def cudnn_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, key_heads: int
 ) -> int:
@@ -131,6 +141,7 @@ FORMULAS: Mapping[str, Callable[..., int]] = {
     "tensor": plain_bytes,
     "column_sum": column_sum_bytes,
     "embedding_backward": embedding_backward_bytes,
+    "layer_norm_backward": layer_norm_backward_bytes,
     "cudnn_attention_backward": cudnn_attention_backward_bytes,
     "efficient_attention_backward": efficient_attention_backward_bytes,
     "cublas": cublas_bytes,

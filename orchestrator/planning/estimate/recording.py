@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ _LEFT_AS = {
     "update": "optimizer states",
 }
 """Phase -> what its allocations are that outlive it."""
+_OURS = 2  # references to the storage of a tensor that nothing else holds: the tensor's, and the one that asks
 Extra = tuple[str, tuple[int, ...]]
 
 
@@ -113,20 +115,32 @@ class Recorder(TorchDispatchMode):
             return None  # its update kernels work in place
         if func in _PRODUCTS:
             self._libraries(func, args)
-        if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
-            out = _grouped_product(*args[:3])
-        else:
-            out = func(*args, **(kwargs or {}))
+        out = self._run(func, args, kwargs or {})
         for tensor in _tensors(out):
             self._see(tensor, func, args)
         if func in _ALL:
             self._all.add(out.untyped_storage()._cdata)
         if func in _ATTENTION:
             self._kernels.add(_ATTENTION[func])
-        for formula, integers in _workspaces(func, args):
-            number = self._add(formula, integers, "kernel workspaces")
-            self._events.append((-number, "", (), ""))
+        taken = [self._add(*workspace, "kernel workspaces") for workspace in _workspaces(func, args)]
+        self._events += [(-number, "", (), "") for number in taken]
         return out
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What the operator gives, made as CUDA and autograd make it of tensors with data."""
+        if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
+            return _grouped_product(*args[:3])
+        if func is _aten.roll.default and len(args[1]) > 1:
+            between = func(args[0], args[1][:1], args[2][:1])  # CUDA rolls one dimension after another
+            self._see(between, func, args)
+            out = self._run(func, (between, args[1][1:], args[2][1:]), kwargs)
+            self._see(out, func, args)
+            return out
+        if _in_backward() and (
+            func is _aten.index_put.default or (func is _aten.add.Tensor and _sole_owner(*args[:2]))
+        ):
+            return args[0]  # autograd writes over what nobody else has, unless it is of a subclass of tensors
+        return func(*args, **kwargs)
 
     def _libraries(self, func: Any, args: tuple[Any, ...]) -> None:
         """cuBLAS gets its workspace once per thread: the backward pass has one of its own."""
@@ -173,6 +187,22 @@ class Recorder(TorchDispatchMode):
             self._events.append((-number, "", (), ""))
 
 
+def _in_backward() -> bool:
+    """Whether an operator is autograd's own; what a checkpoint runs again is not."""
+    return torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
+
+
+def _sole_owner(sum_so_far: torch.Tensor, gradient: Any) -> bool:
+    """Whether a sum of gradients is the last reference to its memory: torch/csrc/autograd/input_buffer.cpp."""
+    storage = sum_so_far.untyped_storage()
+    return (
+        isinstance(gradient, torch.Tensor)
+        and sum_so_far.shape == gradient.shape
+        and sum_so_far.nbytes == storage.nbytes()
+        and torch._C._storage_Use_Count(storage._cdata) == _OURS
+    )
+
+
 def _grouped_product(left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """CUDA multiplies group by group what its kernel for bf16 does not take; without data it would be refused."""
     if left.dim() == right.dim() == 2:
@@ -194,12 +224,21 @@ def _workspaces(func: Any, args: tuple[Any, ...]) -> Iterator[Extra]:
         yield "column_sum", _layout(args[0], args[1] if len(args) > 1 else None)
     elif func is _aten._softmax_backward_data.default:
         yield "tensor", (args[0].numel() * args[0].element_size(),)  # gradient times output
+    elif func is _aten.native_layer_norm_backward.default:
+        yield from _layer_norm(*args[1:3], *args[5:8])
     elif func is _aten.embedding_dense_backward.default:
         yield "embedding_backward", (args[1].numel(), args[2], args[0].shape[-1])
     elif func is _aten._scaled_dot_product_cudnn_attention_backward.default:
         yield "cudnn_attention_backward", (*_pairs(args[1], args[2]), args[2].shape[1])
     elif func is _aten._scaled_dot_product_efficient_attention_backward.default:
         yield "efficient_attention_backward", (*_pairs(args[1], args[2]), args[1].element_size())
+
+
+def _layer_norm(inputs: torch.Tensor, shape: Any, weight: Any, bias: Any, wanted: Any) -> Iterator[Extra]:
+    width = prod(shape)
+    for parameter, is_wanted in zip((weight, bias), wanted[1:], strict=True):
+        if parameter is not None and is_wanted:
+            yield "layer_norm_backward", (inputs.numel() // width, width, parameter.element_size())
 
 
 def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
