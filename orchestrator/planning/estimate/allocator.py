@@ -12,7 +12,7 @@ SMALL_BUFFER = 2 * 2**20
 MIN_LARGE_ALLOCATION = 10 * 2**20
 LARGE_BUFFER = 20 * 2**20
 ROUND_LARGE = 2 * 2**20
-_TOP = 2**47  # the driver hands out addresses downwards, as far as recorded peaks show: ties go to the newest segment
+_HIGHEST = 2**47
 
 
 @dataclass(slots=True, eq=False)
@@ -31,15 +31,16 @@ class CachingAllocator:
 
     A request takes the smallest cached block that holds it (the lowest address among equals) and splits off what is
     left if that is worth keeping: at least 512 B in the pool of small blocks, more than 1 MiB in the other.
-    Segments come from the device without limit, each below the one before, and are never returned.
+    Segments come from the device without limit and are never returned: each below the one before, as recorded peaks
+    show, or with ``upwards`` above it, which decides between blocks of one size.
     """
 
+    upwards: bool = False
     allocated: int = 0
     reserved: int = 0
     peak_allocated: int = 0
     peak_reserved: int = 0
     _free: dict[bool, list[tuple[int, int, _Block]]] = field(default_factory=lambda: {True: [], False: []})
-    _bottom: int = _TOP
 
     def allocate(self, nbytes: int) -> _Block | None:
         """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
@@ -81,8 +82,8 @@ class CachingAllocator:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        self._bottom -= nbytes
-        return _Block(address=self._bottom, size=nbytes, small=small)
+        address = self.reserved - nbytes if self.upwards else _HIGHEST - self.reserved
+        return _Block(address=address, size=nbytes, small=small)
 
     def _split(self, block: _Block, size: int) -> None:
         remaining = block.size - size

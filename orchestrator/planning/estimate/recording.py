@@ -136,10 +136,11 @@ class Recorder(TorchDispatchMode):
             out = self._run(func, (between, args[1][1:], args[2][1:]), kwargs)
             self._see(out, func, args)
             return out
-        if _in_backward() and (
-            func is _aten.index_put.default or (func is _aten.add.Tensor and _sole_owner(*args[:2]))
-        ):
-            return args[0]  # autograd writes over what nobody else has, unless it is of a subclass of tensors
+        # Autograd writes over what nobody else has, unless it is of a subclass of tensors, as those without data are.
+        if func is _aten.index_put.default and _in_backward():
+            return args[0]
+        if func is _aten.add.Tensor and _in_backward() and _sole_owner(*args[:2]):
+            return args[0]
         return func(*args, **kwargs)
 
     def _libraries(self, func: Any, args: tuple[Any, ...]) -> None:
