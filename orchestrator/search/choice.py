@@ -1,4 +1,5 @@
-"""Which open configuration to measure next: the one that probably settles most others for its seconds."""
+"""Which open configuration to measure next: what probably raises the frontier most for its seconds, then what settles
+most others."""
 
 from __future__ import annotations
 
@@ -10,8 +11,12 @@ from numpy.typing import NDArray
 from orchestrator.search.configurations import Configuration, Measured
 from orchestrator.search.prediction import Prediction
 
+Floats = NDArray[np.float64]
+
 _STEPS_OF_AN_EPOCH = 100
 """What is made of a measurement of unknown length; only the order of the trials depends on it."""
+_BUDGETS = 100
+"""Memory budgets, alike in ratio, at which a frontier's height is looked at."""
 
 
 def most_telling(
@@ -22,8 +27,12 @@ def most_telling(
     tolerance: float,
     shortest_seconds: float,
 ) -> Configuration | None:
-    """The open configuration to measure next; None where all are probably settled by what is running. What probably is
-    on the frontier comes before what probably is not: what is measured there may rule out the rest."""
+    """The open configuration to measure next; None where all are probably settled by what is running.
+
+    Whenever a search is cut, its frontier should be as high as its seconds could make it: so long as something probably
+    raises one by more than the tolerance, what does so most a second comes first. Then what settles most others a
+    second, and what probably is on the frontier before what is not: what is measured there may rule out the rest.
+    """
     pairs = [*alive.items(), *measured, *running]
     trainings = _numbers([one.training for one, _ in pairs])
     memory, low, speed, high = np.array([(at.memory, at.memory_low, at.speed, at.speed_high) for _, at in pairs]).T
@@ -34,11 +43,29 @@ def most_telling(
     unsettled = ~settles[len(pairs) - len(running) :, :count].any(axis=0)
     if not unsettled.any():
         return None
+    seconds = np.array([seconds_of(one, at, shortest_seconds) for one, at in alive.items()])
+    rises = np.where(unsettled, _rises(memory, speed, trainings, count), 0.0)
+    if rises.max() > tolerance:
+        return list(alive)[int(np.argmax(np.where(rises > tolerance, rises / seconds, 0.0)))]
     itself = np.eye(count, dtype=bool)
     settled = ((settles[:count, :count] | itself) & unsettled).sum(axis=1)
-    gains = settled / np.array([seconds_of(one, at, shortest_seconds) for one, at in alive.items()])
+    gains = settled / seconds
     front = ~beats[: len(pairs) - len(running), :count].any(axis=0)
     return list(alive)[max(range(count), key=lambda place: (unsettled[place], front[place], gains[place]))]
+
+
+def _rises(memory: Floats, speed: Floats, trainings: NDArray[np.int64], count: int) -> Floats:
+    """How much higher each of the first ``count`` points probably makes its training's frontier than what comes after
+    them has made it, shape (count,): the mean, over budgets, of the share of the likely height that it adds."""
+    rises = np.zeros(count)
+    for training in np.unique(trainings[:count]):
+        own = np.flatnonzero(trainings == training)
+        budgets = np.geomspace(memory[own].min(), memory[own].max(), _BUDGETS).clip(memory[own].min())
+        fits = np.where(memory[own, None] <= budgets, speed[own, None], 0.0)
+        is_open = own < count
+        reached = fits[~is_open].max(axis=0, initial=0.0)
+        rises[own[is_open]] = (np.maximum(fits[is_open] - reached, 0.0) / fits.max(axis=0)).mean(axis=1)
+    return rises
 
 
 def seconds_of(configuration: Configuration, predicted: Prediction, shortest_seconds: float) -> float:

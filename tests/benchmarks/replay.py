@@ -24,6 +24,8 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 
+import numpy as np
+
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
@@ -36,6 +38,7 @@ from tests.benchmarks.grids import DATA, Table, measured_anew, predicted, record
 TOLERANCE = 0.02
 NOISES = (0.01, 0.03, 0.10)
 SHARES = (0.25, 0.5, 0.75)
+BUDGETS = 200
 _BOUNDS = re.compile(r"at least ([\d.]+) GiB(?: and reach at most ([\d.]+) samples/s)?")
 
 
@@ -52,6 +55,8 @@ class Replay:
     """Share of the exhaustive frontiers' points that a measured point is within the tolerance of."""
     recall_of_truth: float
     """The same of the frontiers without the noise, and by the trials' figures without it."""
+    height: float
+    """How high the frontiers found are in those of the table: the mean share of the speed, over budgets."""
     audit_error: float
     """The largest error of an audited prediction of memory or speed, relative; 0 without audits."""
     contradicted: float
@@ -100,6 +105,7 @@ def replay(
         of_seconds=sum(record.wall_seconds for record in table.values()),
         recall=recall(table, asked),
         recall_of_truth=recall(truth or table, asked),
+        height=height(table, asked),
         audit_error=max(map(abs, errors), default=0.0),
         contradicted=contradicted(search.skipped(), truth or table),
     )
@@ -111,6 +117,21 @@ def recall(table: Table, asked: Iterable[str], tolerance: float = TOLERANCE) -> 
     run = [record for trial_id in asked if (record := table[trial_id]).outcome is Outcome.OK]
     found = sum(any(_as_good(one, point, tolerance) for one in run) for point in points)
     return found / len(points) if points else 1.0
+
+
+def height(table: Table, asked: Iterable[str], tolerance: float = TOLERANCE) -> float:
+    """The mean, over memory budgets alike in ratio and kinds of training, of the best speed asked for to the best."""
+    asked, shares = set(asked), []
+    ok = [record for record in table.values() if record.outcome is Outcome.OK]
+    for training in {kind_of_training(record.spec.equivalence) for record in ok}:
+        alike = [record for record in ok if kind_of_training(record.spec.equivalence) == training]
+        memory, speed = np.array([_figures(record) for record in alike]).T
+        is_known = np.array([record.trial_id in asked for record in alike])
+        budgets = np.geomspace(memory.min(), memory.max(), BUDGETS).clip(memory.min())
+        best = np.where(memory[:, None] <= budgets, speed[:, None], 0.0).max(axis=0)
+        fits = is_known[:, None] & (memory[:, None] <= (1 + tolerance) * budgets)
+        shares.append(np.minimum(1.0, np.where(fits, speed[:, None], 0.0).max(axis=0) / best).mean())
+    return float(np.mean(shares))
 
 
 def contradicted(skipped: Iterable[TrialRecord], truth: Table, tolerance: float = TOLERANCE) -> float:
@@ -190,7 +211,7 @@ def report(
     yield f"{name}: {len(front(table))} points on the frontiers of {len(table)} configurations"
     yield (
         f"  {'':28} {'trials':>6}  {'seconds':>7} {'worst':>7}  {'share':>6}"
-        f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'audit':>6} {'wrong':>6}"
+        f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'height':>6}  {'audit':>6} {'wrong':>6}"
     )
     yield _line("grid", [replay(Grid, table)])
     if foretold:
@@ -216,6 +237,7 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
         f"  {name:28} {statistics.mean(run.trials for run in runs):6.1f}"
         f"  {statistics.mean(seconds):7.0f} {max(seconds):7.0f}  {statistics.mean(run.cost for run in runs):6.1%}"
         f"  {statistics.mean(recalls):6.1%} {min(recalls):6.1%}  {statistics.mean(truths):6.1%} {min(truths):6.1%}"
+        f"  {statistics.mean(run.height for run in runs):6.1%}"
         f"  {max(run.audit_error for run in runs):6.1%} {statistics.mean(run.contradicted for run in runs):6.1%}"
     )
 
