@@ -2,6 +2,7 @@
 
 slot_actor.py  the actor that keeps a GPU's slot
 bookkeeper.py  records from Tune to the session
+queue.py       which waiting trial takes a slot that is left
 head.py        the head, which may be lost
 roster.py      nodes that join and leave meanwhile
 """
@@ -39,6 +40,7 @@ from jobs import environment, preload
 from jobs.spec import Needs, to_json
 from orchestrator.running.cluster.bookkeeper import Bookkeeper, WhenSent
 from orchestrator.running.cluster.head import watched_head
+from orchestrator.running.cluster.queue import Queue
 from orchestrator.running.cluster.roster import NotKept, Roster
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
@@ -137,7 +139,12 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
             tune.with_resources(SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])),
-            tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, reuse_actors=True),
+            tune_config=tune.TuneConfig(
+                search_alg=searcher,
+                scheduler=Queue(lambda: roster.starting),
+                num_samples=-1,
+                reuse_actors=True,
+            ),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=storage,
