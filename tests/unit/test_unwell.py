@@ -217,28 +217,6 @@ def test_unlike_gpus_go_on_with_all_that_have_joined_once_no_other_does(
     assert swept.session.begins_anew
 
 
-def test_slots_are_to_come_until_they_run_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    swept = Sweep(tmp_path, monkeypatch, {"H200": 3})
-    trials = [SimpleNamespace(trial_id=name) for name in "abcd"]
-
-    def starting(now: float) -> int:
-        swept.later(now)
-        return swept.roster.starting
-
-    assert starting(0.0) == 0, "none has started: there is no slot to be taken from one that does"
-    for trial in trials[:3]:
-        swept.roster.on_trial_start(0, [], trial)
-    assert starting(2.0) == 0
-    swept.roster.on_trial_complete(0, [], trials[0])
-    swept.roster.on_trial_start(0, [], trials[3])
-    assert starting(4.0) == 0
-    swept.roster.on_trial_error(0, [], trials[1])
-    assert starting(6.0) == 0
-    assert starting(8.0) == 1, "a slot was lost"
-    swept.join(10.0)
-    assert swept.roster.starting == 2
-
-
 def test_shared_gpus_are_left_until_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
     assert not swept.roster.may_share("")

@@ -141,7 +141,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
             tune.with_resources(SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
-                scheduler=Queue(lambda: roster.starting),
+                scheduler=Queue(lambda: roster.slots),
                 num_samples=-1,
                 reuse_actors=True,
             ),

@@ -53,10 +53,6 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         """Nodes with GPUs have joined since the first look, perhaps of models that nothing was planned for."""
         self._seen: set[str] | None = None
         self._grown_at = 0.0
-        self._begun: set[str] = set()
-        """Tune trials that a slot runs."""
-        self._most = self._most_before = 0
-        """Of them at once since the last look, and between the two before."""
         self._unwell: dict[str, str] = {}
         """Tune trials that keep an unwell GPU -> its model."""
         self._sharing: set[str] = set()
@@ -70,17 +66,15 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         return tuple(dict.fromkeys(self._notes))
 
     @property
-    def starting(self) -> int:
-        """Slots that are still to come, once there is any: Tune does not tell of all that it loses."""
-        up = max(self._most, self._most_before)
-        return max(0, self._all_slots() - up) if up else 0
+    def slots(self) -> int:
+        """Trials that can run at once on what is there."""
+        return sum(max(self._slots(model), 0) for model in self._all_models())
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _EVERY_SECONDS
-        self._most, self._most_before = len(self._begun), self._most
         nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
         with_gpus = {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")}
         self._seen = self._seen or with_gpus
@@ -95,7 +89,7 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         for name in there.keys() - self._known:
             self._session.say(f"a node joined: {there[name]['NodeManagerAddress']}")
         self._known = {name: int(node["Resources"].get("GPU", 0)) or 1 for name, node in there.items()}
-        self.limit(self._all_slots() + len(self._all_models()))
+        self.limit(self.slots + len(self._all_models()))
         waiting = self._session.models_out
         if not waiting or any(self._slots(model) > self._unwell_of(model) for model in waiting):
             self._deserted_since = None
@@ -132,13 +126,8 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
             self._note("no GPU is left that nobody else uses: rows measured beside others say so")
         return self._session.finished or (kind == SHARED and model in self._sharing)
 
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._begun.add(trial.trial_id)
-        self._most = max(self._most, len(self._begun))
-
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._unwell.pop(trial.trial_id, None)
-        self._begun.discard(trial.trial_id)
 
     on_trial_error = on_trial_complete
     """What kept the GPU is gone."""
@@ -149,9 +138,6 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
 
     def _all_models(self) -> set[str]:
         return set(self._models.values()) or {""}
-
-    def _all_slots(self) -> int:
-        return sum(max(self._slots(model), 0) for model in self._all_models())
 
     def _slots(self, model: str) -> int:
         """GPUs of a model on the nodes that are there, less those that were set aside before the sweep."""
