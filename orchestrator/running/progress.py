@@ -59,13 +59,8 @@ class Progress:
         with contextlib.suppress(BrokenPipeError):
             print(text, file=self._stream, flush=True)
 
-    def reused(self, record: TrialRecord) -> None:
-        """A row of an earlier run is kept."""
-        if record.spec.follow_up is None:
-            self._count(record)
-
-    def skipped(self, record: TrialRecord) -> None:
-        """A trial that will not run."""
+    def settled(self, record: TrialRecord) -> None:
+        """A row without a slot's work: kept from an earlier run, or of a trial that will not run."""
         if record.spec.follow_up is None:
             self._count(record)
 

@@ -81,8 +81,7 @@ class Session:
         if record is None:
             return False
         self.search.tell(record)
-        self._progress.reused(record)
-        self._tell_watchers(record, measured=False)
+        self._settle(record)
         self.reused += 1
         return True
 
@@ -171,10 +170,6 @@ class Session:
         """Something about the sweep that its person should know."""
         self._progress.say(f"-- {text}")
 
-    def repeated(self, spec: TrialSpec, reason: str) -> None:
-        """A trial's slot was lost under it; it is begun again elsewhere."""
-        self.say(f"trial {spec.trial_id} is repeated: {reason}")
-
     def returned(self, specs: Sequence[TrialSpec]) -> None:
         """A slot gives trials back that it cannot run; they are the next to be started."""
         if specs:
@@ -195,7 +190,8 @@ class Session:
             self._progress.say(f"-- {error}; nothing new is started")
         self.search.tell(record)
         self._progress.ended(record)
-        self._tell_watchers(record, measured=True)
+        for watcher in self._watchers:
+            watcher.ended(record, measured=True)
 
     def account(self) -> None:
         """Give every planned trial that has no record yet its row: skipped, with the rule and the reason.
@@ -212,8 +208,7 @@ class Session:
             return
         for record in self.search.skipped():
             self._folder.write(record)
-            self._progress.skipped(record)
-            self._tell_watchers(record, measured=False)
+            self._settle(record)
         reason = {
             "time_budget": "the sweep's time budget ended before the trial's turn came",
             "interrupted": "the sweep was interrupted before the trial's turn came",
@@ -222,19 +217,19 @@ class Session:
         }.get(self._closing, "the sweep ended before the trial's turn came")
         for spec in (*self._out.values(), *self.search.unasked()):
             if (known := self._earlier.get(spec.trial_id)) is not None:
-                self._progress.reused(known)
-                self._tell_watchers(known, measured=False)
+                self._settle(known)
                 continue
             record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
             self._folder.write(record)
-            self._progress.skipped(record)
-            self._tell_watchers(record, measured=False)
+            self._settle(record)
         if self._trouble is not None:
             raise self._trouble
 
-    def _tell_watchers(self, record: TrialRecord, *, measured: bool) -> None:
+    def _settle(self, record: TrialRecord) -> None:
+        """A row without a slot's work."""
+        self._progress.settled(record)
         for watcher in self._watchers:
-            watcher.ended(record, measured=measured)
+            watcher.ended(record, measured=False)
 
     def _cut_by_budget(self, record: TrialRecord) -> bool:
         """Timed out before its own deadline: it was the sweep's budget that ended."""

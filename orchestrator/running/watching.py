@@ -67,7 +67,7 @@ class _View:
         if record.outcome is Outcome.UNSUPPORTED and not record.started_at:
             return  # ruled out when the sweep was planned
         if record.started_at < self.run.started_at:
-            self.progress.reused(record)
+            self.progress.settled(record)
         elif self._first:
             self.progress.met(record)
         else:

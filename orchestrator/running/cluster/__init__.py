@@ -1,10 +1,12 @@
 """Ray: what the cluster has, and one slot per GPU under Tune.
 
 slot_actor.py  the actor that keeps a GPU's slot
+searcher.py    trials from the session to Tune
 bookkeeper.py  records from Tune to the session
 queue.py       which waiting trial takes a slot that is left
 head.py        the head, which may be lost
 roster.py      nodes that join and leave meanwhile
+not_kept.py    what Tune is not to write down
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -33,15 +35,16 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import ray
 from ray import tune
-from ray.tune.search import ConcurrencyLimiter, Searcher
+from ray.tune.search import ConcurrencyLimiter
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs import environment, preload
-from jobs.spec import Needs, to_json
-from orchestrator.running.cluster.bookkeeper import Bookkeeper, WhenSent
+from jobs.spec import Needs
+from orchestrator.running.cluster.bookkeeper import Bookkeeper
 from orchestrator.running.cluster.head import watched_head
 from orchestrator.running.cluster.queue import Queue
-from orchestrator.running.cluster.roster import NotKept, Roster
+from orchestrator.running.cluster.roster import Roster
+from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
 from orchestrator.running.reach import to_mend, unreachable, whereabouts
@@ -134,7 +137,7 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     reserved = {model: _reserve(place) for model, place in {**places, "": anywhere}.items()}
     # One more than there are slots is pending at any time, so that no slot waits for the driver.
     roster = Roster(session, cluster)
-    searcher = ConcurrencyLimiter(_SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places))
+    searcher = ConcurrencyLimiter(SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places))
     roster.limit = searcher.set_max_concurrency
     with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
         tuner = tune.Tuner(
@@ -156,32 +159,6 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
         )
         tuner.fit()
     return roster
-
-
-class _SessionSearcher(NotKept, Searcher):
-    """Any of our searches as a Tune searcher."""
-
-    def __init__(self, session: Session, roster: Roster, places: Mapping[str, Place], anywhere: Place) -> None:
-        super().__init__()
-        self._session, self._roster = session, roster
-        self._places, self._anywhere = places, anywhere
-
-    def suggest(self, trial_id: str) -> Any:
-        specs = self._session.next_trials()
-        if not specs:
-            return Searcher.FINISHED if self._session.finished else None
-        place = self._places.get(specs[0].gpu_model, self._anywhere)
-        model = specs[0].gpu_model
-        return {
-            "specs": [json.dumps(to_json(place.given(spec))) for spec in specs],
-            "gpu_model": model,
-            "expected_model": model or next(iter(self._places)),
-            "seconds_left": WhenSent(self._session.seconds_left),  # no two machines' clocks are compared
-            "may_share": WhenSent(lambda: self._roster.may_share(model)),
-        }
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        return None  # the bookkeeper has told the session already
 
 
 @functools.cache

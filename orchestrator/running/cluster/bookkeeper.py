@@ -5,31 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from jobs.record import record_from_json
 from jobs.spec import TrialSpec, spec_from_json
-from orchestrator.running.cluster.roster import NotKept
+from orchestrator.running.cluster.not_kept import NotKept
 from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
-
-
-class WhenSent:
-    """A figure looked at when a trial is sent to its actor, which may be long after it was asked for."""
-
-    def __init__(self, ask: Callable[[], float]) -> None:
-        self._ask = ask
-
-    def __reduce__(self) -> tuple[type[Any], tuple[Any]]:
-        value = self._ask()
-        return type(value), (value,)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> WhenSent:
-        return self
 
 
 class Bookkeeper(NotKept, TrialProgressCallback):
@@ -79,7 +64,7 @@ class Bookkeeper(NotKept, TrialProgressCallback):
             if self._losses[spec.trial_id] > INFRASTRUCTURE_RETRIES:
                 self._session.ended(crashed(spec, error, self._environment))
             else:
-                self._session.repeated(spec, error)
+                self._session.say(f"trial {spec.trial_id} is repeated: {error}")
         self._session.returned([spec for spec in left if spec.trial_id in self._session.running])
 
     def _left(self, trial: Any) -> list[TrialSpec]:

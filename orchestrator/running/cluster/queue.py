@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
-from orchestrator.running.cluster.roster import NotKept
+from orchestrator.running.cluster.not_kept import NotKept
 
 _PATIENCE_SECONDS = 60.0
 """For a slot to start: its GPU may be somebody else's, whom Ray does not name."""

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
+from orchestrator.running.cluster.not_kept import NotKept
 from orchestrator.running.cluster.slot_actor import DEAD, LOST, SHARED, UNLIKE
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
@@ -24,13 +25,6 @@ _IN_WORDS = {
     UNLIKE: "is of a model that no trial was planned for",
     SHARED: "is somebody else's too: its trials go to others of its model",
 }
-
-
-class NotKept:
-    """Tune writes what it is given to disk, to restore a run from; ours are resumed from their records."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
 
 
 class Roster(NotKept, tune.Callback, tune.Stopper):
