@@ -1,9 +1,10 @@
 """How well speeds repeat: each configuration's coefficient of variation over repeats, GPUs, machines and days.
 
-    python -m orchestrator.sweep tests/data/repeats.yaml --output runs/repeats-1
-    python -m tests.benchmarks.repeats runs/repeats-*
+    python -m orchestrator.sweep tests/data/machines.yaml --output runs/machines-1
+    python -m tests.benchmarks.repeats runs/machines-* [--beside runs/bert_large ...]
 
-A sweep on another day or machine, into a folder of its own, adds its repeats; runs of other sweeps may be named, too.
+A sweep on another day or machine, into a folder of its own, adds its repeats, and so does what other sweeps measured of
+the same configurations (``--beside``).
 Rows that were host-bound in part are left out, for they measure their host; unlike GPU models or versions never meet.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,11 @@ class Repeated:
         return statistics.stdev(self.speeds) / statistics.fmean(self.speeds)
 
 
-def repeated(runs: Iterable[Path], fewest: int) -> Iterator[Repeated]:
-    """The configurations that ran at least ``fewest`` times in all the runs together."""
+def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> Iterator[Repeated]:
+    """The configurations of ``runs`` that ran at least ``fewest`` times there and ``beside`` together."""
     met: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for run in runs:
+    own: set[tuple[object, ...]] = set()
+    for run in [*runs, *beside]:
         trials = table.load(run)
         axes = table.axes_of(trials)
         for row in trials.to_pylist():
@@ -52,9 +54,10 @@ def repeated(runs: Iterable[Path], fewest: int) -> Iterator[Repeated]:
                 choices = {axis: row[column] for axis, column in axes.items()}
                 key = (row["environment_id"], *sorted((axis, str(value)) for axis, value in choices.items()))
                 met[key].append({**row, "choices": choices})
-    varying = _varying([rows[0]["choices"] for rows in met.values()])
-    for rows in met.values():
-        if len(rows) >= fewest:
+                own |= {key} if run in runs else set()
+    varying = _varying([met[key][0]["choices"] for key in own])
+    for key, rows in met.items():
+        if key in own and len(rows) >= fewest:
             yield Repeated(
                 label=label(rows[0]["choices"], varying),
                 speeds=tuple(row["samples_per_second"] for row in rows),
@@ -88,8 +91,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.repeats")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--fewest", type=int, default=5, help="repeats of a configuration that counts")
+    parser.add_argument("--beside", type=Path, nargs="+", default=[], metavar="RUN", help="runs that repeat some of it")
     options = parser.parse_args()
-    print("\n".join(report(list(repeated(options.runs, options.fewest)))))
+    print("\n".join(report(list(repeated(options.runs, options.fewest, options.beside)))))
 
 
 if __name__ == "__main__":
