@@ -166,7 +166,8 @@ def ours(trials: int, folder: Path) -> Run:
 
 
 def bare(trials: int, folder: Path) -> Run:
-    """The same stand-ins through Tune's own grid search, as its documentation has it."""
+    """The same stand-ins through Tune's own grid search, as its documentation has it, but with our settings of Tune: it
+    logs nothing, and saves its state at its end only."""
     meter = Meter(trials)
 
     specs = [[json.dumps(to_json(spec))] for spec in planned(trials)]

@@ -43,11 +43,11 @@ class Bookkeeper(NotKept, TrialProgressCallback):
             trial.config["specs"] = []
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        # Tune keeps its trials until it ends; what is left of them is what only it reads, once if it is alike.
+        # Tune keeps its trials until it ends. Left of each is what only it reads; what is alike in all is the first's.
         trial.metric_analysis.clear()  # 20 kB of statistics a trial
         trial.metric_n_steps.clear()
         trial.run_metadata.last_result = {}
-        trial.last_result.clear()  # what its actor said of itself first, and Ray holds until it is looked at
+        trial.last_result.clear()  # by now what its actor said of itself at first: Ray holds that until it is looked at
         trial.config.clear()
         trial.evaluated_params, trial.experiment_tag = {}, ""
         self._first = self._first or trial

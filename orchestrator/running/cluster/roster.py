@@ -70,13 +70,7 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
             return
         self._next = now + _EVERY_SECONDS
         nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
-        with_gpus = {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")}
-        self._seen = self._seen or with_gpus
-        if with_gpus - self._seen:
-            self._seen |= with_gpus
-            self.has_grown, self._grown_at = True, now
-        if self.has_grown and self._only is not None and now > self._grown_at + _SETTLING_SECONDS:
-            self._session.begin_anew()
+        self._meet({node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")}, now)
         there = {node["NodeID"]: node for node in nodes if node["Alive"] and self._is_of_use(node)}
         if lost := self._known.keys() - there:
             self._session.say(f"lost {len(lost)} of {len(self._known)} nodes")
@@ -90,6 +84,15 @@ class Roster(NotKept, tune.Callback, tune.Stopper):
         elif self._deserted_since is None:
             self._deserted_since = now
             self._session.say(f"no GPU is left: waiting for one to join, at most {_PATIENCE_SECONDS / 60:g} minutes")
+
+    def _meet(self, with_gpus: set[str], now: float) -> None:
+        """Where trials are kept on certain nodes, others that have GPUs are of use to a sweep that begins anew."""
+        self._seen = self._seen or with_gpus
+        if with_gpus - self._seen:
+            self._seen |= with_gpus
+            self.has_grown, self._grown_at = True, now
+        if self.has_grown and self._only is not None and now > self._grown_at + _SETTLING_SECONDS:
+            self._session.begin_anew()
 
     def may_share(self, model: str) -> bool:
         """Whether trials for these GPUs are to be measured beside somebody else: there is no other to move them to."""
