@@ -75,16 +75,11 @@ class Progress:
     def ended(self, record: TrialRecord) -> None:
         """A trial has come to an end: print its line."""
         self.met(record)
-        if record.spec.follow_up is not None:
-            parts = [f"[{_again(record.spec)}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
-            self.say("  ".join([*parts, _result(record)]))
-            return
-        done, width = sum(self._counts.values()), len(str(self._planned))
-        place = f"{done:>{width}}/{self._planned}" if self._planned else str(done)
-        parts = [f"[{place}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec)]
-        parts.append(_result(record))
-        self.say("  ".join(parts))
-        if done % 10 == 0 and self._planned and done < self._planned:
+        done, again = sum(self._counts.values()), record.spec.follow_up is not None
+        counted = f"{done:>{len(str(self._planned))}}/{self._planned}" if self._planned else str(done)
+        place = _again(record.spec) if again else counted
+        self.say("  ".join([f"[{place}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec), _result(record)]))
+        if not again and done % 10 == 0 and self._planned and done < self._planned:
             self.say(self.status())
 
     def status(self) -> str:

@@ -16,6 +16,7 @@ from ray import tune
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec, spec_from_json
 from orchestrator.planning.trackers import TRACKERS, Chosen, TrackerError
+from orchestrator.running.cluster.not_kept import NotKept
 
 FIGURES = (
     "samples_per_second",
@@ -92,16 +93,13 @@ class _Seen:
         self.folder.mkdir(parents=True, exist_ok=True)
 
 
-class _Told(tune.Callback):
+class _Told(NotKept, tune.Callback):
     """Passes trials on to one logger; one that fails in mid-run is left alone, for the sweep does not need it."""
 
     def __init__(self, name: str, logger: Any, folder: Path, axes: Sequence[str]) -> None:
         self._name, self._logger, self._folder, self._axes = name, logger, folder, axes
         self._begun: dict[str, _Seen] = {}
         self._lost = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune keeps it to restore a run from; ours are resumed from their records
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         for spec in _specs(trial)[:1]:
