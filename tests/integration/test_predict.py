@@ -26,6 +26,7 @@ from tests.conftest import SpecFactory
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
+MIB = 2**20
 H200 = load_gpu("h200")
 # Each costs a trace of BERT-large, but optimizers share one.
 CHOSEN: tuple[Mapping[str, Any], ...] = (
@@ -115,6 +116,33 @@ def test_a_bias_whose_rows_lie_apart_is_attended_to_without_a_fused_kernel() -> 
     apart = torch.empty((1, 16, 16, 4), dtype=torch.bfloat16, device="meta").permute(0, 3, 1, 2)
     assert attention_kernel(H200, query, query, query, bias) == "cudnn"
     assert attention_kernel(H200, query, query, query, apart) == "math"
+
+
+def test_tensors_without_data_are_written_over_where_those_with_data_would_be() -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from orchestrator.planning.estimate.recording import Recorder
+    from orchestrator.planning.estimate.stream import Allocation
+
+    def blocks(forward: Any) -> tuple[int, int]:
+        """Tensors of 1 MiB that the two passes make."""
+        recorder, made = Recorder(), []
+        with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+            weight = torch.nn.Parameter(torch.empty(512, 512))
+            recorder.stream()
+            loss = forward(weight * 2).sum()
+            for step in (lambda: None, loss.backward):
+                step()
+                events = [event for event in recorder.stream().events if isinstance(event, Allocation)]
+                made.append(sum(event.integers == (MIB,) for event in events))
+        return made[0], made[1]
+
+    indices = torch.arange(512)
+    assert blocks(lambda x: x.sin() + x.cos()) == (4, 6)  # two gradients from five operators, their sum, twice that
+    assert blocks(lambda x: (x + x).sin()) == (3, 4)  # a gradient that is its own other summand stays
+    assert blocks(lambda x: x[indices]) == (2, 2)  # zeros that gradients are added to, twice that
+    assert blocks(lambda x: x.roll((3, 3), (0, 1))) == (3, 3)  # a dimension after the other
 
 
 def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(tiny_spec: SpecFactory) -> None:

@@ -151,7 +151,7 @@ def _seen(
 ) -> Prediction:
     outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
     if zero_stage is None:
-        reserved = _settled(outcome)
+        reserved = settled(outcome)
     else:
         # The engine sets its partitions up with copies whose memory stays reserved.
         reserved = figure(outcome.peak_reserved, below=0.05, above=0.1, slack=20 * _MIB)
@@ -172,8 +172,8 @@ def _seen(
     )
 
 
-def _settled(outcome: Outcome) -> Figure:
-    """Reserved memory: the middle and both sides of what cannot be told, in the margins that two rounds needed."""
+def settled(outcome: Outcome) -> Figure:
+    """Reserved memory, in the margins that two rounds of measurements needed around both orders of segments."""
     low, high = sorted((outcome.peak_reserved, outcome.reserved_otherwise))
     likely = outcome.peak_reserved if high - low <= _FRAGILE * high else (low + high) // 2
     return Figure(bytes=likely, low=int(low * 0.94), high=int(high * 1.07) + 20 * _MIB)

@@ -26,7 +26,7 @@ class Gpu:
     kernels_bytes: int
     """Kernels and libraries loaded while training."""
     cudnn_bytes: int
-    """What cuDNN's attention adds to them."""
+    """What cuDNN adds to them."""
     deepspeed_bytes: int
     """What DeepSpeed's engine and its communicator take outside the allocator, up to stage 2."""
     deepspeed_zero3_bytes: int

@@ -13,7 +13,8 @@ from unittest.mock import patch
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Import inside without the collector, which would walk through all that is there again and again, and without
-    Inductor, which bitsandbytes loads to compile kernels that no rehearsal runs."""
+    what no rehearsal runs: Inductor, with which bitsandbytes compiles kernels, and torchao, with which transformers
+    reads weights that it quantized."""
     collected = gc.isenabled()
     gc.disable()
     try:
@@ -21,7 +22,10 @@ def quick_imports() -> Iterator[None]:
 
         with patch.object(torch, "compile", _as_it_is), suppress(ImportError):
             import bitsandbytes  # noqa: F401
-        yield
+        from transformers import utils
+
+        with patch.object(utils, "is_torchao_available", lambda *_: False):
+            yield
     finally:
         gc.freeze()  # libraries stay: later collections need not look at them
         if collected:

@@ -17,7 +17,8 @@ _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
 _ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
 _SUMS = {_aten.sum.dim_IntList, _aten.mean.dim}
-_ATTENTION = {
+_KERNELS = {
+    _aten.convolution.default: "cudnn",
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
     _aten._scaled_dot_product_flash_attention.default: "flash",
     _aten._scaled_dot_product_efficient_attention.default: "efficient",
@@ -31,7 +32,8 @@ _LEFT_AS = {
     "update": "optimizer states",
 }
 """Phase -> what its allocations are that outlive it."""
-_OURS = 2  # references to the storage of a tensor that nothing else holds: the tensor's, and the one that asks
+_OURS = (4, 2)
+"""References to a tensor that nothing else holds while it passes through here, and to its storage."""
 Extra = tuple[str, tuple[int, ...]]
 
 
@@ -120,8 +122,8 @@ class Recorder(TorchDispatchMode):
             self._see(tensor, func, args)
         if func in _ALL:
             self._all.add(out.untyped_storage()._cdata)
-        if func in _ATTENTION:
-            self._kernels.add(_ATTENTION[func])
+        if func in _KERNELS:
+            self._kernels.add(_KERNELS[func])
         taken = [self._add(*workspace, "kernel workspaces") for workspace in _workspaces(func, args)]
         self._events += [(-number, "", (), "") for number in taken]
         return out
@@ -193,14 +195,14 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
 
 
-def _sole_owner(sum_so_far: torch.Tensor, gradient: Any) -> bool:
+def _sole_owner(sum_so_far: Any, gradient: Any) -> bool:
     """Whether a sum of gradients is the last reference to its memory: torch/csrc/autograd/input_buffer.cpp."""
     storage = sum_so_far.untyped_storage()
     return (
         isinstance(gradient, torch.Tensor)
         and sum_so_far.shape == gradient.shape
         and sum_so_far.nbytes == storage.nbytes()
-        and torch._C._storage_Use_Count(storage._cdata) == _OURS
+        and (sum_so_far._use_count(), torch._C._storage_Use_Count(storage._cdata)) == _OURS
     )
 
 
