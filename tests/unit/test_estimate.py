@@ -18,7 +18,11 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.estimate.allocator import CachingAllocator, rounded, segment_bytes
 from orchestrator.planning.estimate.estimator import settled
 from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.kernels import column_sum_bytes, layer_norm_backward_bytes
+from orchestrator.planning.estimate.kernels import (
+    column_sum_bytes,
+    efficient_attention_backward_bytes,
+    layer_norm_backward_bytes,
+)
 from orchestrator.planning.estimate.prediction import CARDS, Figure, Prediction
 from orchestrator.planning.estimate.replay import Outcome, Trial, replay
 from orchestrator.planning.estimate.stream import Allocation, Free, Stream, between
@@ -100,6 +104,14 @@ def test_a_column_sum_over_many_rows_takes_a_buffer(rows: int, columns: int, mib
 )
 def test_a_layer_norm_over_very_many_rows_sums_by_parts(rows: int, width: int, partial_rows: int) -> None:
     assert layer_norm_backward_bytes(H200, rows, width, 4) == 4 * width * partial_rows
+
+
+@pytest.mark.parametrize("element", [2, 4])
+def test_short_rows_take_whole_tiles_of_attention(element: int) -> None:
+    # Swin's windows of 49 pixels, 32 channels a head: 64 × 64 each, which is what its reserved memory shows.
+    heads = 6400 * 3
+    taken = efficient_attention_backward_bytes(H200, 6400, 3, 49, 49, 32, element)
+    assert taken == 4 * heads * (49 * element // 2 + 64 * 64 + 4)
 
 
 def test_a_row_sum_takes_none() -> None:

@@ -115,11 +115,16 @@ def cudnn_attention_backward_bytes(
 def efficient_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, element: int
 ) -> int:
-    """The product of output and its gradient in 32 bits; for 16-bit tensors accumulators of keys and values."""
+    """Row sums and query gradients, these in 32 bits and in whole tiles of 64 × 64 with a lock each; before them the
+    product of 32-bit outputs with their gradients; for wide 16-bit heads accumulators of keys and values.
+
+    After aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
+    """
     rows = 4 * batch * heads * queries
+    tiles = 4 * batch * heads * -(-queries // 64) * -(-width // 64) * (64 * 64 + 4)
     if element == 4:
-        return rows * (width + 2)
-    return rows + (4 * batch * heads * 2 * keys * width if width > 64 else 0) + rows * width
+        return 2 * rows + max(rows * width, tiles)
+    return rows + tiles + (4 * batch * heads * 2 * keys * width if width > 64 else 0)
 
 
 def plain_bytes(gpu: Gpu, nbytes: int) -> int:
