@@ -8,7 +8,17 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.search.frontier import Frontier
-from tests.benchmarks.grids import DATA, RUN, Table, measured_anew, predicted, recorded, simulated, with_noise
+from tests.benchmarks.grids import (
+    DATA,
+    RUN,
+    Table,
+    measured_anew,
+    on_one_host,
+    predicted,
+    recorded,
+    simulated,
+    with_noise,
+)
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
@@ -23,6 +33,9 @@ ANEW = {"all": (73, 222, 1.0, 1.0, 0.159), "without fp16": (69, 206, 1.0, 1.0, 0
 """Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
 as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
 know: there it takes a speed that is half the host's for the GPU's."""
+
+ON_ONE_HOST = {0: (83, 245, 1.0), 1: (88, 276, 1.0), 2: (88, 275, 1.0)}
+"""Seed -> trials, seconds and recall, where fp16 has to be told from bf16 by a few per cent, as on one host."""
 
 CUT = [(50, 0.805), (75, 0.93), (100, 0.976)]
 """Slot seconds after which the search is cut, and the share of the whole frontiers' height that it has by then."""
@@ -58,6 +71,13 @@ def test_given_up_trials_cost_less_and_hide_nothing() -> None:
             round(found.contradicted, 3),
         )
         assert figures == ANEW[name]
+
+
+@pytest.mark.parametrize("seed", ON_ONE_HOST)
+def test_two_precisions_that_are_almost_as_fast_are_told_apart(seed: int) -> None:
+    table = on_one_host(measured_anew(), seed=seed)
+    found = replay(informed(predicted(table)), table)
+    assert (found.trials, round(found.seconds), found.recall) == ON_ONE_HOST[seed]
 
 
 def _without_fp16(table: Table) -> Table:
