@@ -47,8 +47,9 @@ class Measured:
     trial_id: str
     speed_error: float = 0.0
     """How far the speed may be off, relative, as the rows themselves say (95 % confidence)."""
-    host_bound_share: float = 0.0
-    """How far it is the host's speed: the share of the micro-batches after which the device ran dry."""
+    host_bound_share: float | None = None
+    """How far it is the host's speed: the share of the micro-batches after which the device ran dry; None where that
+    cannot be told."""
 
 
 def kind_of_training(equivalence: str) -> str:
@@ -113,7 +114,9 @@ def measured(records: Iterable[TrialRecord]) -> Measured | None:
         samples_per_second=statistics.median(found.samples_per_second for found in figures),
         trial_id=figures[0].trial_id,
         speed_error=max(found.speed_error for found in figures),
-        host_bound_share=max(found.host_bound_share for found in figures),
+        host_bound_share=max(
+            (found.host_bound_share for found in figures if found.host_bound_share is not None), default=None
+        ),
     )
 
 
@@ -130,5 +133,5 @@ def _figures(record: TrialRecord) -> Measured | None:
         samples_per_second=float(speed),
         trial_id=record.trial_id,
         speed_error=float(error) if math.isfinite(error) else 0.0,
-        host_bound_share=record.measurements.get("host_bound_share") or 0.0,
+        host_bound_share=record.measurements.get("host_bound_share"),
     )

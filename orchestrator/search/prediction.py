@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 
-from orchestrator.search.configurations import Configuration, Key, Measured
+from orchestrator.search.configurations import Configuration, Measured
 from orchestrator.search.correction import Correction
-from orchestrator.search.surface import Estimate, Surface
+from orchestrator.search.surface import EITHER, FLOOR, RISING, Estimate, Surface
 
-_HOST_BOUND = 0.5
-"""A row is the host's altogether where the device ran dry after more than this share of its micro-batches."""
+GPU_BOUND = 0.1
+"""A speed is the GPU's own where it ran dry after no larger a share of its micro-batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,36 +37,14 @@ class Surfaces:
         self._place = {one: place for place, one in enumerate(planned)}
         self._memory, self._seconds = Surface(planned, per_step=False), Surface(planned, per_step=True)
         self._correction = Correction(planned)
-        self._hosts: dict[Configuration, Measured] = {}
 
     def put(self, configuration: Configuration, found: Measured) -> None:
         """A measured configuration, in place of what was known of it."""
         place = self._place[configuration]
         self._memory.put(place, found.memory_bytes)
         self._correction.put(place, found.memory_bytes)
-        self._hosts.pop(configuration, None)
-        error = found.speed_error
-        if found.host_bound_share:
-            self._hosts[configuration] = found
-            restless = self._restlessness()
-            for one, bound in self._hosts.items():
-                if one is not configuration:
-                    self._seconds.doubt(self._place[one], _error_of(bound, restless))
-            error = _error_of(found, restless)
-        self._seconds.put(place, configuration.micro_batch / found.samples_per_second, error)
-
-    def _restlessness(self) -> float:
-        """How far a host-bound speed may be off, relative: those of one curve should take equally long, and do not.
-
-        Twice what a normal deviate's 95 % would be: a host changes its pace as it likes, and few rows tell of it.
-        """
-        curves: dict[Key, list[float]] = {}
-        bound = {one: found for one, found in self._hosts.items() if found.host_bound_share > _HOST_BOUND}
-        for one, found in bound.items():
-            curves.setdefault(one.curve, []).append(math.log(one.micro_batch / found.samples_per_second))
-        free = len(bound) - len(curves)
-        apart = sum((value - fmean(values)) ** 2 for values in curves.values() for value in values)
-        return 4 * math.sqrt(apart / free) if free else 0.0
+        seconds = configuration.micro_batch / found.samples_per_second
+        self._seconds.put(place, seconds, found.speed_error, _side(found))
 
     def _memory_of_all(self) -> Estimate | None:
         """By what was predicted where that is known, else by the law that the measured ones follow."""
@@ -101,6 +78,8 @@ class Surfaces:
         }
 
 
-def _error_of(found: Measured, restless: float) -> float:
-    """How far a speed may be off where hosts are so restless: as much as it is the host's."""
-    return max(found.speed_error, restless * min(1.0, found.host_bound_share / _HOST_BOUND))
+def _side(found: Measured) -> int:
+    """A host-bound time is the host's: the GPU may need less, so of that it only says that it is no more."""
+    if found.host_bound_share is None:
+        return EITHER
+    return RISING if found.host_bound_share <= GPU_BOUND else FLOOR

@@ -12,16 +12,29 @@ from numpy.typing import NDArray
 from orchestrator.search.configurations import Configuration, Key
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 SHARPNESS = 100
 """How sharply a curve turns from its floor to its slope: the exponent of a norm that stands in for the maximum."""
+FLOOR, EITHER, RISING = 1, 0, -1
+"""What a measured cost tells of: the floor, and that what rises is no more; the larger of the two; or what rises, and
+that the floor is no more."""
+SLACK, CORNER = 0.05, 0.1
+"""How far, as a logarithm, the smaller of them may be above the larger at the price of a deviation; a floor a corner
+more, for close to it a curve turns less sharply."""
 UNKNOWN, AXIS, ALONE = 3.0, 1.0, 0.2
 """What the logarithm of a parameter may vary by: all curves together, with the values of the axes, and alone."""
-APART = 0.9
+PACE = 0.8
+"""How much of that base and slope of a time share: it is one GPU that spends both."""
+APART = 0.95
 """How much of a deviation from the law two curves share for each choice that sets them apart."""
 DEVIATIONS = (0.002, 0.004, 0.008, 0.016, 0.03)
 NOISES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""What the data choose from: how far the law is off, alike for near micro-batches, and how far a row is, by itself."""
+NOISES_OF_FLOORS = (0.01, 0.03, 0.1, 0.3)
+"""What the data choose from: how far the law is off, alike for near micro-batches, and how far a row is, by itself;
+one that tells of a floor is its host's, which changes its pace as it likes."""
+OTHER_SIDE = 1e-6
+"""The weight, among what rows are off by, of one on the other side of the law."""
 LEAST = 0.02
 """An extra that would leave less than this of a cost is cut there; only far from a fit is one so large."""
 STEPS, LONGEST, ENOUGH = 20, 1.0, 1e-3
@@ -58,19 +71,20 @@ class Surface:
         for block in range(3):
             part = slice(block * self._curves, (block + 1) * self._curves)
             self._prior[part, part] = shared
+        if per_step:
+            base, slope = (slice(block * self._curves, (block + 1) * self._curves) for block in (1, 2))
+            self._prior[base, slope] = self._prior[slope, base] = PACE * (shared - UNKNOWN**2)
         self._precision = np.linalg.inv(self._prior)
         self._costs: dict[int, tuple[float, float]] = {}
+        self._side = np.full(len(planned), EITHER)
         self._at: Array | None = None
         self.estimate: Estimate | None = None
         """From everything measured so far; None where nothing was."""
 
-    def doubt(self, index: int, error: float) -> None:
-        """Another relative error for a cost that was put; heard of by the next ``put``."""
-        self._costs[index] = (self._costs[index][0], error)
-
-    def put(self, index: int, cost: float, error: float = 0.0) -> None:
+    def put(self, index: int, cost: float, error: float = 0.0, side: int = EITHER) -> None:
         """A measured cost of a configuration with its own relative error, in place of an earlier one."""
         self._costs[index] = (cost, error)
+        self._side[index] = side
         seen = np.array(list(self._costs), int)
         costs, errors = np.array(list(self._costs.values())).T
         self._unit = float(costs.min())
@@ -78,17 +92,26 @@ class Surface:
         at = centre if self._at is None else self._at
         measured, own = np.log(costs), (errors / 2) ** 2
         deviation, noise = self._scales(at, centre, seen, measured, own)
-        unexplained, row = deviation**2 * self._alike, np.diag(own + noise**2)
-        at = self._at = self._fit(at, centre, seen, measured, unexplained[np.ix_(seen, seen)] + row)
+        own += noise**2
+        unexplained = deviation**2 * self._alike
+        self._at = self._fit(at, centre, seen, measured, unexplained[np.ix_(seen, seen)] + np.diag(own))
+        self.estimate = self._estimate(self._at, seen, measured, unexplained, own)
+
+    def _estimate(self, at: Array, seen: Indices, measured: Array, unexplained: Array, own: Array) -> Estimate:
+        """Where a side that a row does not tell of was held back, that is no knowledge: only the mean heeds it."""
         value, slope = self._law(at)
-        prior = slope @ self._prior @ slope.T + unexplained
-        gain = np.linalg.solve(prior[np.ix_(seen, seen)] + row, prior[seen])
-        mean = value - slope @ (at - centre) + gain.T @ (measured - value[seen] + slope[seen] @ (at - centre))
-        variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain), 0.0)
-        near = self._alike[:, seen]
-        variance += noise**2 + near @ own / near.sum(axis=1)
+        known = slope @ self._prior @ slope.T + unexplained
+        gain = np.linalg.solve(known[np.ix_(seen, seen)] + np.diag(own), known[seen])
+        around = unexplained[np.ix_(seen, seen)] + np.diag(own)
+        mean = value + unexplained[:, seen] @ np.linalg.solve(around, measured - value[seen])
+        variance = np.maximum(np.diag(known) - np.einsum("ij,ij->j", known[seen], gain), 0.0)
+        floor, base, slopes = self._parts(at)
+        is_floor = np.where(self._side == EITHER, floor > np.logaddexp(base, slopes), self._side == FLOOR)
+        other = (self._side[seen] != EITHER) & (is_floor[:, None] != (self._side[seen] == FLOOR))
+        near = self._alike[:, seen] * np.where(other, OTHER_SIDE, 1.0)
+        variance += near @ own / near.sum(axis=1)
         # Rounded, so that another machine's arithmetic leads to the same trials.
-        self.estimate = Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
+        return Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
 
     def _centre(self, cost_a_sample: Array) -> Array:
         """What the parameters are before anything tells them: the order of magnitude of what was measured."""
@@ -96,55 +119,81 @@ class Surface:
         unit = float(np.log(self._unit))
         return np.repeat([unit, unit - 1, a_sample - 1, 0.0], [*[self._curves] * 3, self._extras])
 
+    def _parts(self, at: Array) -> tuple[Array, Array, Array]:
+        """The logarithms of every floor, base and slope × micro-batch."""
+        floor, base, slope = (at[block * self._curves : (block + 1) * self._curves][self._curve] for block in range(3))
+        return floor, base, slope + np.log(self._size)
+
     def _law(self, at: Array) -> tuple[Array, Array]:
         """The logarithm of every cost, and its derivatives by every parameter."""
         many = self._curves
-        floor, base, slope = (at[block * many : (block + 1) * many][self._curve] for block in range(3))
-        slope = slope + np.log(self._size)
+        floor, base, slope = self._parts(at)
         rising = np.logaddexp(base, slope)
-        curve = np.logaddexp(SHARPNESS * floor, SHARPNESS * rising) / SHARPNESS
+        larger = np.logaddexp(SHARPNESS * floor, SHARPNESS * rising) / SHARPNESS
+        is_floor = self._side == FLOOR
+        curve = np.where(is_floor, floor, larger)
+        on_slope = np.where(is_floor, 0.0, np.exp(SHARPNESS * (rising - larger)))
         has = self._extra >= 0
         step = self._unit * self._share * np.exp(-curve)
         extra = np.where(has, step * np.append(at[3 * many :], 0.0)[self._extra], 0.0)
         whole = np.maximum(1 + extra, LEAST)
         derivative = np.zeros((len(curve), len(at)))
         rows = np.arange(len(curve))
-        on_slope = np.exp(SHARPNESS * (rising - curve))
-        derivative[rows, self._curve] = np.exp(SHARPNESS * (floor - curve)) / whole
+        derivative[rows, self._curve] = (1 - on_slope) / whole
         derivative[rows, many + self._curve] = on_slope * np.exp(base - rising) / whole
         derivative[rows, 2 * many + self._curve] = on_slope * np.exp(slope - rising) / whole
         derivative[rows[has], 3 * many + self._extra[has]] = (step / whole)[has]
         return curve + np.log(whole), derivative
 
-    def _scales(self, at: Array, centre: Array, seen: Array, measured: Array, own: Array) -> tuple[float, float]:
-        """The deviation and the noise under which what was measured is likeliest."""
+    def _beyond(self, at: Array) -> tuple[Array, Array]:
+        """By how much, in deviations, the side that a row does not tell of is above the one that it does, where it is;
+        and the derivatives by every parameter."""
+        floor, base, slope = self._parts(at)
+        rising = np.logaddexp(base, slope)
+        over = self._side * (rising - floor) - CORNER * (self._side == RISING)
+        seen = np.flatnonzero((self._side != EITHER) & (over > 0))
+        side = self._side[seen] / SLACK
+        derivative = np.zeros((len(seen), len(at)))
+        rows, curve = np.arange(len(seen)), self._curve[seen]
+        derivative[rows, curve] = -side
+        derivative[rows, self._curves + curve] = side * np.exp(base - rising)[seen]
+        derivative[rows, 2 * self._curves + curve] = side * np.exp(slope - rising)[seen]
+        return over[seen] / SLACK, derivative
+
+    def _scales(self, at: Array, centre: Array, seen: Indices, measured: Array, own: Array) -> tuple[float, Array]:
+        """The deviation, and every row's noise, under which what was measured is likeliest."""
         value, slope = self._law(at)
         residual = measured - value[seen] + slope[seen] @ (at - centre)
         known, alike = slope[seen] @ self._prior @ slope[seen].T, self._alike[np.ix_(seen, seen)]
 
-        def likelihood(scales: tuple[float, float]) -> float:
+        is_floor = self._side[seen] == FLOOR
+
+        def likelihood(scales: tuple[float, Array]) -> float:
             deviation, noise = scales
             factor = np.linalg.cholesky(known + deviation**2 * alike + np.diag(own + noise**2))
             solved = np.linalg.solve(factor, residual)
             return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
 
-        return max(itertools.product(DEVIATIONS, NOISES), key=likelihood)
+        floors = NOISES_OF_FLOORS if is_floor.any() else NOISES_OF_FLOORS[:1]
+        noises = (np.where(is_floor, of_floors, noise) for noise in NOISES for of_floors in floors)
+        return max(itertools.product(DEVIATIONS, noises), key=likelihood)
 
-    def _fit(self, at: Array, centre: Array, seen: Array, measured: Array, around: Array) -> Array:
+    def _fit(self, at: Array, centre: Array, seen: Indices, measured: Array, around: Array) -> Array:
         """The likeliest parameters: Gauss-Newton, a step halved until it helps."""
         weight = np.linalg.inv(around)
 
         def loss(place: Array) -> float:
             value, _ = self._law(place)
-            residual, moved = measured - value[seen], place - centre
-            return float(residual @ weight @ residual + moved @ self._precision @ moved)
+            residual, moved, (beyond, _) = measured - value[seen], place - centre, self._beyond(place)
+            return float(residual @ weight @ residual + moved @ self._precision @ moved + beyond @ beyond)
 
         best = loss(at)
         for _ in range(STEPS):
             value, slope = self._law(at)
             slope = slope[seen]
-            pull = slope.T @ weight @ (measured - value[seen]) - self._precision @ (at - centre)
-            step = np.linalg.solve(slope.T @ weight @ slope + self._precision, pull)
+            beyond, tilt = self._beyond(at)
+            pull = slope.T @ weight @ (measured - value[seen]) - self._precision @ (at - centre) - tilt.T @ beyond
+            step = np.linalg.solve(slope.T @ weight @ slope + self._precision + tilt.T @ tilt, pull)
             step *= LONGEST / max(LONGEST, np.abs(step).max())
             for _ in range(6):
                 if (found := loss(at + step)) < best:
