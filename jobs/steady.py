@@ -12,6 +12,10 @@ LONG_SECONDS = 2.0
 FEWEST_TO_GIVE_UP = 4
 """Nor with fewer than these, which took ``LONG_SECONDS``, however unlike: a spread seen in fewer says little."""
 
+GPU_BOUND, HOST_BOUND = 0.1, 0.5
+"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches than the first, and the host's
+where after a larger one than the second."""
+
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 
@@ -63,7 +67,7 @@ def doubts(
             f"the mean step is known to ±{half_width:.1%} only" if half_width < math.inf else "a single step counted"
         )
         found.append(f"unstable: {known}")
-    if host_bound_share is not None and host_bound_share > 0.5:
+    if host_bound_share is not None and host_bound_share > HOST_BOUND:
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")

@@ -23,6 +23,7 @@ from jobs.anatomy.phases import BACKWARD_TO_FORWARD, phase_reader, phases
 from jobs.anatomy.residents import residents
 from jobs.anatomy.trace import Trace, read
 from jobs.loops.base import Trained
+from jobs.steady import GPU_BOUND
 
 _SHORT_SECONDS = 0.25
 """Of steps that take less, several are timed."""
@@ -30,7 +31,6 @@ _TIMED_STEPS = 3
 _LONG_SECONDS = 0.5
 """Steps that take more are timed while they are profiled, where the device is so much behind the host that it does not
 notice."""
-_HOST_BOUND = 0.1
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -71,7 +71,7 @@ def _uncollected() -> Iterator[None]:
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
     seconds: float = row["step_seconds_median"]
-    if seconds > _LONG_SECONDS and row.get("host_bound_share", 1.0) < _HOST_BOUND:
+    if seconds > _LONG_SECONDS and row.get("host_bound_share", 1.0) <= GPU_BOUND:
         return 0
     return _TIMED_STEPS if seconds < _SHORT_SECONDS else 1
 

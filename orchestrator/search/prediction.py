@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jobs.steady import GPU_BOUND
 from orchestrator.search.configurations import Configuration, Measured
 from orchestrator.search.correction import Correction
 from orchestrator.search.surface import EITHER, FLOOR, RISING, Estimate, Surface
-
-GPU_BOUND = 0.1
-"""A speed is the GPU's own where it ran dry after no larger a share of its micro-batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
