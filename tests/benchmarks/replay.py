@@ -39,7 +39,7 @@ TOLERANCE = 0.02
 NOISES = (0.01, 0.03, 0.10)
 SHARES = (0.25, 0.5, 0.75)
 BUDGETS = 200
-_BOUNDS = re.compile(r"at least ([\d.]+) GiB(?: and reach at most ([\d.]+) samples/s)?")
+BOUNDS = re.compile(r"at least ([\d.]+) GiB(?: and reach at most ([\d.]+) samples/s)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +138,7 @@ def contradicted(skipped: Iterable[TrialRecord], truth: Table, tolerance: float 
     """Share of the bounds in rows' reasons that are wrong: less memory, or more speed, than was said to be possible."""
     wrong = []
     for record in skipped:
-        known, bounds = truth[record.trial_id], _BOUNDS.search(record.reason)
+        known, bounds = truth[record.trial_id], BOUNDS.search(record.reason)
         if bounds is None or known.outcome is not Outcome.OK:
             continue
         memory, speed = _figures(known)

@@ -1,0 +1,80 @@
+"""A run of `search: frontier` beside the same configurations measured exhaustively: what it found, and what it said.
+
+    python -m tests.benchmarks.searched docs/results/2026-11-21-frontier_search-h200
+
+Whatever another machine measured is compared as it is: memory is the same there, a host's speed is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.results import table
+from tests.benchmarks.grids import RUN, Table, recorded
+from tests.benchmarks.replay import BOUNDS, TOLERANCE, height, recall
+
+PARTS = 8
+Row = Mapping[str, Any]
+
+
+def report(run: Path, grid: Table) -> Iterator[str]:
+    """Lines."""
+    trials = table.load(run)
+    axes = table.axes_of(trials)
+    known = {_key(record.spec.choices, axes): record for record in grid.values()}
+    pairs = [
+        (row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes))) for row in trials.to_pylist()
+    ]
+    both = [(row, record) for row, record in pairs if record is not None]
+    measured = sorted((pair for pair in both if pair[0]["outcome"] == "ok"), key=lambda pair: pair[0]["started_at"])
+    spent = sum(row["wall_seconds"] or 0.0 for row, _ in both)
+    yield f"{len(measured)} of {len(both)} configurations measured in {spent:.0f} s of slot time"
+    yield from _as_it_went(measured, grid, spent)
+    yield from _reasons([(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"])
+
+
+def _as_it_went(measured: list[tuple[Row, TrialRecord]], grid: Table, spent: float) -> Iterator[str]:
+    asked, seconds, part = [], 0.0, 1
+    for row, record in measured:
+        asked.append(record.trial_id)
+        seconds += row["wall_seconds"]
+        if seconds >= part / PARTS * spent or row is measured[-1][0]:
+            part += 1
+            yield (
+                f"  after {len(asked):3} trials, {seconds:4.0f} s: {height(grid, asked):6.1%} of the frontiers' height,"
+                f" {recall(grid, asked):6.1%} of their points within {TOLERANCE:.0%}"
+            )
+
+
+def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
+    said = [
+        (bounds, known.measurements)
+        for text, known in skipped
+        if known.outcome is Outcome.OK and (bounds := BOUNDS.search(text))
+    ]
+    memory = sum(one["device_used_bytes"] < (1 - TOLERANCE) * float(bounds[1]) * 2**30 for bounds, one in said)
+    speed = sum(one["samples_per_second"] > (1 + TOLERANCE) * float(bounds[2]) for bounds, one in said if bounds[2])
+    yield f"of {len(said)} reasons the grid is over {TOLERANCE:.0%} beyond the memory of {memory}, the speed of {speed}"
+
+
+def _key(choices: Mapping[str, object], axes: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        str(choices[axis]) for axis in ("precision", "micro_batch", "activations", "optimizer") if axis in axes
+    )
+
+
+def main() -> None:
+    """Print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.searched")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--grid", type=Path, default=RUN / "trials.parquet", metavar="TRIALS.parquet")
+    options = parser.parse_args()
+    print("\n".join(report(options.run, recorded(options.grid))))
+
+
+if __name__ == "__main__":
+    main()
