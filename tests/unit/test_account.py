@@ -70,6 +70,8 @@ def test_an_account_is_told_in_sentences() -> None:
         "12 configurations that it would have left out, drawn by its seed, were measured all the same: "
         "1 belonged on the frontier beyond 2 %; memory was off its likeliest value by 0.1% (median), at most 0.4%.",
     ]
+    (_, unaudited) = account({**ACCOUNT, "audit": {"audited": 0}})
+    assert unaudited.startswith("None of what it left out was measured")
     assert account({"kind": "optuna", "planned": 8, "measured": 2, "skipped": {}}) == [
         "search: optuna measured 2 of 8 trials and left out 0."
     ]

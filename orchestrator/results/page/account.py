@@ -35,7 +35,10 @@ def _account(search: Mapping[str, Any]) -> Iterator[str]:
     trials = f"{search['measured']} of {count(search['planned'], 'trial')}"
     left_out = f"{sum(skipped.values())}{f' ({rules})' if rules else ''}"
     yield f"search: {search['kind']} measured {trials} and left out {left_out}."
-    if (audit := search.get("audit")) is None:
+    if not skipped or (audit := search.get("audit")) is None:
+        return
+    if not audit["audited"]:
+        yield "None of what it left out was measured all the same: how far off it was is not known."
         return
     yield (
         f"{count(audit['audited'], 'configuration')} that it would have left out, drawn by its seed, "
