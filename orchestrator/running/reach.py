@@ -1,4 +1,4 @@
-"""Where a cluster is to be: whether anything answers there, or one starts here, and what can begin at once."""
+"""Where a cluster is to be: what answers or refuses there, or one starts here, and what can begin at once."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Whatever another machine measured is compared as it is: memory is the same there
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ def report(run: Path, grid: Table) -> Iterator[str]:
     trials = table.load(run)
     axes = table.axes_of(trials)
     known = {_key(record.spec.choices, axes): record for record in grid.values()}
-    pairs = [
-        (row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes))) for row in trials.to_pylist()
-    ]
+    rows = trials.to_pylist()
+    pairs = [(row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes))) for row in rows]
     both = [(row, record) for row, record in pairs if record is not None]
     measured = sorted((pair for pair in both if pair[0]["outcome"] == "ok"), key=lambda pair: pair[0]["started_at"])
     spent = sum(row["wall_seconds"] or 0.0 for row, _ in both)
@@ -61,10 +60,8 @@ def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
     yield f"of {len(said)} reasons the grid is over {TOLERANCE:.0%} beyond the memory of {memory}, the speed of {speed}"
 
 
-def _key(choices: Mapping[str, object], axes: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(
-        str(choices[axis]) for axis in ("precision", "micro_batch", "activations", "optimizer") if axis in axes
-    )
+def _key(choices: Mapping[str, object], axes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(choices[axis]) for axis in axes)
 
 
 def main() -> None:

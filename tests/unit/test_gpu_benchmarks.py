@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import searched
 from tests.benchmarks.efficiency import account
+from tests.benchmarks.grids import RUN, recorded
 from tests.benchmarks.repeats import repeated, report
 from tests.unit.records import make_record, write_run
 
@@ -41,3 +43,10 @@ def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Pat
     assert found.variation == pytest.approx(0.0082, abs=0.0001)
     assert (found.gpus, found.peak_bytes) == (2, frozenset({100}))
     assert list(report([found]))[-1] == "\n1 of 1 configurations vary by 1 % or less: median 0.82%, worst 0.82%"
+
+
+def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
+    lines = list(searched.report(RUN.parent / "2026-11-21-frontier_search-h200", recorded(RUN / "trials.parquet")))
+    assert lines[0] == "102 of 288 configurations measured in 404 s of slot time"
+    assert lines[-2].split(":")[1] == "  98.9% of the frontiers' height,  84.6% of their points within 2%"
+    assert lines[-1] == "of 174 reasons the grid is over 2% beyond the memory of 2, the speed of 49"
