@@ -16,6 +16,9 @@ GPU_BOUND, HOST_BOUND = 0.1, 0.5
 """A speed is the GPU's own where it ran dry after no larger a share of the micro-batches than the first, and the host's
 where after a larger one than the second."""
 
+FEWEST_OF_THE_HOST = 5
+"""Steps after which a speed that is the host's is not polished further: more of them tell of the host's next second."""
+
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 
@@ -40,6 +43,11 @@ def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
     steady = seconds[onset(seconds, relative_error) :]
     few = len(steady) < FEWEST_STEPS and sum(steady) < LONG_SECONDS
     return not few and relative_half_width(steady) <= relative_error
+
+
+def is_the_hosts(seconds: Sequence[float], relative_error: float, host_bound_share: float) -> bool:
+    """Whether these steps tell enough of a speed that is the host's, however unlike they are."""
+    return host_bound_share > HOST_BOUND and len(seconds) - onset(seconds, relative_error) >= FEWEST_OF_THE_HOST
 
 
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:

@@ -15,7 +15,7 @@ import torch
 from jobs.anatomy.memory import Known
 from jobs.anatomy.residents import Resident, tensors
 from jobs.anatomy.trace import PHASE, weight
-from jobs.loops.meter import Phase
+from jobs.trackers.base import Phase
 
 TRAINED = 2
 """Micro-batches of a step that are trained on: each is like the others, and from the second on gradients are there."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 
-from jobs.trackers.base import Moment, Tracker, tell
+from jobs.trackers.base import Moment, Phase, Tracker, tell
 from jobs.trackers.steps import Steps
-
-Phase = Literal["data", "forward", "backward", "clipping", "optimizer", "upkeep"]
-"""What a loop is doing; ``upkeep`` is all its own: logging, schedules, freeing gradients."""
 
 
 class Listener(Protocol):
@@ -78,6 +75,8 @@ class Meter:
 
     def phase(self, name: Phase) -> None:
         """The loop begins something else; what is timed here is whole steps."""
+        for tracker in self._trackers:
+            tracker.phase(name)
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """A micro-batch, on the device, is about to be trained on."""

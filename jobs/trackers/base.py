@@ -6,12 +6,16 @@ import enum
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from jobs.record import Column
 
 if TYPE_CHECKING:
     import torch
+
+
+Phase = Literal["data", "forward", "backward", "clipping", "optimizer", "upkeep"]
+"""What a loop is doing; ``upkeep`` is all its own: logging, schedules, freeing gradients."""
 
 
 class Moment(enum.StrEnum):
@@ -55,6 +59,9 @@ class Tracker:
 
     def data_wait(self, seconds: float) -> None:
         """The loop waited this long for the micro-batches of its next step."""
+
+    def phase(self, name: Phase) -> None:
+        """The loop begins something else."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """A micro-batch of tensors on the device is about to be trained on."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import is_out_of_reach, is_settled, onset, relative_half_width
+from jobs.steady import is_out_of_reach, is_settled, is_the_hosts, onset, relative_half_width
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -94,7 +94,7 @@ class Steps(Tracker):
 
     def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
         """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
-        ``total_steps`` would not either.
+        ``total_steps`` would not either, or there are some and it is the host's.
 
         On a GPU the step just issued is left to run while those before it are looked at, unless they are so long that
         a pause between two of them does not show.
@@ -109,7 +109,10 @@ class Steps(Tracker):
         if _device_seconds(done)[-1] > _LONG_SECONDS:
             self._events[-1].synchronize()
             done = self._events
-        return _are_enough(_device_seconds(done[warmup_steps:]), limit, relative_error)
+        seconds = _device_seconds(done[warmup_steps:])
+        return _are_enough(seconds, limit, relative_error) or is_the_hosts(
+            seconds, relative_error, self._host_bound_share(warmup_steps) or 0.0
+        )
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
@@ -143,7 +146,7 @@ class Steps(Tracker):
         counted = seconds[first:]
         elapsed = sum(counted)
         quartiles = statistics.quantiles(counted, n=4) if len(counted) > 1 else [counted[0]] * 3
-        micro = slice(self._first_micro_batch[first - 1] if first else 0, None)
+        micro = self._micro_batches(first)
         tokens = sum(self._tokens[micro])
         real = sum(self._real.values()[micro]) if len(self._real) else tokens
         values |= {
@@ -156,11 +159,20 @@ class Steps(Tracker):
             "samples_per_second_error": relative_half_width(counted),
             "counted_seconds": elapsed,
         }
-        if dry := self._dry[micro]:
-            values["host_bound_share"] = sum(dry) / len(dry)
+        if (share := self._host_bound_share(first)) is not None:
+            values["host_bound_share"] = share
         if tokens:
             values |= {"tokens_per_second": tokens / elapsed, "real_tokens_per_second": real / elapsed}
         return values
+
+    def _micro_batches(self, first_step: int) -> slice:
+        """Those of the steps from this one on."""
+        return slice(self._first_micro_batch[first_step - 1] if first_step else 0, None)
+
+    def _host_bound_share(self, first_step: int) -> float | None:
+        """Of the micro-batches from this step on; None where the device was not asked."""
+        dry = self._dry[self._micro_batches(first_step)]
+        return sum(dry) / len(dry) if dry else None
 
     def _mark(self, seconds: float) -> None:
         import torch

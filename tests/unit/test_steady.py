@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from jobs.steady import (
     FEWEST_STEPS,
     FEWEST_TO_GIVE_UP,
+    HOST_BOUND,
     LONG_SECONDS,
     doubts,
     is_out_of_reach,
     is_settled,
+    is_the_hosts,
     onset,
     relative_half_width,
 )
@@ -120,6 +122,19 @@ def test_long_steps_that_spread_too_much_are_given_up(
 @given(st.lists(st.floats(min_value=0.6, max_value=0.7), max_size=20), st.floats(min_value=0, max_value=0.5))
 def test_what_is_settled_is_never_given_up(seconds: list[float], relative_error: float) -> None:
     assert not (is_settled(seconds, relative_error) and is_out_of_reach(seconds, relative_error, 20))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "host_bound_share", "is_enough"),
+    [
+        (UNEASY + UNEASY, 1.0, True),
+        (UNEASY + UNEASY, HOST_BOUND, False),
+        (UNEASY, 1.0, False),
+        ([9.0, *UNEASY], 1.0, False),
+    ],
+)
+def test_the_hosts_speed_is_not_polished(seconds: list[float], host_bound_share: float, is_enough: bool) -> None:
+    assert is_the_hosts(seconds, 0.01, host_bound_share) is is_enough
 
 
 @pytest.mark.parametrize(("spread", "given_up"), [(0.005, 0), (0.05, 200)])

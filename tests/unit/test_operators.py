@@ -1,0 +1,76 @@
+"""The inspected step: what its operators say of attention and matrix products, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from jobs.trackers import Operators
+
+
+class Attention(nn.Module):
+    """Two products in bfloat16 around scaled dot-product attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(8, 8, dtype=torch.bfloat16), nn.Linear(8, 8, dtype=torch.bfloat16)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = self.before(inputs)[:, None]
+        return self.after(nn.functional.scaled_dot_product_attention(hidden, hidden, hidden)[:, 0])
+
+
+@pytest.fixture
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def inspected(*, backward_ends_it: bool) -> Operators:
+    """The tracker after a step, of which the backward pass has products in double precision only."""
+    tracker = Operators()
+    tracker.step_begin(1)
+    tracker.phase("forward")
+    loss = Attention()(torch.ones(2, 4, 8, dtype=torch.bfloat16)).sum()
+    tracker.phase("backward")
+    assert bool(tracker.measurements()) is backward_ends_it
+    loss.backward()
+    for _ in range(9):
+        torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
+    tracker.step_end()
+    return tracker
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_on_a_gpu_the_first_forward_pass_is_inspected() -> None:
+    found = inspected(backward_ends_it=True).measurements()
+    assert found["attention_kernel"]
+    assert found["matmul_dtype"] == "bfloat16"
+    assert "step_growth_bytes" not in found
+
+
+def test_without_one_the_whole_step_is() -> None:
+    found = inspected(backward_ends_it=False).measurements()
+    assert found["matmul_dtype"] == "float64"
+    assert found["step_growth_bytes"] > 0
+
+
+@pytest.mark.usefixtures("with_gpu", "no_collector")
+def test_nothing_is_left_for_the_collector_to_free_in_a_counted_step() -> None:
+    tracker = Operators()
+    tracker.step_begin(1)
+    profile = weakref.ref(tracker._profile)
+    tracker.phase("backward")
+    assert profile() is None
