@@ -29,10 +29,12 @@ PACE = 0.8
 APART = 0.95
 """How much of a deviation from the law two curves share for each choice that sets them apart."""
 DEVIATIONS = (0.002, 0.004, 0.008, 0.016, 0.03)
+UNEVEN = (0.0, 0.1, 0.3)
+"""How far an optimizer's extra is off, relative to itself: launched while the GPU is busy it costs less than after."""
 NOISES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
 NOISES_OF_FLOORS = (0.01, 0.03, 0.1, 0.3)
-"""What the data choose from: how far the law is off, alike for near micro-batches, and how far a row is, by itself;
-one that tells of a floor is its host's, which changes its pace as it likes."""
+"""What the data choose from, with the two above: how far the law is off, alike for near micro-batches, and how far a
+row is, by itself; one that tells of a floor is its host's, which changes its pace as it likes."""
 OTHER_SIDE = 1e-6
 """The weight, among what rows are off by, of one on the other side of the law."""
 LEAST = 0.02
@@ -55,7 +57,8 @@ class Surface:
 
     Floor, base and slope belong to a curve (everything but the optimizer and the micro-batch), and are the more alike
     the more choices two curves share; the extra belongs to an optimizer, and of a time each micro-batch of a step has
-    its share. What the law leaves unexplained is a Gaussian process, alike for near micro-batches and like techniques.
+    its share. What the law leaves unexplained is a Gaussian process, alike for near micro-batches and like techniques,
+    and another for the extras alone.
     """
 
     def __init__(self, planned: Sequence[Configuration], *, per_step: bool) -> None:
@@ -91,9 +94,8 @@ class Surface:
         centre = self._centre(costs / self._size[seen])
         at = centre if self._at is None else self._at
         measured, own = np.log(costs), (errors / 2) ** 2
-        deviation, noise = self._scales(at, centre, seen, measured, own)
+        unexplained, noise = self._scales(at, centre, seen, measured, own)
         own += noise**2
-        unexplained = deviation**2 * self._alike
         self._at = self._fit(at, centre, seen, measured, unexplained[np.ix_(seen, seen)] + np.diag(own))
         self.estimate = self._estimate(self._at, seen, measured, unexplained, own)
 
@@ -124,15 +126,18 @@ class Surface:
         floor, base, slope = (at[block * self._curves : (block + 1) * self._curves][self._curve] for block in range(3))
         return floor, base, slope + np.log(self._size)
 
+    def _of_curve(self, at: Array) -> Array:
+        """The logarithm of every cost without its extra."""
+        floor, base, slope = self._parts(at)
+        larger = np.logaddexp(SHARPNESS * floor, SHARPNESS * np.logaddexp(base, slope)) / SHARPNESS
+        return np.where(self._side == FLOOR, floor, larger)
+
     def _law(self, at: Array) -> tuple[Array, Array]:
         """The logarithm of every cost, and its derivatives by every parameter."""
         many = self._curves
-        floor, base, slope = self._parts(at)
-        rising = np.logaddexp(base, slope)
-        larger = np.logaddexp(SHARPNESS * floor, SHARPNESS * rising) / SHARPNESS
-        is_floor = self._side == FLOOR
-        curve = np.where(is_floor, floor, larger)
-        on_slope = np.where(is_floor, 0.0, np.exp(SHARPNESS * (rising - larger)))
+        _, base, slope = self._parts(at)
+        rising, curve = np.logaddexp(base, slope), self._of_curve(at)
+        on_slope = np.where(self._side == FLOOR, 0.0, np.exp(SHARPNESS * (rising - curve)))
         has = self._extra >= 0
         step = self._unit * self._share * np.exp(-curve)
         extra = np.where(has, step * np.append(at[3 * many :], 0.0)[self._extra], 0.0)
@@ -160,23 +165,29 @@ class Surface:
         derivative[rows, 2 * self._curves + curve] = side * np.exp(slope - rising)[seen]
         return over[seen] / SLACK, derivative
 
-    def _scales(self, at: Array, centre: Array, seen: Indices, measured: Array, own: Array) -> tuple[float, Array]:
-        """The deviation, and every row's noise, under which what was measured is likeliest."""
+    def _scales(self, at: Array, centre: Array, seen: Indices, measured: Array, own: Array) -> tuple[Array, Array]:
+        """What the law leaves unexplained, as covariances of all costs, and every row's noise, under which what was
+        measured is likeliest."""
         value, slope = self._law(at)
         residual = measured - value[seen] + slope[seen] @ (at - centre)
-        known, alike = slope[seen] @ self._prior @ slope[seen].T, self._alike[np.ix_(seen, seen)]
-
+        known, places = slope[seen] @ self._prior @ slope[seen].T, np.ix_(seen, seen)
+        # Of a cost, the extra's share; that of another optimizer's tells nothing.
+        share = 1 - np.exp(self._of_curve(at) - value)
+        of_extras = np.outer(share, share) * self._alike * np.equal.outer(self._extra, self._extra)
+        alike, uneven = self._alike[places], of_extras[places]
         is_floor = self._side[seen] == FLOOR
 
-        def likelihood(scales: tuple[float, Array]) -> float:
-            deviation, noise = scales
-            factor = np.linalg.cholesky(known + deviation**2 * alike + np.diag(own + noise**2))
+        def likelihood(scales: tuple[float, float, Array]) -> float:
+            deviation, of_extra, noise = scales
+            own_part = np.diag(own + noise**2)
+            factor = np.linalg.cholesky(known + deviation**2 * alike + of_extra**2 * uneven + own_part)
             solved = np.linalg.solve(factor, residual)
             return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
 
         floors = NOISES_OF_FLOORS if is_floor.any() else NOISES_OF_FLOORS[:1]
         noises = (np.where(is_floor, of_floors, noise) for noise in NOISES for of_floors in floors)
-        return max(itertools.product(DEVIATIONS, noises), key=likelihood)
+        deviation, of_extra, noise = max(itertools.product(DEVIATIONS, UNEVEN, noises), key=likelihood)
+        return deviation**2 * self._alike + of_extra**2 * of_extras, noise
 
     def _fit(self, at: Array, centre: Array, seen: Indices, measured: Array, around: Array) -> Array:
         """The likeliest parameters: Gauss-Newton, a step halved until it helps."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
-from jobs.steady import is_out_of_reach, is_settled, onset, relative_half_width
+from jobs.steady import is_out_of_reach, is_settled, is_the_hosts, onset, relative_half_width
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -126,7 +126,8 @@ def _anew(record: TrialRecord, seconds: Sequence[float], measure: Mapping[str, A
     if record.outcome is not Outcome.OK:
         return record
     warmup, total, error = measure["warmup_steps"], measure["steps"], measure["relative_error"]
-    run = seconds[: steps_run(seconds, warmup, warmup + total, error)]
+    dry = record.measurements.get("host_bound_share", 0.0)
+    run = seconds[: steps_run(seconds, warmup, warmup + total, error, dry)]
     counted = run[warmup + onset(run[warmup:], error) :]
     figures = dict(record.measurements)
     figures["samples_per_second"] = record.spec.effective_batch / statistics.fmean(counted)
@@ -151,12 +152,13 @@ def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: i
     return alike
 
 
-def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float) -> int:
+def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float, host_bound_share: float) -> int:
     """How many of a trial's steps on a GPU are run, warm-up included, as ``jobs.trackers.steps`` decides there: a step
-    is issued before those before it are looked at, unless they take over a second."""
+    is issued before those before it are looked at, unless they take over a second. The share is that of all of them."""
     for run in range(warmup + 1, min(total, len(seconds))):
         done = seconds[warmup : run if seconds[run - 2] > 1.0 else run - 1]
-        if is_settled(done, error) or is_out_of_reach(done, error, total - warmup):
+        is_known = is_settled(done, error) or is_the_hosts(done, error, host_bound_share)
+        if is_known or is_out_of_reach(done, error, total - warmup):
             return run
     return min(total, len(seconds))
 

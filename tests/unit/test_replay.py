@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.steady import HOST_BOUND
 from orchestrator.search.frontier import Frontier
 from tests.benchmarks.grids import (
     DATA,
@@ -22,25 +23,24 @@ from tests.benchmarks.grids import (
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
-    "bert_large_h200_fp32_tf32.parquet": (144, (60, 590, 1.0), (82, 742, 1.0)),
-    "bert_large_h200.parquet": (288, (79, 272, 1.0), (126, 482, 0.981)),
+    "bert_large_h200_fp32_tf32.parquet": (144, (60, 590, 1.0), (85, 773, 1.0)),
+    "bert_large_h200.parquet": (288, (79, 272, 1.0), (121, 401, 1.0)),
 }
 """Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
-told what was predicted of their memory and not told. Untold it misses one point, whose memory the allocator made 4 %
-less than its neighbours foretell."""
+told what was predicted of their memory and not told."""
 
-ANEW = {"all": (79, 252, 1.0, 1.0, 0.08), "without fp16": (66, 203, 1.0, 1.0, 0.021)}
+ANEW = {"all": (77, 240, 1.0, 1.0, 0.108), "without fp16": (65, 198, 1.0, 1.0, 0.014)}
 """Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
 as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
 know."""
 
-ON_ONE_HOST = {0: (82, 251, 1.0), 1: (81, 245, 1.0), 2: (77, 227, 1.0)}
+ON_ONE_HOST = {0: (82, 248, 1.0), 1: (81, 243, 1.0), 2: (76, 221, 1.0)}
 """Seed -> trials, seconds and recall, where fp16 has to be told from bf16 by a few per cent, as on one host."""
 
-CUT = [(50, 0.805), (75, 0.931), (100, 0.978)]
+CUT = [(50, 0.805), (75, 0.939), (100, 0.978)]
 """Slot seconds after which the search is cut, and the share of the whole frontiers' height that it has by then."""
 
-NOISY = {0.01: (60, 1.0, 1.0), 0.03: (62, 0.98, 1.0), 0.10: (69, 1.0, 1.0)}
+NOISY = {0.01: (60, 1.0, 1.0), 0.03: (61, 0.98, 1.0), 0.10: (68, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
 
 RIVALS = {"frontier": (57, 1.0), "optuna, TPE": (42, 0.167), "optuna, NSGA-II": (42, 0.167), "random": (44, 0.194)}
@@ -59,8 +59,10 @@ def test_given_up_trials_cost_less_and_hide_nothing() -> None:
     table = recorded(RUN / "trials.parquet")
     anew = measured_anew()
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
-    assert (len(shorter), round(sum(anew[one].wall_seconds for one in table))) == (24, 1205)
-    assert all(anew[one].measurements["samples_per_second_error"] > 0.01 for one in shorter)
+    hosts = [one for one in shorter if table[one].measurements["host_bound_share"] > HOST_BOUND]
+    assert (len(shorter), len(hosts), round(sum(anew[one].wall_seconds for one in table))) == (89, 66, 1184)
+    others = set(shorter) - set(hosts)
+    assert all(anew[one].measurements["samples_per_second_error"] > 0.01 for one in others)
     for name, kept in (("all", anew), ("without fp16", _without_fp16(anew))):
         found = replay(informed(predicted(kept)), kept, truth={one: table[one] for one in kept})
         figures = (
