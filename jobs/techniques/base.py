@@ -29,6 +29,8 @@ class Variant:
     host: bool = False
     """Works on the host's cores and memory (offload): it is given its share of them."""
     effect: Effect = "exact"
+    kin: str = ""
+    """Another variant of the axis that takes about the time and memory that this one does: what a search expects."""
     tags: tuple[str, ...] = ()
     """Traits that validity rules speak of ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
 

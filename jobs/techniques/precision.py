@@ -21,6 +21,7 @@ PRECISION = Axis(
             training_arguments={"fp16": True, "tf32": False},
             requires=("cuda",),  # accelerate silently trains in fp32 on a CPU
             effect="rounding",
+            kin="bf16",
         ),
         "bf16": Variant(
             doc="mixed precision: 32-bit weights, bf16 autocast",

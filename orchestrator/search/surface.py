@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jobs.techniques import AXES
 from orchestrator.search.configurations import Configuration, Key
 
 Array = NDArray[np.float64]
@@ -24,6 +26,8 @@ SLACK, CORNER = 0.05, 0.1
 more, for close to it a curve turns less sharply."""
 UNKNOWN, AXIS, ALONE = 3.0, 1.0, 0.2
 """What the logarithm of a parameter may vary by: all curves together, with the values of the axes, and alone."""
+KIN = 0.95
+"""How much of what two curves may share with an axis they do where its values are kin (``Variant.kin``)."""
 PACE = 0.8
 """How much of that base and slope of a time share: it is one GPU that spends both."""
 APART = 0.95
@@ -35,6 +39,8 @@ NOISES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
 NOISES_OF_FLOORS = (0.01, 0.03, 0.1, 0.3)
 """What the data choose from, with the two above: how far the law is off, alike for near micro-batches, and how far a
 row is, by itself; one that tells of a floor is its host's, which changes its pace as it likes."""
+OUTLIER = 3.0
+"""A row that is off the law by more than so many times the noise of all has so much more of its own."""
 OTHER_SIDE = 1e-6
 """The weight, among what rows are off by, of one on the other side of the law."""
 LEAST = 0.02
@@ -70,7 +76,8 @@ class Surface:
         self._curves, self._extras = len(curves), len(extras)
         self._alike = likeness(planned)
         self._prior = np.eye(3 * self._curves + self._extras)
-        shared = UNKNOWN**2 + AXIS**2 * _axes_shared(curves) + ALONE**2 * np.eye(self._curves)
+        axes = _axes_shared(curves)
+        shared = UNKNOWN**2 + AXIS**2 * axes.mean(axis=2) + ALONE**2 * axes.min(axis=2)
         for block in range(3):
             part = slice(block * self._curves, (block + 1) * self._curves)
             self._prior[part, part] = shared
@@ -184,8 +191,9 @@ class Surface:
             solved = np.linalg.solve(factor, residual)
             return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
 
+        least = np.abs(measured - value[seen]).clip(max=NOISES_OF_FLOORS[-1]) / OUTLIER
         floors = NOISES_OF_FLOORS if is_floor.any() else NOISES_OF_FLOORS[:1]
-        noises = (np.where(is_floor, of_floors, noise) for noise in NOISES for of_floors in floors)
+        noises = (np.where(is_floor, of_floors, np.maximum(noise, least)) for noise in NOISES for of_floors in floors)
         deviation, of_extra, noise = max(itertools.product(DEVIATIONS, UNEVEN, noises), key=likelihood)
         return deviation**2 * self._alike + of_extra**2 * of_extras, noise
 
@@ -233,16 +241,23 @@ class _Numbers(dict[Key, int]):
         return self[key]
 
 
-def _codes(curves: Iterable[Key]) -> NDArray[np.int64]:
-    """A number for each choice of a curve, shape (curves, choices)."""
+def _codes(curves: Iterable[Key], *, of_kin: bool = False) -> NDArray[np.int64]:
+    """A number for each choice of a curve, shape (curves, choices); kin may have one number."""
     numbers, rows = _Numbers(), []
     for techniques, regime in curves:
         assert isinstance(techniques, tuple)
-        rows.append({"": regime, **{axis: (kind, value) for axis, kind, value in techniques}})
+        chosen = ((axis, kind, _kin(axis, value) if of_kin else value) for axis, kind, value in techniques)
+        rows.append({"": regime, **{axis: (kind, value) for axis, kind, value in chosen}})
     axes = sorted({axis for row in rows for axis in row})
     return np.array([[numbers[axis, row.get(axis)] for axis in axes] for row in rows], int).reshape(
         len(rows), len(axes)
     )
+
+
+def _kin(axis: str, value: Any) -> Any:
+    """The one that stands for all its kin."""
+    variants = AXES[axis].variants if axis in AXES else {}
+    return variants[value].kin or value if value in variants else value
 
 
 def apart(curves: Iterable[Key]) -> Array:
@@ -252,7 +267,10 @@ def apart(curves: Iterable[Key]) -> Array:
 
 
 def _axes_shared(curves: Iterable[Key]) -> Array:
-    """Of the choices that differ at all, the share that two curves have in common."""
-    codes = _codes(curves)
-    codes = codes[:, (codes != codes[:1]).any(axis=0)]
-    return np.asarray((codes[:, None] == codes[None]).mean(axis=2)) if codes.size else np.ones((len(codes),) * 2)
+    """How much two curves share with each of the choices that differ at all, shape (curves, curves, choices)."""
+    curves = list(curves)
+    codes, of_kin = _codes(curves), _codes(curves, of_kin=True)
+    if not (differ := (codes != codes[:1]).any(axis=0)).any():
+        return np.ones((len(curves), len(curves), 1))
+    same, kin = (one[:, None, differ] == one[None, :, differ] for one in (codes, of_kin))
+    return np.where(same, 1.0, KIN * kin)
