@@ -40,7 +40,8 @@ NOISES_OF_FLOORS = (0.01, 0.03, 0.1, 0.3)
 """What the data choose from, with the two above: how far the law is off, alike for near micro-batches, and how far a
 row is, by itself; one that tells of a floor is its host's, which changes its pace as it likes."""
 OUTLIER = 3.0
-"""A row that is off the law by more than so many times the noise of all has so much more of its own."""
+"""A time that is off the law by more than so many times the noise of all has so much more of its own; of memory, which
+repeats to the byte, it is the law that is off."""
 OTHER_SIDE = 1e-6
 """The weight, among what rows are off by, of one on the other side of the law."""
 LEAST = 0.02
@@ -74,6 +75,7 @@ class Surface:
         self._curve = np.array([curves[one.donor] for one in planned], int)
         self._extra = np.array([-1 if one.donor == one.curve else extras[one.family] for one in planned], int)
         self._curves, self._extras = len(curves), len(extras)
+        self._is_time = per_step
         self._alike = likeness(planned)
         self._prior = np.eye(3 * self._curves + self._extras)
         axes = _axes_shared(curves)
@@ -191,7 +193,8 @@ class Surface:
             solved = np.linalg.solve(factor, residual)
             return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
 
-        least = np.abs(measured - value[seen]).clip(max=NOISES_OF_FLOORS[-1]) / OUTLIER
+        off = np.abs(measured - value[seen]) * self._is_time
+        least = off.clip(max=NOISES_OF_FLOORS[-1]) / OUTLIER
         floors = NOISES_OF_FLOORS if is_floor.any() else NOISES_OF_FLOORS[:1]
         noises = (np.where(is_floor, of_floors, np.maximum(noise, least)) for noise in NOISES for of_floors in floors)
         deviation, of_extra, noise = max(itertools.product(DEVIATIONS, UNEVEN, noises), key=likelihood)
