@@ -1,6 +1,6 @@
 """A run of `search: frontier` beside the same configurations measured exhaustively: what it found, and what it said.
 
-    python -m tests.benchmarks.searched docs/results/2026-11-21-frontier_search-h200
+    python -m tests.benchmarks.searched docs/results/2026-11-22-frontier_search-2xh200
 
 Whatever another machine measured is compared as it is: memory is the same there, a host's speed is not.
 """

@@ -46,7 +46,11 @@ def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Pat
 
 
 def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
-    lines = list(searched.report(RUN.parent / "2026-11-21-frontier_search-h200", recorded(RUN / "trials.parquet")))
-    assert lines[0] == "102 of 288 configurations measured in 404 s of slot time"
-    assert lines[-2].split(":")[1] == "  98.9% of the frontiers' height,  84.6% of their points within 2%"
-    assert lines[-1] == "of 174 reasons the grid is over 2% beyond the memory of 2, the speed of 49"
+    run = RUN.parent / "2026-11-22-frontier_search-2xh200"
+    beside_all, beside_its_own = (
+        list(searched.report(run, recorded(grid))) for grid in (RUN / "trials.parquet", run / "grid.parquet")
+    )
+    assert beside_all[0] == "89 of 288 configurations measured in 295 s of slot time"
+    assert beside_its_own[0] == "73 of 216 configurations measured in 243 s of slot time"
+    assert beside_its_own[-2].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
+    assert beside_its_own[-1] == "of 135 reasons the grid is over 2% beyond the memory of 2, the speed of 2"
