@@ -48,7 +48,7 @@ def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Pat
 def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
     run = RUN.parent / "2026-11-22-frontier_search-2xh200"
     beside_all, beside_its_own = (
-        list(searched.report(run, recorded(grid))) for grid in (RUN / "trials.parquet", run / "grid.parquet")
+        list(searched.report(run, recorded(grid))) for grid in (RUN / "trials.parquet", run / "grid" / "trials.parquet")
     )
     assert beside_all[0] == "89 of 288 configurations measured in 295 s of slot time"
     assert beside_its_own[0] == "73 of 216 configurations measured in 243 s of slot time"
