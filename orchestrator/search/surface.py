@@ -46,6 +46,8 @@ OTHER_SIDE = 1e-6
 """The weight, among what rows are off by, of one on the other side of the law."""
 LEAST = 0.02
 """An extra that would leave less than this of a cost is cut there; only far from a fit is one so large."""
+_FAR = 1e300
+"""Beyond any sum of squares."""
 STEPS, LONGEST, ENOUGH = 20, 1.0, 1e-3
 """Gauss-Newton: steps at most, the largest change of a parameter in one, and the gain that is too small to go on."""
 
@@ -186,18 +188,20 @@ class Surface:
         alike, uneven = self._alike[places], of_extras[places]
         is_floor = self._side[seen] == FLOOR
 
-        def likelihood(scales: tuple[float, float, Array]) -> float:
-            deviation, of_extra, noise = scales
-            own_part = np.diag(own + noise**2)
-            factor = np.linalg.cholesky(known + deviation**2 * alike + of_extra**2 * uneven + own_part)
-            solved = np.linalg.solve(factor, residual)
-            return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
-
         off = np.abs(measured - value[seen]) * self._is_time
         least = off.clip(max=NOISES_OF_FLOORS[-1]) / OUTLIER
         floors = NOISES_OF_FLOORS if is_floor.any() else NOISES_OF_FLOORS[:1]
-        noises = (np.where(is_floor, of_floors, np.maximum(noise, least)) for noise in NOISES for of_floors in floors)
-        deviation, of_extra, noise = max(itertools.product(DEVIATIONS, UNEVEN, noises), key=likelihood)
+        pairs = itertools.product(NOISES, floors)
+        noises = np.array([np.where(is_floor, of_floors, np.maximum(noise, least)) for noise, of_floors in pairs])
+        scales = list(itertools.product(DEVIATIONS, UNEVEN))
+        likelihoods = np.array(
+            [
+                _likelihoods(known + one**2 * alike + of_extra**2 * uneven, own + noises**2, residual)
+                for one, of_extra in scales
+            ]
+        )
+        place, row = np.unravel_index(np.argmax(likelihoods), likelihoods.shape)
+        (deviation, of_extra), noise = scales[place], noises[row]
         return deviation**2 * self._alike + of_extra**2 * of_extras, noise
 
     def _fit(self, at: Array, centre: Array, seen: Indices, measured: Array, around: Array) -> Array:
@@ -234,6 +238,22 @@ def likeness(planned: Sequence[Configuration]) -> Array:
     octaves = np.log2([one.micro_batch for one in planned])
     near = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
     return np.asarray(APART ** apart([one.curve for one in planned]) * near)
+
+
+def _likelihoods(covariance: Array, variances: Array, residual: Array) -> Array:
+    """The logarithms of the residuals' likelihoods under each row of variances beside the covariance, shape (rows,).
+
+    The residuals border the covariances: their last row of the factor is then what solving it for them would give.
+    """
+    count = len(residual)
+    bordered = np.zeros((len(variances), count + 1, count + 1))
+    bordered[:, :count, :count] = covariance
+    bordered[:, range(count), range(count)] += variances
+    bordered[:, count, :count] = residual  # of the two triangles the lower is read
+    bordered[:, count, count] = _FAR
+    factor = np.linalg.cholesky(bordered)
+    logarithms = np.log(np.diagonal(factor, axis1=1, axis2=2)[:, :count])
+    return np.asarray(-0.5 * (factor[:, count, :count] ** 2).sum(axis=1) - logarithms.sum(axis=1))
 
 
 class _Numbers(dict[Key, int]):
