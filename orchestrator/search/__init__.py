@@ -9,6 +9,7 @@ audit.py           what the frontier search checks of itself
 configurations.py  a plan's trials with their repeats, on curves along the micro-batch
 prediction.py      memory and speed of a configuration, learned from others
 correction.py      predicted memory, corrected by what is measured
+alike.py           how alike configurations and their curves are
 surface.py         one cost's physical law, its unknowns learned
 batch_size.py      the largest micro-batch, the fastest, the plateau, and accumulation; it makes its trials as it goes
 accumulation.py    the next way to an effective batch

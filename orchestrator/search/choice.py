@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.search.alike import Numbers
 from orchestrator.search.configurations import Configuration, Measured
 from orchestrator.search.prediction import Prediction
 
@@ -34,7 +35,8 @@ def most_telling(
     second, and what probably is on the frontier before what is not: what is measured there may rule out the rest.
     """
     pairs = [*alive.items(), *measured, *running]
-    trainings = _numbers([one.training for one, _ in pairs])
+    numbers: Numbers[str] = Numbers()
+    trainings = np.array([numbers[one.training] for one, _ in pairs], int)
     memory, low, speed, high = np.array([(at.memory, at.memory_low, at.speed, at.speed_high) for _, at in pairs]).T
     alike = trainings[:, None] == trainings[None]
     beats = alike & (memory[:, None] <= memory) & (speed[:, None] > speed)
@@ -79,8 +81,3 @@ def exactly(found: Measured) -> Prediction:
     """What was measured, as a prediction without a doubt."""
     memory, speed = found.memory_bytes, found.samples_per_second
     return Prediction(memory_low=memory, memory=memory, speed_high=speed, speed=speed)
-
-
-def _numbers(names: Sequence[str]) -> NDArray[np.int64]:
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return np.array([places[name] for name in names], int)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from orchestrator.search.alike import Array, likeness
 from orchestrator.search.configurations import Configuration
-from orchestrator.search.surface import Array, Estimate, likeness
+from orchestrator.search.surface import Estimate
 
 SHARED = 0.05
 """What the logarithm of all predictions together may be off by: a GPU whose context nobody has calibrated."""

@@ -12,12 +12,12 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.search.alike import apart
 from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
 from orchestrator.search.choice import exactly, most_telling, seconds_of
 from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
 from orchestrator.search.prediction import Prediction, Surfaces
-from orchestrator.search.surface import apart
 
 _GIB = 2**30
 LEAST_AUDITS = 2

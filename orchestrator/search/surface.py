@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.techniques import AXES
+from orchestrator.search.alike import Array, Numbers, likeness, shared
 from orchestrator.search.configurations import Configuration, Key
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 SHARPNESS = 100
@@ -26,12 +24,8 @@ SLACK, CORNER = 0.05, 0.1
 more, for close to it a curve turns less sharply."""
 UNKNOWN, AXIS, ALONE = 3.0, 1.0, 0.2
 """What the logarithm of a parameter may vary by: all curves together, with the values of the axes, and alone."""
-KIN = 0.95
-"""How much of what two curves may share with an axis they do where its values are kin (``Variant.kin``)."""
 PACE = 0.8
 """How much of that base and slope of a time share: it is one GPU that spends both."""
-APART = 0.95
-"""How much of a deviation from the law two curves share for each choice that sets them apart."""
 DEVIATIONS = (0.002, 0.004, 0.008, 0.016, 0.03)
 UNEVEN = (0.0, 0.1, 0.3)
 """How far an optimizer's extra is off, relative to itself: launched while the GPU is busy it costs less than after."""
@@ -73,21 +67,22 @@ class Surface:
     def __init__(self, planned: Sequence[Configuration], *, per_step: bool) -> None:
         self._size = np.array([one.micro_batch for one in planned], float)
         self._share = np.array([1 / one.accumulation if per_step else 1.0 for one in planned])
-        curves, extras = _Numbers(), _Numbers()
+        curves: Numbers[Key] = Numbers()
+        extras: Numbers[Key] = Numbers()
         self._curve = np.array([curves[one.donor] for one in planned], int)
         self._extra = np.array([-1 if one.donor == one.curve else extras[one.family] for one in planned], int)
         self._curves, self._extras = len(curves), len(extras)
         self._is_time = per_step
         self._alike = likeness(planned)
         self._prior = np.eye(3 * self._curves + self._extras)
-        axes = _axes_shared(curves)
-        shared = UNKNOWN**2 + AXIS**2 * axes.mean(axis=2) + ALONE**2 * axes.min(axis=2)
+        choices = shared(curves)
+        alike = UNKNOWN**2 + AXIS**2 * choices.mean(axis=2) + ALONE**2 * choices.min(axis=2)
         for block in range(3):
             part = slice(block * self._curves, (block + 1) * self._curves)
-            self._prior[part, part] = shared
+            self._prior[part, part] = alike
         if per_step:
             base, slope = (slice(block * self._curves, (block + 1) * self._curves) for block in (1, 2))
-            self._prior[base, slope] = self._prior[slope, base] = PACE * (shared - UNKNOWN**2)
+            self._prior[base, slope] = self._prior[slope, base] = PACE * (alike - UNKNOWN**2)
         self._precision = np.linalg.inv(self._prior)
         self._costs: dict[int, tuple[float, float]] = {}
         self._side = np.full(len(planned), EITHER)
@@ -233,13 +228,6 @@ class Surface:
         return at
 
 
-def likeness(planned: Sequence[Configuration]) -> Array:
-    """How much of a deviation two configurations share, shape (configurations, configurations)."""
-    octaves = np.log2([one.micro_batch for one in planned])
-    near = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
-    return np.asarray(APART ** apart([one.curve for one in planned]) * near)
-
-
 def _likelihoods(covariance: Array, variances: Array, residual: Array) -> Array:
     """The logarithms of the residuals' likelihoods under each row of variances beside the covariance, shape (rows,).
 
@@ -254,46 +242,3 @@ def _likelihoods(covariance: Array, variances: Array, residual: Array) -> Array:
     factor = np.linalg.cholesky(bordered)
     logarithms = np.log(np.diagonal(factor, axis1=1, axis2=2)[:, :count])
     return np.asarray(-0.5 * (factor[:, count, :count] ** 2).sum(axis=1) - logarithms.sum(axis=1))
-
-
-class _Numbers(dict[Key, int]):
-    """Numbers things as they come."""
-
-    def __missing__(self, key: Key) -> int:
-        self[key] = len(self)
-        return self[key]
-
-
-def _codes(curves: Iterable[Key], *, of_kin: bool = False) -> NDArray[np.int64]:
-    """A number for each choice of a curve, shape (curves, choices); kin may have one number."""
-    numbers, rows = _Numbers(), []
-    for techniques, regime in curves:
-        assert isinstance(techniques, tuple)
-        chosen = ((axis, kind, _kin(axis, value) if of_kin else value) for axis, kind, value in techniques)
-        rows.append({"": regime, **{axis: (kind, value) for axis, kind, value in chosen}})
-    axes = sorted({axis for row in rows for axis in row})
-    return np.array([[numbers[axis, row.get(axis)] for axis in axes] for row in rows], int).reshape(
-        len(rows), len(axes)
-    )
-
-
-def _kin(axis: str, value: Any) -> Any:
-    """The one that stands for all its kin."""
-    variants = AXES[axis].variants if axis in AXES else {}
-    return variants[value].kin or value if value in variants else value
-
-
-def apart(curves: Iterable[Key]) -> Array:
-    """In how many choices two curves differ."""
-    codes = _codes(curves)
-    return np.asarray((codes[:, None] != codes[None]).sum(axis=2), float)
-
-
-def _axes_shared(curves: Iterable[Key]) -> Array:
-    """How much two curves share with each of the choices that differ at all, shape (curves, curves, choices)."""
-    curves = list(curves)
-    codes, of_kin = _codes(curves), _codes(curves, of_kin=True)
-    if not (differ := (codes != codes[:1]).any(axis=0)).any():
-        return np.ones((len(curves), len(curves), 1))
-    same, kin = (one[:, None, differ] == one[None, :, differ] for one in (codes, of_kin))
-    return np.where(same, 1.0, KIN * kin)

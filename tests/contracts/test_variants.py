@@ -115,3 +115,8 @@ def test_no_two_rows_are_the_same_trial() -> None:
     defaults = [build_tiny_spec({axis.name: axis.default}).trial_id for axis in AXES.values() if axis.variants]
     assert len(set(defaults)) == 1
     assert len(ids) - len(set(ids)) == len(defaults) - 1
+
+
+@every_row
+def test_kin_are_of_one_axis_and_one_stands_for_all(axis: Axis, name: str, variant: Variant) -> None:
+    assert not variant.kin or (variant.kin != name and axis.variants[variant.kin].kin == "")
