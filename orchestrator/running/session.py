@@ -95,8 +95,6 @@ class Session:
         while (spec := self.search.ask()) is not None:
             if not self._keep(spec.trial_id):
                 self._out[spec.trial_id] = spec
-                for watcher in self._watchers:
-                    watcher.started(spec)
                 return spec
         return None
 
@@ -115,6 +113,18 @@ class Session:
                 break
             series.append(spec)
         return tuple(series)
+
+    def begins(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
+        """A slot is there for what was to be next; returns what it runs, for the search may know better by now."""
+        if len(specs) == 1 and not self._closing:
+            self._out.pop(specs[0].trial_id, None)
+            chosen = self.search.reconsider(specs[0])
+            specs = () if chosen is None else (chosen,)
+        for spec in specs:
+            self._out[spec.trial_id] = spec
+            for watcher in self._watchers:
+                watcher.started(spec)
+        return tuple(specs)
 
     @property
     def running(self) -> Collection[str]:

@@ -21,6 +21,10 @@ class Search(ABC):
     def tell(self, record: TrialRecord) -> None:
         """A trial that was asked for, or was planned and measured in an earlier run, has ended."""
 
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """A trial that was asked for is about to begin: it is, or what is worth more by now, or nothing is any more."""
+        return spec
+
     @property
     @abstractmethod
     def exhausted(self) -> bool:

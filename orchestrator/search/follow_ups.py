@@ -56,6 +56,14 @@ class FollowUps(Search):
             self._out[spec.trial_id] = spec
         return spec
 
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        if spec.follow_up is not None:
+            return spec
+        del self._out[spec.trial_id]
+        if (chosen := self._search.reconsider(spec)) is not None:
+            self._out[chosen.trial_id] = chosen
+        return chosen
+
     def tell(self, record: TrialRecord) -> None:
         trial_id = record.trial_id
         self._out.pop(trial_id, None)

@@ -89,6 +89,14 @@ class Frontier(Search):
         self._is_current = False
         return spec
 
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        if self._configuration[spec.trial_id] in self._audited:
+            return spec
+        self._taken.discard(spec.trial_id)
+        self._out.discard(spec.trial_id)
+        self._is_current = False
+        return self.ask()
+
     def tell(self, record: TrialRecord) -> None:
         trial_id = record.trial_id
         configuration = self._configuration.get(trial_id)

@@ -33,6 +33,13 @@ class PerModel(Search):
                 return spec
         return None
 
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        out = self._out[spec.gpu_model]
+        out.discard(spec.trial_id)
+        if (chosen := self._searches[spec.gpu_model].reconsider(spec)) is not None:
+            out.add(chosen.trial_id)
+        return chosen
+
     def tell(self, record: TrialRecord) -> None:
         model = record.spec.gpu_model
         if model in self._searches:

@@ -59,17 +59,21 @@ def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
 
 
 def run_to_the_end(search: Search, *, at_once: int = 1, outcome: Outcome | None = None) -> list[TrialSpec]:
-    """Ask and tell, with some trials out at once, until the search is exhausted; what was asked for, in order."""
-    asked: list[TrialSpec] = []
+    """Ask and tell, with some trials out at once, until the search is exhausted; what was run, in order.
+
+    Beyond the first, those that are out have not begun when the search is told of it.
+    """
+    ran: list[TrialSpec] = []
     out: list[TrialSpec] = []
     while True:
         while len(out) < at_once and (spec := search.ask()) is not None:
             out.append(spec)
-            asked.append(spec)
         if not out:
             assert search.exhausted, "it asks for nothing, waits for nothing and is not exhausted"
-            return asked
-        search.tell(measured(out.pop(0), outcome))
+            return ran
+        if (begun := search.reconsider(out.pop(0))) is not None:
+            ran.append(begun)
+            search.tell(measured(begun, outcome))
 
 
 def assert_accounts_for_the_plan(search: Search, asked: Iterable[TrialSpec], told: Iterable[TrialRecord] = ()) -> None:
@@ -137,12 +141,18 @@ def test_cut_short_anywhere_it_accounts_for_the_plan(make: MakeSearch, data: st.
         search.tell(record)
     asked: list[TrialSpec] = []
     out: list[TrialSpec] = []
-    for action in data.draw(st.lists(st.sampled_from(["ask", "tell"]), max_size=40), label="actions"):
+    for action in data.draw(st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40), label="actions"):
         if action == "ask" and (spec := search.ask()) is not None:
             assert spec.trial_id not in ids(asked), "asked for twice"
             assert spec.trial_id not in ids(earlier), "asked for though it was told"
             asked.append(spec)
             out.append(spec)
+        elif action == "reconsider" and out:
+            asked.remove(was := out.pop(data.draw(st.integers(0, len(out) - 1), label="which")))
+            if (spec := search.reconsider(was)) is not None:
+                assert spec.trial_id not in ids([*asked, *earlier]), "there already"
+                asked.append(spec)
+                out.append(spec)
         elif action == "tell" and out:
             search.tell(measured(out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))))
         if search.exhausted:

@@ -81,8 +81,8 @@ def test_the_log_and_the_figures_tell_every_trial_once(folder: RunFolder, monkey
     progress = Progress(len(TRIALS), 1, (), stream=io.StringIO())
     session = Session(Skipping(TRIALS), folder, progress, time_budget_seconds=None, watchers=watchers)
     assert session.reuse({TRIALS[0].trial_id: ended(0)}, [{"gpu_model": "H200"}], resume=True) == 1
-    for _ in range(2):
-        assert session.next_trial() is not None
+    for spec in TRIALS[1:3]:
+        assert session.begins(session.next_trials()) == (spec,)
     seen = Figure.known
     assert (seen["orchestrator_trials_waiting"], seen["orchestrator_trials_running"]) == (
         {("name",): 1},

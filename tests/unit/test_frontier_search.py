@@ -90,6 +90,19 @@ def test_eight_at_once_recall_as_much() -> None:
     assert replay(Frontier, recorded(), at_once=8).recall == 1.0
 
 
+def test_a_slot_that_is_given_its_next_trial_ahead_measures_what_one_that_waits_does() -> None:
+    table = recorded()
+    search = Frontier([record.spec for record in table.values()], audit=0.0)
+    ran, given_ahead = [], search.ask()
+    while given_ahead is not None:
+        if (begun := search.reconsider(given_ahead)) is not None:
+            ran.append(begun.trial_id)
+            given_ahead = search.ask()
+            search.tell(table[begun.trial_id])
+        given_ahead = given_ahead or search.ask()
+    assert ran == run(table, audit=0.0)[1]
+
+
 def test_cut_short_it_has_found_more_than_chance() -> None:
     table = simulated()
     for seconds in (150, 250, 350):

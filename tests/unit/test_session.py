@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.running.store import RunFolder
+from orchestrator.search.base import Search
 from orchestrator.search.batch_size import BatchSize
 from orchestrator.search.grid import Grid
 from tests.conftest import build_tiny_spec
@@ -39,12 +40,18 @@ class Clock:
 class Sweep:
     """A session on a folder of its own, with what it printed and its clock."""
 
-    def __init__(self, folder: Path, trials: list[TrialSpec] = TRIALS, budget: float | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        trials: list[TrialSpec] = TRIALS,
+        budget: float | None = None,
+        make: Callable[[Iterable[TrialSpec]], Search] = Grid,
+    ) -> None:
         self.clock, self.output = Clock(), io.StringIO()
         self.folder = RunFolder(folder)
         with self.folder.locked():
             pass
-        self.search = Grid(trials)
+        self.search = make(trials)
         progress = Progress(len(trials), 1, (), stream=self.output, clock=self.clock)
         self.session = Session(self.search, self.folder, progress, time_budget_seconds=budget, clock=self.clock)
 
@@ -203,6 +210,25 @@ def test_what_begins_anew_leaves_the_rest_to_the_next_unless_it_is_ended(tmp_pat
         session.account()
         assert session.begins_anew is not interrupted
         assert len(sweep.outcomes()) == (6 if interrupted else 1)
+
+
+class Fickle(Grid):
+    """A search that wants its last trial first, and its first not at all."""
+
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        if spec == TRIALS[0]:
+            return self._waiting.pop(TRIALS[-1].trial_id, None)
+        return spec
+
+
+def test_what_begins_is_what_the_search_wants_by_then(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, make=Fickle)
+    given_ahead = sweep.session.next_trials()
+    assert (given_ahead, sweep.session.begins(given_ahead)) == ((TRIALS[0],), (TRIALS[-1],))
+    assert sweep.session.running == {TRIALS[-1].trial_id}
+    assert sweep.session.begins(given_ahead) == ()
+    sweep.session.interrupt()
+    assert sweep.session.begins(given_ahead) == (TRIALS[0],), "a search is asked nothing more once the sweep ends"
 
 
 def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:

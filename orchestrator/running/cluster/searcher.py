@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 from ray.tune.search import Searcher
 
-from jobs.spec import to_json
+from jobs.spec import TrialSpec, to_json
 from orchestrator.running.cluster.not_kept import NotKept
 from orchestrator.running.cluster.roster import Roster
 from orchestrator.running.nodes import Place
@@ -30,7 +30,7 @@ class SessionSearcher(NotKept, Searcher):
         place = self._places.get(specs[0].gpu_model, self._anywhere)
         model = specs[0].gpu_model
         return {
-            "specs": [json.dumps(to_json(place.given(spec))) for spec in specs],
+            "specs": _Specs(self._session, specs, place),
             "gpu_model": model,
             "expected_model": model or next(iter(self._places)),
             "seconds_left": _WhenSent(self._session.seconds_left),  # no two machines' clocks are compared
@@ -52,4 +52,32 @@ class _WhenSent:
         return type(value), (value,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _WhenSent:
+        return self
+
+
+class _Specs(Sequence[str]):
+    """Trials as JSON: those to be next, and from when they are sent those that the session has begun."""
+
+    def __init__(self, session: Session, specs: Sequence[TrialSpec], place: Place) -> None:
+        self._session, self._specs, self._place = session, specs, place
+        self._begun = False
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return [json.dumps(to_json(self._place.given(spec))) for spec in self._specs][index]
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __reduce__(self) -> tuple[type[list[str]], tuple[list[str]]]:
+        if not self._begun:
+            self._specs, self._begun = self._session.begins(self._specs), True
+        return list, (list(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Specs:
         return self

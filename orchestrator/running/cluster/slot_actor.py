@@ -49,7 +49,8 @@ class SlotTrainable(tune.Trainable):
             time.sleep(_WATCH_SECONDS)
             look = {LOST: nvml.lost, SHARED: nvml.shared}.get(self._unwell, lambda: self._unwell)
             return {**self._said(reason := look()), "done": not reason}
-        specs = self.config["specs"]
+        if not (specs := self.config["specs"]):
+            return {"done": True}  # nothing is wanted any more
         spec = spec_from_json(json.loads(specs[self.iteration]))
         died = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
