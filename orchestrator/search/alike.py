@@ -43,6 +43,13 @@ def shared(curves: Iterable[Key]) -> Array:
     return np.where(same, 1.0, KIN * kin)
 
 
+def kin(planned: Sequence[Configuration]) -> dict[Configuration, int]:
+    """A number for each configuration; of two that differ only where their values are kin, the same."""
+    numbers: Numbers[Key] = Numbers()
+    rows = zip(planned, _codes([one.curve for one in planned], of_kin=True).tolist(), strict=True)
+    return {one: numbers[one.training, one.micro_batch, *row] for one, row in rows}
+
+
 class Numbers(dict[T, int]):
     """Numbers things as they come."""
 

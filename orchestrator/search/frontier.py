@@ -6,17 +6,18 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.alike import apart
+from orchestrator.search.alike import kin
 from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
 from orchestrator.search.choice import exactly, most_telling, seconds_of
 from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
+from orchestrator.search.design import design
 from orchestrator.search.prediction import Prediction, Surfaces
 
 _GIB = 2**30
@@ -68,7 +69,8 @@ class Frontier(Search):
         self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
         self._device_bytes = 0
         self._shortest_seconds = math.inf
-        self._design, self._ends = _design(self._planned)
+        self._kin = kin(self._planned)
+        self._design, self._ends = design(self._planned, self._kin)
         self._seconds = self._seconds_of_audits = 0.0
         draw = random.Random(seed)
         self._lots = {one: math.log(1 - draw.random()) for one in self._planned}
@@ -207,11 +209,20 @@ class Frontier(Search):
         return unknown or self._most_telling({one: known for one, known in alive.items() if known})
 
     def _most_telling(self, alive: dict[Configuration, Prediction]) -> Configuration | None:
+        alive = dict(self._leading(alive))
         measured = ((one, exactly(found)) for one, found in self._found.items())
         out = {self._configuration[trial_id] for trial_id in self._out}
         running = [(one, self._predicted[one]) for one in out if one in self._predicted]
         seconds = self._shortest_seconds
         return most_telling(alive, measured, running, tolerance=self._tolerance, shortest_seconds=seconds)
+
+    def _leading(self, alive: dict[Configuration, Prediction]) -> Iterator[tuple[Configuration, Prediction]]:
+        """Of kin only the plan's first, for it tells of the others, and those that are likely faster than it can be."""
+        leaders: dict[int, Prediction] = {}
+        for one, predicted in alive.items():
+            leader = leaders.setdefault(self._kin[one], predicted)
+            if leader is predicted or predicted.speed > leader.speed_high:
+                yield one, predicted
 
     def _open(self, configuration: Configuration) -> Iterator[tuple[str, TrialSpec]]:
         both = zip(configuration.trial_ids, configuration.trials, strict=True)
@@ -281,23 +292,3 @@ def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
     if configuration.micro_batch < other.micro_batch:
         return False
     return configuration.curve == other.curve or configuration.accumulation >= other.accumulation
-
-
-def _design(planned: Sequence[Configuration]) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
-    """What to measure before anything is known: of each curve of the first optimizer the middle, and the smallest of
-    those that are at most one choice from the first curve, which tell what the host takes. And apart the smallest of
-    the others, where nothing but measuring tells their memory."""
-    curves: dict[Key, list[Configuration]] = {}
-    for one in planned:
-        if one.donor == one.curve:
-            curves.setdefault(one.curve, []).append(one)
-    if not curves:
-        return (), ()
-    by_size = [sorted(members, key=lambda one: one.micro_batch) for members in curves.values()]
-    near = (apart(curves)[0] < 2).tolist()
-    first = (one for members, is_near in zip(by_size, near, strict=True) for one in _ends(members)[1 - is_near :])
-    return tuple(dict.fromkeys(first)), tuple(_ends(members)[0] for members in by_size)
-
-
-def _ends(members: Sequence[Configuration]) -> tuple[Configuration, Configuration]:
-    return members[0], members[len(members) // 2]
