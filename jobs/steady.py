@@ -38,6 +38,16 @@ def onset(seconds: Sequence[float], relative_error: float) -> int:
     return next(first for first, one in enumerate(seconds) if low <= one <= high)
 
 
+def are_enough(seconds: Sequence[float], relative_error: float, limit: int, host_bound_share: float) -> bool:
+    """Whether no further step is worth its time: the steady ones tell the mean to within ``relative_error``, or tell
+    enough of a speed that is the host's, or ``limit`` steps would not tell it either."""
+    return (
+        is_settled(seconds, relative_error)
+        or is_the_hosts(seconds, relative_error, host_bound_share)
+        or is_out_of_reach(seconds, relative_error, limit)
+    )
+
+
 def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
     """Whether the mean of the steady ones of these steps is known to within ``relative_error`` (0: never)."""
     steady = seconds[onset(seconds, relative_error) :]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import is_out_of_reach, is_settled, is_the_hosts, onset, relative_half_width
+from jobs.steady import are_enough, onset, relative_half_width
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -103,16 +103,14 @@ class Steps(Tracker):
             return False
         limit = total_steps - warmup_steps
         if not self._events:
-            return _are_enough(_differences(self._marks[warmup_steps:]), limit, relative_error)
+            return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
         self._events[-2].synchronize()
         done = self._events[:-1]
         if _device_seconds(done)[-1] > _LONG_SECONDS:
             self._events[-1].synchronize()
             done = self._events
-        seconds = _device_seconds(done[warmup_steps:])
-        return _are_enough(seconds, limit, relative_error) or is_the_hosts(
-            seconds, relative_error, self._host_bound_share(warmup_steps) or 0.0
-        )
+        share = self._host_bound_share(warmup_steps) or 0.0
+        return are_enough(_device_seconds(done[warmup_steps:]), relative_error, limit, share)
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
@@ -186,10 +184,6 @@ class Steps(Tracker):
 
 _DRY_SECONDS = 200e-6
 _LONG_SECONDS = 1.0
-
-
-def _are_enough(seconds: Sequence[float], limit: int, relative_error: float) -> bool:
-    return is_settled(seconds, relative_error) or is_out_of_reach(seconds, relative_error, limit)
 
 
 def _has_run_dry() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jobs import inspection, trial
+from jobs import inspection, trial_columns
 from jobs.record import ArrowType, Column, TrialRecord
 from jobs.spec import Choice
 from jobs.techniques import AXES
@@ -90,7 +90,11 @@ ANATOMY_COLUMNS: tuple[Column, ...] = (
 
 def declared_columns() -> tuple[Column, ...]:
     """What the trackers, the inspection and the trial itself declare to measure."""
-    return (*(column for tracker in TRACKERS for column in tracker.columns), *inspection.COLUMNS, *trial.COLUMNS)
+    return (
+        *(column for tracker in TRACKERS for column in tracker.columns),
+        *inspection.COLUMNS,
+        *trial_columns.COLUMNS,
+    )
 
 
 def axis_columns(records: Sequence[TrialRecord], taken: Iterable[str] = ()) -> dict[str, Column]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
-from jobs.steady import is_out_of_reach, is_settled, is_the_hosts, onset, relative_half_width
+from jobs.steady import are_enough, onset, relative_half_width
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -157,8 +157,7 @@ def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float, h
     is issued before those before it are looked at, unless they take over a second. The share is that of all of them."""
     for run in range(warmup + 1, min(total, len(seconds))):
         done = seconds[warmup : run if seconds[run - 2] > 1.0 else run - 1]
-        is_known = is_settled(done, error) or is_the_hosts(done, error, host_bound_share)
-        if is_known or is_out_of_reach(done, error, total - warmup):
+        if are_enough(done, error, total - warmup, host_bound_share):
             return run
     return min(total, len(seconds))
 

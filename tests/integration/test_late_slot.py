@@ -1,4 +1,7 @@
-"""A slot that comes late, beside one that is busy, on a real Ray Tune, which left to itself never uses it."""
+"""A slot that comes late, beside one that is busy, on a real Ray Tune, which left to itself never uses it.
+
+And what the driver computes meanwhile takes one core: the trials on its host need theirs.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
+from threadpoolctl import threadpool_info
 
 from jobs.record import TrialRecord, record_to_json
 from jobs.spec import spec_from_json
@@ -40,33 +44,41 @@ class BusySlot(StandIn):
         return {"record": json.dumps(record_to_json(told)), "done": True}
 
 
+def threads() -> int:
+    """How many this process computes on."""
+    return max(int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas")
+
+
 class Counting(Session):
     """Ends when every slot has run a trial."""
 
     slots: ClassVar[set[int]] = set()
+    threads: ClassVar[set[int]] = set()
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
+        self.threads.add(threads())
         self.slots.add(record.measurements["pid"])
         if len(self.slots) == SLOTS_OF_TUNE:
             self.close("seen")
 
 
 def main(path: Path) -> None:
-    """Say how many slots have run a trial."""
+    """Say how many slots have run a trial, how many threads this process may compute on, and on how many it did."""
     progress = Progress(TRIALS, SLOTS_OF_TUNE, (), stream=io.StringIO())
     folder = RunFolder(path)
     session = Counting(Grid(planned(TRIALS)), folder, progress, time_budget_seconds=None)
     slots = mock.patch.object(ray_cluster, "SlotTrainable", BusySlot)
     with folder.locked(), local_ray(), ray_cluster.connected(None) as cluster, slots:
         ray_cluster.run(session, cluster)
-    print(len(session.slots))
+    print(len(session.slots), threads(), *session.threads)
 
 
 def test_every_slot_runs_trials(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.integration.test_late_slot", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout.splitlines()[-1]) == SLOTS_OF_TUNE
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert [int(word) for word in done.stdout.splitlines()[-1].split()] == [SLOTS_OF_TUNE, 2, 1]
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ import ray
 from ray import tune
 from ray.tune.search import ConcurrencyLimiter
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from threadpoolctl import threadpool_limits
 
 from jobs import environment, preload
 from jobs.spec import Needs
@@ -139,7 +140,11 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     roster = Roster(session, cluster)
     searcher = ConcurrencyLimiter(SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places))
     roster.limit = searcher.set_max_concurrency
-    with tempfile.TemporaryDirectory(prefix="tune-") as storage, _interruptible(session):
+    with (
+        tempfile.TemporaryDirectory(prefix="tune-") as storage,
+        _interruptible(session),
+        threadpool_limits(1),  # what a search computes on more, trials beside it lack: they run on this host, too
+    ):
         tuner = tune.Tuner(
             tune.with_resources(SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])),
             tune_config=tune.TuneConfig(
