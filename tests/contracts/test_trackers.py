@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jobs import inspection, trial
+from jobs import inspection, trial_columns
 from jobs.record import Column
 from jobs.trackers import TRACKERS, Moment, Tracker
 from jobs.trackers.allocator import Allocator
@@ -27,7 +27,7 @@ UNITS = {"", "B", "s", "1/s", "J", "°C", "MHz", "MiB", "%"}
 
 def all_columns() -> list[Column]:
     """Every column that a row's measurements may have."""
-    return [*(column for kind in TRACKERS for column in kind.columns), *inspection.COLUMNS, *trial.COLUMNS]
+    return [*(column for kind in TRACKERS for column in kind.columns), *inspection.COLUMNS, *trial_columns.COLUMNS]
 
 
 def play(tracker: Tracker, until: Moment | None = None) -> None:
