@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ray.tune.search import Searcher
 
@@ -42,9 +42,9 @@ class SessionSearcher(NotKept, Searcher):
 
 
 class _WhenSent:
-    """A figure looked at when a trial is sent to its actor, which may be long after it was asked for."""
+    """Something looked at when a trial is sent to its actor, which may be long after it was asked for."""
 
-    def __init__(self, ask: Callable[[], float]) -> None:
+    def __init__(self, ask: Callable[[], Any]) -> None:
         self._ask = ask
 
     def __reduce__(self) -> tuple[type[Any], tuple[Any]]:
@@ -55,29 +55,18 @@ class _WhenSent:
         return self
 
 
-class _Specs(Sequence[str]):
+class _Specs(_WhenSent):
     """Trials as JSON: those to be next, and from when they are sent those that the session has begun."""
 
     def __init__(self, session: Session, specs: Sequence[TrialSpec], place: Place) -> None:
+        super().__init__(self._sent)
         self._session, self._specs, self._place = session, specs, place
         self._begun = False
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
+    def __iter__(self) -> Iterator[str]:
+        return (json.dumps(to_json(self._place.given(spec))) for spec in self._specs)
 
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        return [json.dumps(to_json(self._place.given(spec))) for spec in self._specs][index]
-
-    def __len__(self) -> int:
-        return len(self._specs)
-
-    def __reduce__(self) -> tuple[type[list[str]], tuple[list[str]]]:
+    def _sent(self) -> list[str]:
         if not self._begun:
             self._specs, self._begun = self._session.begins(self._specs), True
-        return list, (list(self),)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Specs:
-        return self
+        return list(self)
