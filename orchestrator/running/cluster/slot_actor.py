@@ -84,6 +84,10 @@ class SlotTrainable(tune.Trainable):
 
     def _unfit(self) -> tuple[str, str] | None:
         """What the GPU is, and why, if no trial is to begin on it."""
+        with nvml.session():  # or it would be initialised for every question, while the GPU waits
+            return self._looked_at()
+
+    def _looked_at(self) -> tuple[str, str] | None:
         if reason := nvml.lost():
             return LOST, reason
         if (model := environment.describe()["gpu_model"]) and model != self.config["expected_model"]:
