@@ -11,7 +11,6 @@ memory_cap.py           a smaller GPU, played by a larger one
 models.py, data.py      the model and the dataset a trial trains
 loops/                  the training loops that can be measured (Trainer, Accelerate)
 trackers/               one file an instrument: allocator, NVML, host, steps
-gauge.py                a process that reads the GPU for them
 inspection.py           the effective configuration, read back from live objects
 environment.py          what machine and which versions this is
 """

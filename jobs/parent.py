@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from jobs import environment, failures, gauge, trial, waiting
+from jobs import environment, failures, nvml, trial, waiting
 from jobs.preload import preload, remember_processor, unclean
 from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
@@ -46,7 +46,6 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     requests, answers = channels()
     replies = os.fdopen(answers, "w")
     reason = unclean()
-    gauge.ensure()
     # From here on nothing this process holds can become garbage: children share its pages unwritten.
     import gc
 
@@ -184,13 +183,9 @@ def _child(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> NoReturn:
 def _spawn(spec: TrialSpec, folder: Path) -> int:
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     command = [sys.executable, "-m", "jobs", str(folder / "spec.json"), "--result", str(folder / "result.json")]
-    variables = dict(os.environ)
-    descriptors = mine.hand_over(variables) if (mine := gauge.current()) else ()
     with open(folder / "log.txt", "w") as log:
         process = subprocess.Popen(
             [*command, "--phase", str(folder / "phase")],
-            env=variables,
-            pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -219,8 +214,8 @@ def _wait(pid: int, deadline_seconds: float, requests: int) -> bool:
 
 def _device_bytes() -> int:
     """Memory in use on this slot's GPU; 0 without one."""
-    mine = gauge.ensure()
-    return mine.used_bytes() if mine else 0
+    uuids = nvml.visible_uuids()
+    return nvml.used_bytes(uuids[0]) if uuids else 0
 
 
 def _await_release(used_before: int) -> None:

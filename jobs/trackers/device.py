@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
+import threading
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from jobs import gauge
+from jobs import nvml
 from jobs.record import Column
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.readings import Readings
+
+_POLL_SECONDS = 0.05
 
 
 class Device(Tracker):
@@ -51,25 +56,35 @@ class Device(Tracker):
     )
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
+        uuids = nvml.visible_uuids()
+        self._values: dict[str, Any] = {"gpu_uuid": uuids[0]} if uuids else {}
         self._most_used = 0
         self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
         self._power_capped = Readings()
-        self._is_watched = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._gauge = gauge.current()
-        if self._gauge is not None:
-            self._values["gpu_uuid"] = self._gauge.uuid
+        if self._values:
+            self._session = nvml.session()
+            self._nvml = self._session.__enter__()
+            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self._values["gpu_uuid"])
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_polling()
+        if self._values:
+            self._session.__exit__(None, None, None)
+
     def at(self, moment: Moment, seconds: float) -> None:
-        if self._gauge is None:
+        if not self._values:
             return
-        used = self._gauge.used_bytes()
+        used = self._used()
         if moment is Moment.START:
             self._values["gpu_used_before_bytes"] = used
-            self._values["gpu_foreign_processes"] = sum(pid != os.getpid() for pid in self._gauge.processes())
+            self._values["gpu_foreign_processes"] = self._foreign_processes()
             return
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
@@ -77,15 +92,18 @@ class Device(Tracker):
         elif moment is Moment.MODEL:
             self._values["gpu_model_bytes"] = taken
         elif moment is Moment.TRAIN_BEGIN:
-            self._gauge.watch()
-            self._is_watched = True
+            self._thread = threading.Thread(target=self._poll, daemon=True)
+            self._thread.start()
         elif moment is Moment.TRAIN_END:
-            self._read()
+            self._stop_polling()
             self._most_used = max(self._most_used, used)
             self._values["gpu_after_training_bytes"] = taken
             self._values["docs_gpu_memory_mb"] = used // 1024**2
 
     def counted(self, begin: float, end: float) -> None:
+        if not self._values:
+            return
+        self._stop_polling()
         self._read()
         if len(self._energy):
             self._values["energy_joules"] = self._energy.growth(begin, end) / 1000
@@ -99,24 +117,39 @@ class Device(Tracker):
             self._values["gpu_temperature_celsius"] = int(max(temperatures))
 
     def measurements(self) -> Mapping[str, Any]:
-        self._read()
         if not self._most_used:
             return self._values
         return {**self._values, "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"]}
 
+    def _used(self) -> int:
+        return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+
+    def _foreign_processes(self) -> int:
+        try:
+            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        except self._nvml.NVMLError:
+            return 0
+        return sum(process.pid != os.getpid() for process in running)
+
+    def _poll(self) -> None:
+        while not self._stop.wait(_POLL_SECONDS):
+            self._most_used = max(self._most_used, self._used())
+            self._read()
+
     def _read(self) -> None:
-        """What was read through training, once it is over or broke off."""
-        if self._gauge is None or not self._is_watched:
-            return
-        self._is_watched = False
-        for reading in self._gauge.readings():
-            self._most_used = max(self._most_used, reading.used_bytes)
-            for readings, value in (
-                (self._energy, reading.energy_millijoules),
-                (self._utilization, reading.utilization_percent),
-                (self._clock, reading.sm_clock_mhz),
-                (self._temperature, reading.temperature_celsius),
-                (self._power_capped, reading.is_power_capped),
-            ):
-                if value is not None:
-                    readings.take(value, reading.seconds)
+        nv = self._nvml
+        with contextlib.suppress(nv.NVMLError):  # before Volta, or hidden by a virtual machine
+            self._energy.take(nv.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        with contextlib.suppress(nv.NVMLError):
+            self._utilization.take(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+            self._clock.take(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
+            self._temperature.take(nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU))
+        with contextlib.suppress(nv.NVMLError):
+            held = nv.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            self._power_capped.take(bool(held & nv.nvmlClocksThrottleReasonSwPowerCap))
+
+    def _stop_polling(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None

@@ -16,9 +16,9 @@ class Readings:
     def __len__(self) -> int:
         return len(self._values)
 
-    def take(self, value: float, seconds: float | None = None) -> None:
-        """The quantity is this now, or was at a time after the last."""
-        self._seconds.append(time.perf_counter() if seconds is None else seconds)
+    def take(self, value: float) -> None:
+        """The quantity is this now."""
+        self._seconds.append(time.perf_counter())
         self._values.append(value)
 
     def within(self, begin: float, end: float) -> list[float]:
