@@ -214,8 +214,9 @@ def _wait(pid: int, deadline_seconds: float, requests: int) -> bool:
 
 def _device_bytes() -> int:
     """Memory in use on this slot's GPU; 0 without one."""
-    uuids = nvml.visible_uuids()
-    return nvml.used_bytes(uuids[0]) if uuids else 0
+    with nvml.session():  # or both questions would initialise it, while the next trial waits
+        uuids = nvml.visible_uuids()
+        return nvml.used_bytes(uuids[0]) if uuids else 0
 
 
 def _await_release(used_before: int) -> None:

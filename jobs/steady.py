@@ -9,8 +9,8 @@ from collections.abc import Sequence
 FEWEST_STEPS = 3
 """No measurement ends with fewer counted steps, however alike they are, unless two took ``LONG_SECONDS``."""
 LONG_SECONDS = 2.0
-FEWEST_TO_GIVE_UP = 4
-"""Nor with fewer than these, which took ``LONG_SECONDS``, however unlike: a spread seen in fewer says little."""
+FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
+"""Nor with fewer than so many in so many seconds, however unlike: a spread seen in fewer says little."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
 """A speed is the GPU's own where it ran dry after no larger a share of the micro-batches than the first, and the host's
@@ -65,7 +65,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     they go on to spread as these. Only of steps that took long: of others, all cost less than another trial."""
     first = onset(seconds, relative_error)
     steady = seconds[first:]
-    few = len(steady) < FEWEST_TO_GIVE_UP or sum(steady) < LONG_SECONDS
+    few = len(steady) < FEWEST_TO_GIVE_UP or sum(steady) < SECONDS_TO_GIVE_UP
     return not few and _half_width_of(limit - first, steady) > relative_error
 
 

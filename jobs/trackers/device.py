@@ -56,8 +56,7 @@ class Device(Tracker):
     )
 
     def __init__(self) -> None:
-        uuids = nvml.visible_uuids()
-        self._values: dict[str, Any] = {"gpu_uuid": uuids[0]} if uuids else {}
+        self._values: dict[str, Any] = {}
         self._most_used = 0
         self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
         self._power_capped = Readings()
@@ -65,18 +64,18 @@ class Device(Tracker):
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if self._values:
-            self._session = nvml.session()
-            self._nvml = self._session.__enter__()
-            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self._values["gpu_uuid"])
+        self._session = nvml.session()
+        self._nvml = self._session.__enter__()
+        if uuids := nvml.visible_uuids():
+            self._values["gpu_uuid"] = uuids[0]
+            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(uuids[0])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_polling()
-        if self._values:
-            self._session.__exit__(None, None, None)
+        self._session.__exit__(None, None, None)
 
     def at(self, moment: Moment, seconds: float) -> None:
         if not self._values:

@@ -60,6 +60,7 @@ class Steps(Tracker):
     def __init__(self) -> None:
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
+        self._passes: list[torch.cuda.Event] = []
         self._data: list[float] = []
         self._waited = 0.0
         self._dry: list[bool] = []
@@ -84,10 +85,13 @@ class Steps(Tracker):
 
     def loss(self, value: torch.Tensor) -> None:
         if value.is_cuda:
-            self._dry.append(_has_run_dry())
+            self._last_pass = _event()
+            self._dry.append(_is_soon_done(self._last_pass))
 
     def step_end(self) -> None:
         self._mark(time.perf_counter())
+        if self._dry:
+            self._passes.append(self._last_pass)
         self._data.append(self._waited)
         self._waited = 0.0
         self._first_micro_batch.append(len(self._samples))
@@ -96,21 +100,18 @@ class Steps(Tracker):
         """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
         ``total_steps`` would not either, or there are some and it is the host's.
 
-        On a GPU the step just issued is left to run while those before it are looked at, unless they are so long that
-        a pause between two of them does not show.
+        On a GPU the steps are told apart by the ends of their last backward passes, and only the last one is waited
+        for: the optimizer still runs while they are looked at, so the next step finds no drained pipeline.
         """
         if relative_error == 0 or len(self._data) <= warmup_steps:
             return False
         limit = total_steps - warmup_steps
-        if not self._events:
+        if not self._passes:
             return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
-        self._events[-2].synchronize()
-        done = self._events[:-1]
-        if _device_seconds(done)[-1] > _LONG_SECONDS:
-            self._events[-1].synchronize()
-            done = self._events
+        self._passes[-1].synchronize()
+        seconds = _device_seconds(self._passes[max(0, warmup_steps - 1) :])
         share = self._host_bound_share(warmup_steps) or 0.0
-        return are_enough(_device_seconds(done[warmup_steps:]), relative_error, limit, share)
+        return are_enough(seconds, relative_error, limit, share)
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
@@ -177,21 +178,23 @@ class Steps(Tracker):
 
         self._marks.append(seconds)
         if torch.cuda.is_initialized():
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events.append(event)
+            self._events.append(_event())
 
 
 _DRY_SECONDS = 200e-6
-_LONG_SECONDS = 1.0
 
 
-def _has_run_dry() -> bool:
-    """Whether the device finishes an event within microseconds of its launch: it was waiting for the host."""
+def _event() -> torch.cuda.Event:
+    """One whose time will be known, recorded now."""
     import torch
 
-    event = torch.cuda.Event()
+    event = torch.cuda.Event(enable_timing=True)
     event.record()
+    return event
+
+
+def _is_soon_done(event: torch.cuda.Event) -> bool:
+    """Whether the device finishes an event within microseconds of its launch: it was waiting for the host."""
     give_up = time.perf_counter() + _DRY_SECONDS
     while not (done := event.query()) and time.perf_counter() < give_up:
         pass

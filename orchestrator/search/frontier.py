@@ -22,8 +22,8 @@ from orchestrator.search.prediction import Prediction, Surfaces
 
 _GIB = 2**30
 LEAST_AUDITS = 2
-CERTAINTY = 2.0
-"""Standard deviations to the best case of a configuration: one in 44 is better than that."""
+CERTAINTY = 1.75
+"""Standard deviations to the best case of a configuration: one in 25 is better than that."""
 REACH = 16
 """A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
 seen only on its floor says nothing of where it leaves it."""

@@ -97,7 +97,8 @@ def report(prices: Sequence[Price], planned: int, seed: int, run: Path | None) -
     lines += ["", f"{len(prices)} of {planned} configurations, drawn with seed {seed}: {min(seconds):.1f} to "]
     lines[-1] += f"{max(seconds):.1f} s, mean {statistics.mean(seconds):.1f}; the grid at that mean: {grid:.0f} s."
     if run is not None:
-        rows = pq.read_table(run / "trials.parquet", columns=["wall_seconds", "outcome"]).to_pylist()
+        rows = pq.read_table(run / "trials.parquet", columns=["wall_seconds", "outcome", "purpose"]).to_pylist()
+        rows = [row for row in rows if row["purpose"] == "search"]  # what follows it is not the grid's
         took = sum(row["wall_seconds"] or 0.0 for row in rows)
         ran = sum(row["outcome"] != "skipped" for row in rows)
         lines += ["", f"{run} ran {ran} trials in {took:.0f} slot seconds: {took / grid:.2%} of that."]
@@ -119,8 +120,8 @@ def main() -> None:
     for spec in trials:
         prices.append(measure(spec, tiny=options.tiny))
         print(f"{prices[-1].seconds:6.1f} s  {prices[-1].choices} {prices[-1].failure}", file=sys.stderr, flush=True)
-    if options.output:
-        options.output.write_text(json.dumps({"planned": planned, "prices": [asdict(price) for price in prices]}))
+        if options.output:  # after each, for it takes minutes
+            options.output.write_text(json.dumps({"planned": planned, "prices": [asdict(price) for price in prices]}))
     print(report(prices, planned, options.seed, options.run))
 
 

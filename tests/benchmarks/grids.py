@@ -153,11 +153,10 @@ def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: i
 
 
 def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float, host_bound_share: float) -> int:
-    """How many of a trial's steps on a GPU are run, warm-up included, as ``jobs.trackers.steps`` decides there: a step
-    is issued before those before it are looked at, unless they take over a second. The share is that of all of them."""
+    """How many of a trial's steps are run, warm-up included, as ``jobs.trackers.steps`` decides step by step; the share
+    is that of all of them."""
     for run in range(warmup + 1, min(total, len(seconds))):
-        done = seconds[warmup : run if seconds[run - 2] > 1.0 else run - 1]
-        if are_enough(done, error, total - warmup, host_bound_share):
+        if are_enough(seconds[warmup:run], error, total - warmup, host_bound_share):
             return run
     return min(total, len(seconds))
 

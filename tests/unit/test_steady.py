@@ -109,7 +109,7 @@ UNEASY = [0.71, 0.74, 0.793, 0.715]
         (UNEASY, 0.02, True),
         (UNEASY, 0.04, False),
         (UNEASY[: FEWEST_TO_GIVE_UP - 1], 0.01, False),
-        ([one / 2 for one in UNEASY], 0.01, False),
+        ([one / 3 for one in UNEASY], 0.01, False),
         ([9.0, *[1.0] * FEWEST_TO_GIVE_UP], 0.01, False),
     ],
 )
