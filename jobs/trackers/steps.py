@@ -100,8 +100,8 @@ class Steps(Tracker):
         """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
         ``total_steps`` would not either, or there are some and it is the host's.
 
-        On a GPU the steps are told apart by the ends of their last backward passes, and only the last one is waited
-        for: the optimizer still runs while they are looked at, so the next step finds no drained pipeline.
+        On a GPU the last of them is looked at when its backward pass is over: the optimizer, which is taken to need as
+        long as in the step before, still runs meanwhile, and the next step finds no drained pipeline.
         """
         if relative_error == 0 or len(self._data) <= warmup_steps:
             return False
@@ -109,7 +109,7 @@ class Steps(Tracker):
         if not self._passes:
             return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
         self._passes[-1].synchronize()
-        seconds = _device_seconds(self._passes[max(0, warmup_steps - 1) :])
+        seconds = [*_device_seconds(self._events[warmup_steps:-1]), *_device_seconds(self._passes[-2:])]
         share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, share)
 

@@ -1,0 +1,116 @@
+"""When steps on a device are looked at, with a SIMULATED one: it works off what it is given while the host goes on."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from jobs.trackers import Moment, Steps, steps
+
+LAUNCH, OPTIMIZER = 0.01, 0.05
+QUIET = [0.4] * 9
+LOSS: Any = SimpleNamespace(is_cuda=True)
+
+
+class Host:
+    """The host's time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Device:
+    """A queue of work, how long it stood still, and the events recorded in it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.done_at, self.idle = host, host.now, 0.0
+
+    def work(self, seconds: float) -> None:
+        self.idle += max(0.0, self.host.now - self.done_at)
+        self.done_at = max(self.host.now, self.done_at) + seconds
+
+    def event(self) -> Event:
+        return Event(self.host, self.done_at)
+
+
+class Event:
+    """A place in the queue; to ask for it or to wait for it takes the host's time."""
+
+    def __init__(self, host: Host, at: float) -> None:
+        self.host, self.at = host, at
+
+    def synchronize(self) -> None:
+        self.host.now = max(self.host.now, self.at)
+
+    def query(self) -> bool:
+        self.host.now += 1e-4
+        return self.host.now >= self.at
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1000 * (other.at - self.at)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """The only one."""
+    host = Host()
+    device = Device(host)
+    monkeypatch.setattr(time, "perf_counter", host)
+    monkeypatch.setattr(steps, "_event", device.event)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: device.event().synchronize())
+    return device
+
+
+def trained(device: Device, passes: list[float], launch: float = LAUNCH) -> tuple[Steps, float]:
+    """Steps of such forward and backward passes, the first a slow warm-up, until there are enough; and for how long the
+    device stood still between the first and the last."""
+    tracker = Steps()
+    tracker.at(Moment.TRAIN_BEGIN, device.host.now)
+    for place, seconds in enumerate([2.0, *passes]):
+        device.host.now += launch
+        device.work(seconds)
+        tracker.micro_batch({"input_ids": torch.zeros(2, 10)})
+        tracker.loss(LOSS)
+        device.work(OPTIMIZER if place else 10 * OPTIMIZER)
+        if not place:
+            device.idle = 0.0
+        tracker.step_end()
+        if tracker.are_enough(1, len(passes) + 1, 0.01):
+            break
+    tracker.close(1, 0.01)
+    return tracker, device.idle
+
+
+def test_no_step_is_run_beyond_the_last_that_is_needed(device: Device) -> None:
+    tracker, _ = trained(device, QUIET)
+    found = tracker.measurements()
+    assert (found["warmup_steps"], found["steps_counted"]) == (1, 3)
+    assert found["samples_per_second"] == pytest.approx(2 / (0.4 + OPTIMIZER))
+
+
+def test_device_is_never_drained_to_look_at_its_steps(device: Device) -> None:
+    tracker, idle = trained(device, [0.4, 0.5] * 4)
+    assert tracker.measurements()["steps_counted"] > 3
+    assert idle == 0.0
+
+
+def test_steps_are_told_apart_by_what_the_device_did(device: Device) -> None:
+    tracker, _ = trained(device, [0.4, 0.44, *QUIET])
+    found = tracker.measurements()
+    assert tracker.series()["device_seconds"][1:3] == pytest.approx([0.45, 0.49])
+    assert found["steps_counted"] == 4
+    assert found["host_bound_share"] == 0.0
+
+
+def test_what_waits_for_its_host_is_the_hosts_speed(device: Device) -> None:
+    tracker, idle = trained(device, [1e-4] * 9, launch=1.0)
+    assert tracker.measurements()["host_bound_share"] == 1.0
+    assert idle > 0.0
