@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.searched docs/results/2026-11-22-frontier_search-2xh200
 
-Whatever another machine measured is compared as it is: memory is the same there, a host's speed is not.
+What followed the search is not counted. Whatever another machine measured is compared as it is: memory is the same there, a host's speed is not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def report(run: Path, grid: Table) -> Iterator[str]:
     trials = table.load(run)
     axes = table.axes_of(trials)
     known = {_key(record.spec.choices, axes): record for record in grid.values()}
-    rows = trials.to_pylist()
+    rows = [row for row in trials.to_pylist() if row.get("purpose") in (None, "search")]
     pairs = [(row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes))) for row in rows]
     both = [(row, record) for row, record in pairs if record is not None]
     measured = sorted((pair for pair in both if pair[0]["outcome"] == "ok"), key=lambda pair: pair[0]["started_at"])

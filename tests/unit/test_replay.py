@@ -23,27 +23,27 @@ from tests.benchmarks.grids import (
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
-    "bert_large_h200_fp32_tf32.parquet": (144, (57, 545, 1.0), (81, 718, 1.0)),
-    "bert_large_h200.parquet": (288, (76, 258, 1.0), (119, 397, 1.0)),
+    "bert_large_h200_fp32_tf32.parquet": (144, (57, 545, 1.0), (79, 704, 1.0)),
+    "bert_large_h200.parquet": (288, (76, 258, 1.0), (113, 369, 0.981)),
 }
 """Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
 told what was predicted of their memory and not told."""
 
-ANEW = {"all": (70, 215, 1.0, 1.0, 0.086), "without fp16": (63, 194, 1.0, 1.0, 0.014)}
+ANEW = {"all": (68, 191, 1.0, 1.0, 0.113), "without fp16": (64, 177, 1.0, 1.0, 0.021)}
 """Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
 as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
 know."""
 
-ON_ONE_HOST = {0: (78, 238, 1.0), 1: (78, 232, 1.0), 2: (74, 222, 1.0)}
+ON_ONE_HOST = {0: (76, 210, 1.0), 1: (78, 221, 1.0), 2: (74, 201, 1.0)}
 """Seed -> trials, seconds and recall, where fp16 has to be told from bf16 by a few per cent, as on one host."""
 
-CUT = [(50, 0.849), (75, 0.949), (100, 0.977)]
+CUT = [(50, 0.851), (75, 0.958), (100, 0.984)]
 """Slot seconds after which the search is cut, and the share of the whole frontiers' height that it has by then."""
 
-NOISY = {0.01: (58, 1.0, 1.0), 0.03: (61, 0.98, 1.0), 0.10: (68, 1.0, 1.0)}
+NOISY = {0.01: (58, 1.0, 1.0), 0.03: (61, 0.98, 1.0), 0.10: (65, 1.0, 1.0)}
 """Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
 
-RIVALS = {"frontier": (56, 1.0), "optuna, TPE": (43, 0.194), "optuna, NSGA-II": (44, 0.167), "random": (44, 0.194)}
+RIVALS = {"frontier": (55, 1.0), "optuna, TPE": (42, 0.167), "optuna, NSGA-II": (42, 0.167), "random": (44, 0.194)}
 """Search -> trials and recall in the same slot seconds; of the simulated grid, the first seed."""
 
 
@@ -55,14 +55,14 @@ def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) 
     assert (len(table), *figures) == RECORDED[name]
 
 
-def test_given_up_trials_cost_less_and_hide_nothing() -> None:
+def test_trials_that_end_sooner_cost_less_and_hide_nothing() -> None:
     table = recorded(RUN / "trials.parquet")
     anew = measured_anew()
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
     hosts = [one for one in shorter if table[one].measurements["host_bound_share"] > HOST_BOUND]
-    assert (len(shorter), len(hosts), round(sum(anew[one].wall_seconds for one in table))) == (89, 66, 1184)
-    others = set(shorter) - set(hosts)
-    assert all(anew[one].measurements["samples_per_second_error"] > 0.01 for one in others)
+    given_up = [one for one in set(shorter) - set(hosts) if anew[one].measurements["samples_per_second_error"] > 0.01]
+    assert (len(shorter), len(hosts), len(given_up)) == (244, 90, 36)
+    assert round(sum(anew[one].wall_seconds for one in table)) == 1111
     for name, kept in (("all", anew), ("without fp16", _without_fp16(anew))):
         found = replay(informed(predicted(kept)), kept, truth={one: table[one] for one in kept})
         figures = (
