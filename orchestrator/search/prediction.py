@@ -39,19 +39,21 @@ class Surfaces:
     def put(self, configuration: Configuration, found: Measured) -> None:
         """A measured configuration, in place of what was known of it."""
         place = self._place[configuration]
-        self._memory.put(place, found.memory_bytes)
+        if any(one.trial_ids[0] not in self._predicted for one in self._planned):  # or nobody asks for the law
+            self._memory.put(place, found.memory_bytes)
         self._correction.put(place, found.memory_bytes)
         seconds = configuration.micro_batch / found.samples_per_second
         self._seconds.put(place, seconds, found.speed_error, _side(found))
 
-    def _memory_of_all(self) -> Estimate | None:
+    def _memory_of_all(self) -> Estimate:
         """By what was predicted where that is known, else by the law that the measured ones follow."""
-        law = self._memory.estimate
         predicted = np.log([self._predicted.get(one.trial_ids[0], math.nan) for one in self._planned])
-        if law is None or np.isnan(predicted).all():
+        known, law = ~np.isnan(predicted), self._memory.estimate
+        if law is not None and not known.any():
             return law
         corrected = self._correction.estimate(predicted)
-        known = ~np.isnan(predicted)
+        if law is None:
+            return corrected
         return Estimate(
             mean=np.where(known, corrected.mean, law.mean),
             deviation=np.where(known, corrected.deviation, law.deviation),
@@ -59,9 +61,9 @@ class Surfaces:
 
     def predict(self, certainty: float) -> dict[Configuration, Prediction]:
         """Of every configuration, its bounds so many standard deviations away; empty where nothing is known."""
-        memory, seconds = self._memory_of_all(), self._seconds.estimate
-        if memory is None or seconds is None:
+        if (seconds := self._seconds.estimate) is None:
             return {}
+        memory = self._memory_of_all()
         size = np.array([one.micro_batch for one in self._planned], float)
         columns = (
             np.exp(memory.mean - certainty * memory.deviation),
