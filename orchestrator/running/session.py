@@ -41,6 +41,7 @@ class Session:
         self._may_begin_anew = may_begin_anew
         self._clock = clock
         self._out: dict[str, TrialSpec] = {}
+        self._begun: set[str] = set()
         self._held: TrialSpec | None = None
         self._returned: deque[tuple[TrialSpec, ...]] = deque()
         self._closing = ""
@@ -115,13 +116,15 @@ class Session:
         return tuple(series)
 
     def begins(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
-        """A slot is there for what was to be next; returns what it runs, for the search may know better by now."""
-        if len(specs) == 1 and not self._closing:
+        """A slot is there for what was to be next; returns what it runs, for the search may know better by now. A trial
+        that a lost slot had begun is begun again."""
+        if len(specs) == 1 and not self._closing and specs[0].trial_id not in self._begun:
             self._out.pop(specs[0].trial_id, None)
             chosen = self.search.reconsider(specs[0])
             specs = () if chosen is None else (chosen,)
         for spec in specs:
             self._out[spec.trial_id] = spec
+            self._begun.add(spec.trial_id)
             for watcher in self._watchers:
                 watcher.started(spec)
         return tuple(specs)

@@ -231,6 +231,18 @@ def test_what_begins_is_what_the_search_wants_by_then(tmp_path: Path) -> None:
     assert sweep.session.begins(given_ahead) == (TRIALS[0],), "a search is asked nothing more once the sweep ends"
 
 
+def test_what_a_lost_slot_had_begun_is_begun_again(tmp_path: Path) -> None:
+    class Ends(Grid):
+        def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+            return self._waiting.pop(TRIALS[-1].trial_id, None)
+
+    session = Sweep(tmp_path, make=Ends).session
+    begun = session.begins(session.next_trials())
+    session.returned(begun)
+    assert session.begins(session.next_trials()) == begun == (TRIALS[-1],)
+    assert session.running == {TRIALS[-1].trial_id}
+
+
 def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
     stranger = build_tiny_spec(repeat=99)
     assert sweep.session.reuse({stranger.trial_id: ended(stranger)}, [HERE], resume=True) == 0
