@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.searched docs/results/2026-11-22-frontier_search-2xh200
 
-What followed the search is not counted. Whatever another machine measured is compared as it is: memory is the same there, a host's speed is not.
+What followed the search is not counted. Whatever another machine measured is compared as it is: memory is the same
+there, a host's speed is not.
 """
 
 from __future__ import annotations
