@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import searched
+from tests.benchmarks import observing, searched
 from tests.benchmarks.efficiency import account
 from tests.benchmarks.grids import RUN, recorded
 from tests.benchmarks.repeats import repeated, report
@@ -54,3 +57,22 @@ def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
     assert beside_its_own[0] == "73 of 216 configurations measured in 243 s of slot time"
     assert beside_its_own[-2].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
     assert beside_its_own[-1] == "of 135 reasons the grid is over 2% beyond the memory of 2, the speed of 2"
+
+
+def test_what_is_read_meanwhile_is_compared_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slower = [0.0], [1.0]
+
+    @contextlib.contextmanager
+    def reading() -> Iterator[None]:
+        slower[0] = 1.1
+        yield
+        slower[0] = 1.0
+
+    def step() -> None:
+        now[0] += slower[0]
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    found = observing.measure(step, {observing.NOTHING: contextlib.nullcontext, "all": reading}, rounds=2, steps=4)
+    assert found == {observing.NOTHING: pytest.approx([1.0, 1.0]), "all": pytest.approx([1.1, 1.1])}
+    rounds = {observing.NOTHING: [1.0, 2.0, 4.0], "all": [1.1, 2.1, 4.8]}
+    assert list(observing.report(rounds))[-1] == "| all | 2.1000 | +10.0% | +5.0% | +20.0% |"
