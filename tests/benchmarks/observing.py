@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.observing [--rounds 8] [--steps 8] [--output FILE.json]
 
-BERT-large, bf16, micro-batch 8, checkpointing: a speed that is the host's. In every round each way of reading has so many
-steps, in an order of its own, and is compared with the steps of that round in which nothing was read. ``--tiny`` shrinks
-the model for a machine without a GPU, where there is nothing to read.
+BERT-large, bf16, micro-batch 8, checkpointing: a speed that is the host's. In every round each way of reading has so
+many steps, in an order of its own, and is compared with the steps of that round in which nothing was read. ``--tiny``
+shrinks the model for a machine without a GPU, where there is nothing to read.
 """
 
 from __future__ import annotations
