@@ -34,6 +34,7 @@ IN_A_PROCESS = f"""
 import sys, time
 from tests.benchmarks.observing import calls
 asked = calls(sys.argv[1])
+print(flush=True)
 while True:
     time.sleep({POLL_SECONDS})
     for ask in asked.values():
@@ -85,13 +86,13 @@ def in_a_thread(asked: Sequence[Callable[[], Any]], every: float = POLL_SECONDS)
 @contextlib.contextmanager
 def in_a_process(uuid: str) -> Iterator[None]:
     """Ask all of them from another process."""
-    process = subprocess.Popen([sys.executable, "-c", IN_A_PROCESS, uuid])
-    time.sleep(1.0)  # it is to ask by now
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen([sys.executable, "-c", IN_A_PROCESS, uuid], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it has imported everything, and asks
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def ways(uuid: str) -> Mapping[str, Callable[[], AbstractContextManager[None]]]:
