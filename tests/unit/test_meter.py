@@ -12,18 +12,9 @@ import torch
 from jobs.loops.meter import Meter
 from jobs.trackers import Moment, Steps, Tracker
 from jobs.trackers.losses import Losses
+from tests.unit.clock import Clock
 
 CPU = torch.device("cpu")
-
-
-class Clock:
-    """Time that passes only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

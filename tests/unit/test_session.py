@@ -20,21 +20,12 @@ from orchestrator.search.base import Search
 from orchestrator.search.batch_size import BatchSize
 from orchestrator.search.grid import Grid
 from tests.conftest import build_tiny_spec
+from tests.unit.clock import Clock
 from tests.unit.devices import Device, make_trial
 
 HERE = {"gpu_model": "", "torch": "2"}
 ELSEWHERE = {"gpu_model": "", "torch": "3"}
 TRIALS = [build_tiny_spec(repeat=number) for number in range(6)]
-
-
-class Clock:
-    """Time that passes only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Sweep:

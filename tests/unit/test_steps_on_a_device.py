@@ -10,26 +10,17 @@ import pytest
 import torch
 
 from jobs.trackers import Moment, Steps, steps
+from tests.unit.clock import Clock
 
 LAUNCH, OPTIMIZER = 0.01, 0.05
 QUIET = [0.4] * 9
 LOSS: Any = SimpleNamespace(is_cuda=True)
 
 
-class Host:
-    """The host's time."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Device:
     """A queue of work, how long it stood still, and the events recorded in it."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Clock) -> None:
         self.host, self.done_at, self.idle = host, host.now, 0.0
 
     def work(self, seconds: float) -> None:
@@ -43,7 +34,7 @@ class Device:
 class Event:
     """A place in the queue; to ask for it or to wait for it takes the host's time."""
 
-    def __init__(self, host: Host, at: float) -> None:
+    def __init__(self, host: Clock, at: float) -> None:
         self.host, self.at = host, at
 
     def synchronize(self) -> None:
@@ -60,7 +51,7 @@ class Event:
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The only one."""
-    host = Host()
+    host = Clock()
     device = Device(host)
     monkeypatch.setattr(time, "perf_counter", host)
     monkeypatch.setattr(steps, "_event", device.event)
