@@ -60,6 +60,7 @@ class Steps(Tracker):
     def __init__(self) -> None:
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
+        self._last_pass: torch.cuda.Event | None = None
         self._passes: list[torch.cuda.Event] = []
         self._data: list[float] = []
         self._waited = 0.0
@@ -90,7 +91,7 @@ class Steps(Tracker):
 
     def step_end(self) -> None:
         self._mark(time.perf_counter())
-        if self._dry:
+        if self._last_pass is not None:
             self._passes.append(self._last_pass)
         self._data.append(self._waited)
         self._waited = 0.0
