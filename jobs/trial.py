@@ -129,7 +129,7 @@ def _taken_apart(trained: Trained, values: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _as_in_the_guide(trained: Trained, values: Mapping[str, Any]) -> dict[str, float]:
-    """The guide's "Time" and "Samples/second", less what the profiler around one step cost."""
+    """The guide's "Time" and "Samples/second", less what looking at a step's operators cost."""
     seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
     samples = trained.samples_per_second * trained.train_seconds
     return {"docs_time_seconds": seconds, "docs_samples_per_second": samples / seconds}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from jobs.trackers import Operators
 
@@ -45,7 +46,7 @@ def inspected(*, backward_ends_it: bool) -> Operators:
     tracker.phase("forward")
     loss = Attention()(torch.ones(2, 4, 8, dtype=torch.bfloat16)).sum()
     tracker.phase("backward")
-    assert bool(tracker.measurements()) is backward_ends_it
+    assert ("matmul_dtype" in tracker.measurements()) is backward_ends_it
     loss.backward()
     for _ in range(9):
         torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
@@ -56,7 +57,7 @@ def inspected(*, backward_ends_it: bool) -> Operators:
 @pytest.mark.usefixtures("with_gpu")
 def test_on_a_gpu_the_first_forward_pass_is_inspected() -> None:
     found = inspected(backward_ends_it=True).measurements()
-    assert found["attention_kernel"]
+    assert found["attention_kernel"] == "flash (cpu)"
     assert found["matmul_dtype"] == "bfloat16"
     assert "step_growth_bytes" not in found
 
@@ -71,6 +72,35 @@ def test_without_one_the_whole_step_is() -> None:
 def test_nothing_is_left_for_the_collector_to_free_in_a_counted_step() -> None:
     tracker = Operators()
     tracker.step_begin(1)
-    profile = weakref.ref(tracker._profile)
+    tracker.phase("forward")
+    dispatched = weakref.ref(tracker._dispatched)
     tracker.phase("backward")
-    assert profile() is None
+    assert dispatched() is None
+
+
+def test_a_compiler_does_its_work_under_inspection_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = []
+
+    def compiler(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+        graphs.append(module)
+        return module.forward
+
+    tracker, attention = Operators(), torch.compile(Attention(), backend=compiler)
+    with monkeypatch.context() as with_gpu:
+        with_gpu.setattr(torch.cuda, "is_available", lambda: True)
+        tracker.step_begin(1)
+    tracker.phase("forward")
+    inputs = torch.ones(2, 4, 8, dtype=torch.bfloat16)
+    attention(inputs)
+    tracker.phase("backward")
+    assert tracker.measurements()["matmul_dtype"] == "bfloat16"
+    attention(inputs)
+    assert len(graphs) == 1
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_it_ends_with_a_trial_that_failed_in_its_forward_pass() -> None:
+    with Operators() as tracker:
+        tracker.step_begin(1)
+        tracker.phase("forward")
+    assert not _get_current_dispatch_mode_stack()
