@@ -11,13 +11,14 @@ from hypothesis import settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
+from tests.arithmetic import ENVIRONMENT
 
 # Before anything heavy is imported, and inherited by every process that a test starts.
 for _name, _value in {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "GOMP_SPINCOUNT": "0",
-    "OPENBLAS_NUM_THREADS": "1",  # the searches' matrices are small: threads would only wait for each other
+    **ENVIRONMENT,
     "MPLBACKEND": "Agg",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",

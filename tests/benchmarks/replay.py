@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 
-# A surface's matrices are small: more threads only get in each other's way. Read when numpy is imported.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from tests.arithmetic import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)
 
 import argparse
 import random
