@@ -1,10 +1,11 @@
 """What a sweep makes of several GPUs of one host: the same trials on one and on more, and where the rest went.
 
-    python -m tests.benchmarks.efficiency [--gpus 1 2] [--trials 24] [--output DIR]
+    python -m tests.benchmarks.efficiency [--gpus 1 2] [--trials 24] [--output DIR] [--recorded FILE.json]
 
 Every sweep is a command of its own, in sight of the first so many GPUs; its trials have the same cores each time.
 Efficiency is the span of one GPU's trials, first start to last end, over that of n times n. What is lacking is time
-of a slot before its first trial, between its trials and after its last, and trials that were slower beside others.
+of a slot before its first trial, between its trials and after its last, and trials that were slower beside others: in
+which of their phases, a second table says. ``--recorded`` prints both again from what was written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -46,6 +48,8 @@ class Sweep:
     before_seconds: float
     between_seconds: float
     after_seconds: float
+    phase_seconds: dict[str, float]
+    """Phase -> its mean over the trials; what is none of the others (reading back, the process's end) is the rest."""
 
 
 def write_config(path: Path, trials: int, cpus: int, *, tiny: bool) -> None:
@@ -91,7 +95,14 @@ def account(rows: Sequence[dict[str, Any]], gpus: int, *, began: float, took: fl
         before_seconds=sum(slot[0][0] - first for slot in trials),
         between_seconds=sum(later[0] - earlier[1] for slot in trials for earlier, later in pairwise(slot)),
         after_seconds=sum(last - slot[-1][1] for slot in trials),
+        phase_seconds=_phases(rows),
     )
+
+
+def _phases(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    names = {"setup": "setup_seconds", "first step": "first_step_seconds", "counted steps": "counted_seconds"}
+    phases = {name: statistics.fmean(row[column] for row in rows) for name, column in names.items()}
+    return {**phases, "rest": statistics.fmean(row["wall_seconds"] for row in rows) - sum(phases.values())}
 
 
 def report(sweeps: Sequence[Sweep]) -> Iterator[str]:
@@ -104,6 +115,11 @@ def report(sweeps: Sequence[Sweep]) -> Iterator[str]:
         slots = (one.trial_seconds, one.before_seconds, one.between_seconds, one.after_seconds)
         figures = " | ".join(f"{seconds:.1f}" for seconds in (*spans, *slots))
         yield f"| {one.gpus} | {one.trials} | {efficiency:.1%} | {figures} |"
+    yield ""
+    yield f"| GPUs | {' | '.join(f'{name}, s a trial' for name in sweeps[0].phase_seconds)} |"
+    yield "| ---: |" + " ---: |" * len(sweeps[0].phase_seconds)
+    for one in sweeps:
+        yield f"| {one.gpus} | {' | '.join(f'{seconds:.2f}' for seconds in one.phase_seconds.values())} |"
 
 
 def main() -> None:
@@ -112,8 +128,12 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--output", type=Path, default=Path("runs/efficiency"))
+    parser.add_argument("--recorded", type=Path, help="an efficiency.json to print again")
     parser.add_argument("--tiny", action="store_true", help="for a machine without a GPU")
     options = parser.parse_args()
+    if options.recorded:
+        print("\n".join(report([Sweep(**one) for one in json.loads(options.recorded.read_text())])))
+        return
     output = options.output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]

@@ -28,11 +28,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeated:
-    """One configuration's repeats: samples a second and peak bytes of each, and where they ran."""
+    """One configuration's repeats: samples a second, peak bytes and clock of each, and where they ran."""
 
     label: str
     speeds: tuple[float, ...]
     peak_bytes: frozenset[int]
+    clocks: tuple[float, ...]
+    """Mean SM clock of each repeat that NVML told one of, MHz."""
     gpus: int
     days: int
 
@@ -62,6 +64,7 @@ def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> 
                 label=label(rows[0]["choices"], varying),
                 speeds=tuple(row["samples_per_second"] for row in rows),
                 peak_bytes=frozenset(row["peak_allocated_bytes"] for row in rows),
+                clocks=tuple(row["gpu_sm_clock_mhz"] for row in rows if row.get("gpu_sm_clock_mhz")),
                 gpus=len({row["gpu_uuid"] for row in rows}),
                 days=len({row["started_at"].date() for row in rows}),
             )
@@ -73,13 +76,14 @@ def _varying(choices: Sequence[Mapping[str, object]]) -> list[str]:
 
 def report(found: Sequence[Repeated]) -> Iterator[str]:
     """Markdown."""
-    yield "| configuration | repeats | GPUs | days | samples/s | variation | same peak to the byte |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    yield "| configuration | repeats | GPUs | days | samples/s | variation | SM clock, MHz | same peak to the byte |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for one in found:
         same = "yes" if len(one.peak_bytes) == 1 else "no"
         mean = statistics.fmean(one.speeds)
         places = f"{len(one.speeds)} | {one.gpus} | {one.days}"
-        yield f"| {one.label} | {places} | {mean:.1f} | {one.variation:.2%} | {same} |"
+        clocks = f"{min(one.clocks):.0f} to {max(one.clocks):.0f}" if one.clocks else ""
+        yield f"| {one.label} | {places} | {mean:.1f} | {one.variation:.2%} | {clocks} | {same} |"
     variations = [one.variation for one in found]
     within = sum(variation <= 0.01 for variation in variations)
     worst = f"median {statistics.median(variations):.2%}, worst {max(variations):.2%}" if found else "none repeated"

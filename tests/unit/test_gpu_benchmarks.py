@@ -20,7 +20,14 @@ from tests.unit.records import make_record, write_run
 def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
     starts = {"a": [10.0, 15.0], "b": [11.0, 16.5]}
     rows = [
-        {"gpu_uuid": gpu, "started_at": datetime.datetime.fromtimestamp(start, datetime.UTC), "wall_seconds": 4.0}
+        {
+            "gpu_uuid": gpu,
+            "started_at": datetime.datetime.fromtimestamp(start, datetime.UTC),
+            "wall_seconds": 4.0,
+            "setup_seconds": 1.0,
+            "first_step_seconds": 0.5,
+            "counted_seconds": 2.0,
+        }
         for gpu, begun in starts.items()
         for start in begun
     ]
@@ -29,6 +36,7 @@ def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
     assert (found.before_seconds, found.between_seconds, found.after_seconds) == (1.0, 2.5, 1.5)
     rest = found.before_seconds + found.between_seconds + found.after_seconds
     assert found.trial_seconds + rest == 2 * found.span_seconds
+    assert found.phase_seconds == {"setup": 1.0, "first step": 0.5, "counted steps": 2.0, "rest": 0.5}
 
 
 def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Path) -> None:
