@@ -23,7 +23,7 @@ Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
 class Foretelling:
-    """Predicts at a low priority for as long as it is entered; nothing waits for it, and nobody misses what it
+    """Predicts at the lowest priority for as long as it is entered; nothing waits for it, and nobody misses what it
     cannot tell. ``of`` a GPU model's trials is a mapping from trial ids to bytes of device memory that grows."""
 
     def __init__(self, predict: Predict = predict) -> None:
@@ -60,4 +60,4 @@ def _not_told(error: BaseException) -> None:
 def _step_aside() -> None:
     """A worker's first act: whatever it imports would open a context on the GPU that trials are measured on."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.nice(10)
+    os.nice(19)

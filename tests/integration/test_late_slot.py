@@ -1,6 +1,6 @@
 """A slot that comes late, beside one that is busy, on a real Ray Tune, which left to itself never uses it.
 
-And what the driver computes meanwhile takes one core: the trials on its host need theirs.
+And what the driver computes meanwhile takes one core: the trials on its host need theirs, at a usual priority.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BusySlot(StandIn):
     def step(self) -> dict[str, Any]:
         time.sleep(0.1)
         record = of(spec_from_json(json.loads(self.config["specs"][0])))
-        told = replace(record, measurements={**record.measurements, "pid": os.getpid()})
+        told = replace(record, measurements={**record.measurements, "pid": os.getpid(), "niceness": os.nice(0)})
         return {"record": json.dumps(record_to_json(told)), "done": True}
 
 
@@ -54,31 +54,34 @@ class Counting(Session):
 
     slots: ClassVar[set[int]] = set()
     threads: ClassVar[set[int]] = set()
+    niceness: ClassVar[set[int]] = set()
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
         self.threads.add(threads())
+        self.niceness.add(record.measurements["niceness"])
         self.slots.add(record.measurements["pid"])
         if len(self.slots) == SLOTS_OF_TUNE:
             self.close("seen")
 
 
 def main(path: Path) -> None:
-    """Say how many slots have run a trial, how many threads this process may compute on, and on how many it did."""
+    """Say how many slots have run a trial, how many threads this process may compute on, and on how many it did; and
+    the trials' niceness."""
     progress = Progress(TRIALS, SLOTS_OF_TUNE, (), stream=io.StringIO())
     folder = RunFolder(path)
     session = Counting(Grid(planned(TRIALS)), folder, progress, time_budget_seconds=None)
     slots = mock.patch.object(ray_cluster, "SlotTrainable", BusySlot)
     with folder.locked(), local_ray(), ray_cluster.connected(None) as cluster, slots:
         ray_cluster.run(session, cluster)
-    print(len(session.slots), threads(), *session.threads)
+    print(len(session.slots), threads(), *session.threads, *session.niceness)
 
 
 def test_every_slot_runs_trials(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.integration.test_late_slot", str(tmp_path)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert [int(word) for word in done.stdout.splitlines()[-1].split()] == [SLOTS_OF_TUNE, 2, 1]
+    assert [int(word) for word in done.stdout.splitlines()[-1].split()] == [SLOTS_OF_TUNE, 2, 1, 0]
 
 
 if __name__ == "__main__":
