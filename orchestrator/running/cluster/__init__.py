@@ -33,7 +33,7 @@ os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 # A local Ray's workers, else of nearly the lowest priority, which trials would inherit.
-os.environ.setdefault("RAY_worker_niceness", "0")  # noqa: SIM112 (as Ray has it)
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
 from ray import tune
