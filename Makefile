@@ -20,7 +20,7 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest
 
 # Strict: a package that the service does not know is a failure, not a pass.
 audit: .venv/.installed

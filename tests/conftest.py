@@ -67,19 +67,6 @@ def build_tiny_spec(
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (``-n 2 --dist loadgroup``) one has all tests that start processes, from the beginning: they
-    share one Ray and are the longest."""
-    items.sort(key=lambda item: not _starts_processes(item))
-    for item in items:
-        if _starts_processes(item):
-            item.add_marker(pytest.mark.xdist_group("processes"))
-
-
-def _starts_processes(item: pytest.Item) -> bool:
-    return "integration" in item.path.parts or "ray_session" in getattr(item, "fixturenames", ())
-
-
 @pytest.fixture(scope="session")
 def tiny_spec() -> SpecFactory:
     """``build_tiny_spec``: call it with the choices a test is about, as in ``tiny_spec({"optimizer": "sgd"})``."""

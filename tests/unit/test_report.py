@@ -311,7 +311,7 @@ def test_the_key_points_are_few_and_hold_the_ends(folder: Path) -> None:
 
 def test_the_verb_renders_and_prints(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main([str(folder), "--open-nothing"]) == 0
-    assert "report.html" in capsys.readouterr().out
+    assert "report.html" in "".join(capsys.readouterr().out.split())  # long paths are wrapped
 
 
 def test_help_imports_nothing_heavy() -> None:
