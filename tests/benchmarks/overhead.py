@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jobs.record import Outcome
+from jobs.record import Outcome, TrialRecord
 from jobs.slot import Slot
 from jobs.spec import Choice, DataSpec, Isolation, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.planning.config import load_config
@@ -59,6 +59,14 @@ def chosen(choices: Mapping[str, Choice] = CHOSEN, *, tiny: bool) -> TrialSpec:
     return replace(spec, model=model, data=DataSpec(synthetic=SyntheticData(sequence_length=32)))
 
 
+def run(slot: Slot, spec: TrialSpec) -> TrialRecord:
+    """A trial's record. Raises RuntimeError where it did not end well."""
+    record = slot.run(spec, spec.measure.deadline_seconds)
+    if record.outcome is not Outcome.OK:
+        raise RuntimeError(f"{record.outcome}: {record.reason}\n{record.log}")
+    return record
+
+
 def ours(spec: TrialSpec, isolation: Isolation, count: int, cpus: int) -> Way:
     """Trials in one slot, after its parent has been started."""
     spec = replace(spec, measure=replace(spec.measure, isolation=isolation))
@@ -69,10 +77,8 @@ def ours(spec: TrialSpec, isolation: Isolation, count: int, cpus: int) -> Way:
         once = time.perf_counter() - began
         for repeat in range(count):
             began = time.perf_counter()
-            record = slot.run(replace(spec, repeat=repeat), spec.measure.deadline_seconds)
+            record = run(slot, replace(spec, repeat=repeat))
             took = time.perf_counter() - began
-            if record.outcome is not Outcome.OK:
-                raise RuntimeError(f"{record.outcome}: {record.reason}\n{record.log}")
             counted.append(float(record.measurements["counted_seconds"]))
             overhead.append(took - counted[-1])
     return Way(

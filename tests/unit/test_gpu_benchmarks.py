@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import observing, searched
+from tests.benchmarks import inspected, observing, searched
 from tests.benchmarks.efficiency import account
 from tests.benchmarks.grids import RUN, recorded
 from tests.benchmarks.repeats import repeated, report
@@ -84,3 +84,8 @@ def test_what_is_read_meanwhile_is_compared_round_by_round(monkeypatch: pytest.M
     assert found == {observing.NOTHING: pytest.approx([1.0, 1.0]), "all": pytest.approx([1.1, 1.1])}
     rounds = {observing.NOTHING: [1.0, 2.0, 4.0], "all": [1.1, 2.1, 4.8]}
     assert list(observing.report(rounds))[-1] == "| all | 2.1000 | +10.0% | +5.0% | +20.0% |"
+
+
+def test_inspected_trials_stand_beside_the_others() -> None:
+    found = {"inspected": [{"step_seconds": 0.2}, {"step_seconds": 0.4}], "not inspected": [{"step_seconds": 0.1}]}
+    assert list(inspected.report(found))[-1] == "| step_seconds | 0.300 | 0.200 | 0.400 | 0.100 | 0.100 | 0.100 |"
