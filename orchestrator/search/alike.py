@@ -14,7 +14,7 @@ from orchestrator.search.configurations import Configuration, Key
 Array = NDArray[np.float64]
 T = TypeVar("T", bound=Hashable)
 
-KIN = 0.95
+KIN = 0.98
 """How much of what two curves may share with an axis they do where its values are kin (``Variant.kin``)."""
 APART = 0.95
 """How much of a deviation from the law two curves share for each choice that sets them apart."""

@@ -3,7 +3,7 @@ most others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ def most_telling(
     alive: Mapping[Configuration, Prediction],
     measured: Iterable[tuple[Configuration, Prediction]],
     running: Sequence[tuple[Configuration, Prediction]],
+    leads: Callable[[Sequence[Configuration], Sequence[Configuration]], Floats],
     *,
     tolerance: float,
     shortest_seconds: float,
@@ -33,14 +34,17 @@ def most_telling(
     Whenever a search is cut, its frontier should be as high as its seconds could make it: so long as something probably
     raises one by more than the tolerance, what does so most a second comes first. Then what settles most others a
     second, and what probably is on the frontier before what is not: what is measured there may rule out the rest.
+    ``leads`` tells at most how many times as fast some are as others (``Surfaces.leads``).
     """
     pairs = [*alive.items(), *measured, *running]
     numbers: Numbers[str] = Numbers()
     trainings = np.array([numbers[one.training] for one, _ in pairs], int)
-    memory, low, speed, high = np.array([(at.memory, at.memory_low, at.speed, at.speed_high) for _, at in pairs]).T
+    memory, low, speed = np.array([(at.memory, at.memory_low, at.speed) for _, at in pairs]).T
     alike = trainings[:, None] == trainings[None]
     beats = alike & (memory[:, None] <= memory) & (speed[:, None] > speed)
-    settles = alike & (memory[:, None] <= (1 + tolerance) * low) & (speed[:, None] >= (1 - tolerance) * high)
+    everything = [one for one, _ in pairs]
+    is_no_slower = (speed[:, None] >= (1 - tolerance) * speed) & ((1 - tolerance) * leads(everything, everything).T <= 1)
+    settles = alike & (memory[:, None] <= (1 + tolerance) * low) & is_no_slower
     count = len(alive)
     unsettled = ~settles[len(pairs) - len(running) :, :count].any(axis=0)
     if not unsettled.any():

@@ -22,8 +22,8 @@ from orchestrator.search.prediction import Prediction, Surfaces
 
 _GIB = 2**30
 LEAST_AUDITS = 2
-CERTAINTY = 1.75
-"""Standard deviations to the best case of a configuration: one in 25 is better than that."""
+CERTAINTY = 2.5
+"""Standard deviations to the best case of a configuration: one in 160 is better than that."""
 REACH = 16
 """A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
 seen only on its floor says nothing of where it leaves it."""
@@ -166,7 +166,11 @@ class Frontier(Search):
     def _belongs(self, configuration: Configuration, found: Measured) -> bool:
         """Whether it was wrong to leave a configuration out, now that it is measured."""
         verdict, _ = self._audited[configuration]
-        return verdict.rule != "dominated" or self._dominator(configuration, exactly(found)) is None
+        better = (
+            one.samples_per_second >= (1 - self._tolerance) * found.samples_per_second
+            for _, one in self._within(configuration, found.memory_bytes)
+        )
+        return verdict.rule != "dominated" or not any(better)
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]
@@ -213,8 +217,14 @@ class Frontier(Search):
         measured = ((one, exactly(found)) for one, found in self._found.items())
         out = {self._configuration[trial_id] for trial_id in self._out}
         running = [(one, self._predicted[one]) for one in out if one in self._predicted]
-        seconds = self._shortest_seconds
-        return most_telling(alive, measured, running, tolerance=self._tolerance, shortest_seconds=seconds)
+        return most_telling(
+            alive,
+            measured,
+            running,
+            lambda ones, others: self._surfaces.leads(ones, others, CERTAINTY),
+            tolerance=self._tolerance,
+            shortest_seconds=self._shortest_seconds,
+        )
 
     def _leading(self, alive: dict[Configuration, Prediction]) -> Iterator[tuple[Configuration, Prediction]]:
         """Of kin only the plan's first, for it tells of the others, and those that are likely faster than it can be."""
@@ -259,10 +269,11 @@ class Frontier(Search):
             return _Verdict("more_than_the_device", reason)
         if (best := self._dominator(configuration, predicted)) is None:
             return None
+        lead, dominator = best
         reason = (
-            f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s: no better by more than"
-            f" {self._tolerance:.1%} than trial {best.trial_id}, measured at {best.memory_bytes / _GIB:.2f} GiB and"
-            f" {best.samples_per_second:.1f} samples/s"
+            f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, {lead:.3f} times the speed of trial"
+            f" {dominator.trial_id}: no better by more than {self._tolerance:.1%} than that, measured at"
+            f" {dominator.memory_bytes / _GIB:.2f} GiB and {dominator.samples_per_second:.1f} samples/s"
         )
         return _Verdict("dominated", reason)
 
@@ -270,21 +281,27 @@ class Frontier(Search):
         near = [found for one, found in self._found.items() if one.curve in (configuration.curve, configuration.donor)]
         return "trials " + ", ".join(found.trial_id for found in near or self._found.values())
 
-    def _dominator(self, configuration: Configuration, best_case: Prediction) -> Measured | None:
-        """The measured point of its kind of training that even its best case does not beat by the tolerance."""
-        best = self._fastest(configuration, best_case.memory_low * (1 + self._tolerance))
-        if best is None or best.samples_per_second < best_case.speed_high * (1 - self._tolerance):
+    def _dominator(self, configuration: Configuration, predicted: Prediction) -> tuple[float, Measured] | None:
+        """The measured point of its kind of training that even its best case does not beat by the tolerance, and how
+        many times as fast that case is. One that was unlucky, slower than this is likely to be, is none."""
+        usual = (1 - self._tolerance) * predicted.speed
+        rivals = [
+            (one, found)
+            for one, found in self._within(configuration, predicted.memory_low)
+            if found.samples_per_second >= usual
+        ]
+        if not rivals:
             return None
-        return best
+        (leads,) = self._surfaces.leads([configuration], [one for one, _ in rivals], CERTAINTY)
+        least = int(leads.argmin())
+        return (float(leads[least]), rivals[least][1]) if (1 - self._tolerance) * leads[least] <= 1 else None
 
-    def _fastest(self, configuration: Configuration, memory_bytes: float) -> Measured | None:
-        """The fastest measured point of its kind of training within so much memory."""
-        alike = (
-            found
-            for one, found in self._found.items()
-            if one.training == configuration.training and found.memory_bytes <= memory_bytes
-        )
-        return max(alike, key=lambda found: found.samples_per_second, default=None)
+    def _within(self, configuration: Configuration, memory_bytes: float) -> Iterator[tuple[Configuration, Measured]]:
+        """The measured points of its kind of training that take no more memory, within the tolerance."""
+        most = (1 + self._tolerance) * memory_bytes
+        for one, found in self._found.items():
+            if one.training == configuration.training and found.memory_bytes <= most:
+                yield one, found
 
 
 def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.steady import GPU_BOUND
+from orchestrator.search.alike import Array
 from orchestrator.search.configurations import Configuration, Measured
 from orchestrator.search.correction import Correction
-from orchestrator.search.surface import EITHER, FLOOR, RISING, Estimate, Surface
+from orchestrator.search.surface import EITHER, FLOOR, RISING, Estimate, Indices, Surface
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +58,7 @@ class Surfaces:
         return Estimate(
             mean=np.where(known, corrected.mean, law.mean),
             deviation=np.where(known, corrected.deviation, law.deviation),
+            doubt=np.where(np.logical_and.outer(known, known), corrected.doubt, law.doubt),
         )
 
     def predict(self, certainty: float) -> dict[Configuration, Prediction]:
@@ -76,6 +78,22 @@ class Surfaces:
             one: Prediction(memory_low=low, memory=likely, speed_high=high, speed=speed)
             for one, low, likely, high, speed in rows
         }
+
+    def leads(self, ones: Sequence[Configuration], others: Sequence[Configuration], certainty: float) -> Array:
+        """At most how many times as fast each is as each of the others, so many standard deviations away, shape
+        (ones, others). It is of their own speeds, not of what two trials would measure: no noise of rows is in it, and
+        a doubt that both share cancels out. Something must have been measured."""
+        seconds = self._seconds.estimate
+        assert seconds is not None
+        (rows, a_step), (columns, other_step) = (self._rows(some) for some in (ones, others))
+        own = np.diag(seconds.doubt)
+        variance = own[rows, None] + own[columns] - 2 * seconds.doubt[np.ix_(rows, columns)]
+        ahead = certainty * np.sqrt(np.maximum(variance, 0.0)) - seconds.mean[rows, None] + seconds.mean[columns]
+        return np.asarray(a_step[:, None] / other_step * np.exp(ahead.round(6)))
+
+    def _rows(self, some: Sequence[Configuration]) -> tuple[Indices, Array]:
+        """Where they stand, and how many samples a micro-batch of each has."""
+        return np.array([self._place[one] for one in some], int), np.array([one.micro_batch for one in some], float)
 
 
 def _side(found: Measured) -> int:

@@ -53,6 +53,8 @@ class Estimate:
     mean: Array
     deviation: Array
     """Standard deviation of what a trial would measure: the doubt about the cost and the noise of a row."""
+    doubt: Array
+    """Covariance of the doubts about the costs themselves, shape (configurations, configurations)."""
 
 
 class Surface:
@@ -112,14 +114,14 @@ class Surface:
         gain = np.linalg.solve(known[np.ix_(seen, seen)] + np.diag(own), known[seen])
         around = unexplained[np.ix_(seen, seen)] + np.diag(own)
         mean = value + unexplained[:, seen] @ np.linalg.solve(around, measured - value[seen])
-        variance = np.maximum(np.diag(known) - np.einsum("ij,ij->j", known[seen], gain), 0.0)
+        doubt = known - known[seen].T @ gain
         floor, base, slopes = self._parts(at)
         is_floor = np.where(self._side == EITHER, floor > np.logaddexp(base, slopes), self._side == FLOOR)
         other = (self._side[seen] != EITHER) & (is_floor[:, None] != (self._side[seen] == FLOOR))
         near = self._alike[:, seen] * np.where(other, OTHER_SIDE, 1.0)
-        variance += near @ own / near.sum(axis=1)
+        variance = np.maximum(np.diag(doubt), 0.0) + near @ own / near.sum(axis=1)
         # Rounded, so that another machine's arithmetic leads to the same trials.
-        return Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
+        return Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6), doubt=doubt)
 
     def _centre(self, cost_a_sample: Array) -> Array:
         """What the parameters are before anything tells them: the order of magnitude of what was measured."""
