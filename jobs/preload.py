@@ -26,7 +26,7 @@ MODULES = (
     "bitsandbytes",
     "deepspeed",
     "jobs.trial",
-    "jobs.trackers",
+    "jobs.trackers.dispatched",
     "jobs.inspection",
     "jobs.anatomy.dissection",
     "jobs.models",

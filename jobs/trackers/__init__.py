@@ -11,7 +11,7 @@ from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
 from jobs.trackers.steps import Steps
 
-# Operators before Steps: what the profiler costs is then the warm-up's.
+# Operators before Steps: what looking at a step costs is then the warm-up's.
 TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Operators, Steps, Losses)
 
 __all__ = ["TRACKERS", "Moment", "Operators", "Steps", "Tracker"]
