@@ -43,8 +43,9 @@ def most_telling(
     alike = trainings[:, None] == trainings[None]
     beats = alike & (memory[:, None] <= memory) & (speed[:, None] > speed)
     everything = [one for one, _ in pairs]
-    is_no_slower = (speed[:, None] >= (1 - tolerance) * speed) & ((1 - tolerance) * leads(everything, everything).T <= 1)
-    settles = alike & (memory[:, None] <= (1 + tolerance) * low) & is_no_slower
+    usual = speed[:, None] >= (1 - tolerance) * speed
+    at_best = (1 - tolerance) * leads(everything, everything).T <= 1
+    settles = alike & (memory[:, None] <= (1 + tolerance) * low) & usual & at_best
     count = len(alive)
     unsettled = ~settles[len(pairs) - len(running) :, :count].any(axis=0)
     if not unsettled.any():
