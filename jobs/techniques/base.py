@@ -31,6 +31,9 @@ class Variant:
     effect: Effect = "exact"
     kin: str = ""
     """Another variant of the axis that takes about the time and memory that this one does: what a search expects."""
+    host_work_of: tuple[str, ...] = ()
+    """Variants of the axis whose operators, or their like, it launches too: where the GPU waits for the host with one
+    of them, it is no faster with this one."""
     tags: tuple[str, ...] = ()
     """Traits that validity rules speak of ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
 

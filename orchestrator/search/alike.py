@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,6 +48,31 @@ def kin(planned: Sequence[Configuration]) -> dict[Configuration, int]:
     numbers: Numbers[Key] = Numbers()
     rows = zip(planned, _codes([one.curve for one in planned], of_kin=True).tolist(), strict=True)
     return {one: numbers[one.training, one.micro_batch, *row] for one, row in rows}
+
+
+def asking_no_more(planned: Sequence[Configuration]) -> dict[Configuration, tuple[Configuration, ...]]:
+    """For each configuration those that differ in nothing but that they ask of the host what it does, or less
+    (``Variant.host_work_of``)."""
+    groups: dict[Key, list[tuple[Configuration, dict[str, Any]]]] = {}
+    for one in planned:
+        techniques, regime = one.curve
+        assert isinstance(techniques, tuple)
+        chosen = {axis: value for axis, _, value in techniques}
+        groups.setdefault((one.training, one.micro_batch, regime), []).append((one, chosen))
+    return {
+        one: tuple(other for other, less in members if other is not one and _is_part_of(less, chosen))
+        for members in groups.values()
+        for one, chosen in members
+    }
+
+
+def _is_part_of(other: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+    return all(value in (chosen.get(axis), *_host_work_of(axis, chosen.get(axis))) for axis, value in other.items())
+
+
+def _host_work_of(axis: str, value: Any) -> tuple[str, ...]:
+    variants = AXES[axis].variants if axis in AXES else {}
+    return variants[value].host_work_of if value in variants else ()
 
 
 class Numbers(dict[T, int]):

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.alike import kin
+from orchestrator.search.alike import asking_no_more, kin
 from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
 from orchestrator.search.choice import exactly, most_telling, seconds_of
@@ -27,6 +27,9 @@ CERTAINTY = 2.5
 REACH = 16
 """A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
 seen only on its floor says nothing of where it leaves it."""
+
+HOSTS_PACE = 0.1
+"""What a host's pace differs by from trial to trial: of two speeds of its own that are nearer, neither is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Frontier(Search):
         self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
         self._device_bytes = 0
         self._shortest_seconds = math.inf
-        self._kin = kin(self._planned)
+        self._kin, self._no_more = kin(self._planned), asking_no_more(self._planned)
         self._design, self._ends = design(self._planned, self._kin)
         self._seconds = self._seconds_of_audits = 0.0
         draw = random.Random(seed)
@@ -166,11 +169,11 @@ class Frontier(Search):
     def _belongs(self, configuration: Configuration, found: Measured) -> bool:
         """Whether it was wrong to leave a configuration out, now that it is measured."""
         verdict, _ = self._audited[configuration]
-        better = (
-            one.samples_per_second >= (1 - self._tolerance) * found.samples_per_second
-            for _, one in self._within(configuration, found.memory_bytes)
+        margin = {"dominated": self._tolerance, "host_bound": HOSTS_PACE}.get(verdict.rule)
+        rivals = self._within(configuration, found.memory_bytes)
+        return margin is None or all(
+            one.samples_per_second < (1 - margin) * found.samples_per_second for _, one in rivals
         )
-        return verdict.rule != "dominated" or not any(better)
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]
@@ -267,15 +270,23 @@ class Frontier(Search):
         if 0 < self._device_bytes < predicted.memory_low:
             reason = f"{at_least} of {self._device_bytes / _GIB:.2f}, as {self._evidence(configuration)} foretell"
             return _Verdict("more_than_the_device", reason)
-        if (best := self._dominator(configuration, predicted)) is None:
-            return None
-        lead, dominator = best
-        reason = (
-            f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, {lead:.3f} times the speed of trial"
-            f" {dominator.trial_id}: no better by more than {self._tolerance:.1%} than that, measured at"
-            f" {dominator.memory_bytes / _GIB:.2f} GiB and {dominator.samples_per_second:.1f} samples/s"
-        )
-        return _Verdict("dominated", reason)
+        if (best := self._dominator(configuration, predicted)) is not None:
+            lead, dominator = best
+            reason = (
+                f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, {lead:.3f} times the speed of"
+                f" trial {dominator.trial_id}: no better by more than {self._tolerance:.1%} than that, measured at"
+                f" {dominator.memory_bytes / _GIB:.2f} GiB and {dominator.samples_per_second:.1f} samples/s"
+            )
+            return _Verdict("dominated", reason)
+        if (host := self._host_of(configuration, predicted)) is not None:
+            most = (1 + HOSTS_PACE) * host.samples_per_second
+            reason = (
+                f"{at_least} and reach at most {most:.1f} samples/s: it asks no less of the host than trial"
+                f" {host.trial_id}, measured at {host.memory_bytes / _GIB:.2f} GiB and {host.samples_per_second:.1f}"
+                f" samples/s, whose GPU waited for the host in every micro-batch"
+            )
+            return _Verdict("host_bound", reason)
+        return None
 
     def _evidence(self, configuration: Configuration) -> str:
         near = [found for one, found in self._found.items() if one.curve in (configuration.curve, configuration.donor)]
@@ -295,6 +306,19 @@ class Frontier(Search):
         (leads,) = self._surfaces.leads([configuration], [one for one, _ in rivals], CERTAINTY)
         least = int(leads.argmin())
         return (float(leads[least]), rivals[least][1]) if (1 - self._tolerance) * leads[least] <= 1 else None
+
+    def _host_of(self, configuration: Configuration, predicted: Prediction) -> Measured | None:
+        """A measured point whose speed was all the host's, of whom it asks no more. One that was unlucky, slower than
+        this is likely to be by more than a host's pace differs, is none."""
+        usual = (1 - HOSTS_PACE) * predicted.speed
+        for one, found in self._within(configuration, predicted.memory_low):
+            if (
+                one in self._no_more[configuration]
+                and found.host_bound_share == 1
+                and found.samples_per_second >= usual
+            ):
+                return found
+        return None
 
     def _within(self, configuration: Configuration, memory_bytes: float) -> Iterator[tuple[Configuration, Measured]]:
         """The measured points of its kind of training that take no more memory, within the tolerance."""
