@@ -120,3 +120,10 @@ def test_no_two_rows_are_the_same_trial() -> None:
 @every_row
 def test_kin_are_of_one_axis_and_one_stands_for_all(axis: Axis, name: str, variant: Variant) -> None:
     assert not variant.kin or (variant.kin != name and axis.variants[variant.kin].kin == "")
+
+
+@every_row
+def test_work_on_the_host_is_shared_within_an_axis(axis: Axis, name: str, variant: Variant) -> None:
+    assert name not in variant.host_work_of
+    for other in variant.host_work_of:
+        assert set(axis.variants[other].host_work_of) <= {name, *variant.host_work_of}

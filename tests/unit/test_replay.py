@@ -23,27 +23,29 @@ from tests.benchmarks.grids import (
 from tests.benchmarks.replay import informed, replay, rivals
 
 RECORDED = {
-    "bert_large_h200_fp32_tf32.parquet": (144, (57, 545, 1.0), (79, 704, 1.0)),
-    "bert_large_h200.parquet": (288, (76, 258, 1.0), (113, 369, 0.981)),
+    "bert_large_h200_fp32_tf32.parquet": (144, (58, 553, 1.0), (84, 768, 1.0)),
+    "bert_large_h200.parquet": (288, (68, 227, 1.0), (124, 407, 1.0)),
 }
 """Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
 told what was predicted of their memory and not told."""
 
-ANEW = {"all": (68, 191, 1.0, 1.0, 0.113), "without fp16": (64, 177, 1.0, 1.0, 0.021)}
+ANEW = {"all": (67, 182, 1.0, 1.0, 0.056), "without fp16": (65, 174, 1.0, 1.0, 0.014)}
 """Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
 as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
 know."""
 
-ON_ONE_HOST = {0: (76, 210, 1.0), 1: (78, 221, 1.0), 2: (74, 201, 1.0)}
+ON_ONE_HOST = {0: (70, 189, 1.0), 1: (70, 189, 1.0), 2: (70, 184, 1.0)}
 """Seed -> trials, seconds and recall, where fp16 has to be told from bf16 by a few per cent, as on one host."""
 
-CUT = [(50, 0.851), (75, 0.958), (100, 0.984)]
+CUT = [(50, 0.872), (75, 0.961), (100, 0.98)]
 """Slot seconds after which the search is cut, and the share of the whole frontiers' height that it has by then."""
 
-NOISY = {0.01: (59, 1.0, 1.0), 0.03: (61, 0.98, 1.0), 0.10: (65, 1.0, 1.0)}
-"""Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed."""
+NOISY = {0.01: (57, 0.96, 0.959), 0.03: (63, 1.0, 1.0), 0.10: (66, 1.0, 1.0)}
+"""Noise -> trials, recall, recall of the frontier without the noise; of the measured grid, the first seed. Its rows do
+not tell which of them waited for their host, whose changes of pace are then taken for the GPU's: two points are missed
+at 1 %."""
 
-RIVALS = {"frontier": (55, 1.0), "optuna, TPE": (42, 0.167), "optuna, NSGA-II": (42, 0.167), "random": (44, 0.194)}
+RIVALS = {"frontier": (57, 1.0), "optuna, TPE": (44, 0.222), "optuna, NSGA-II": (44, 0.167), "random": (44, 0.194)}
 """Search -> trials and recall in the same slot seconds; of the simulated grid, the first seed."""
 
 
