@@ -40,10 +40,10 @@ class Correction:
         deviation = max(DEVIATIONS, key=lambda one: _likelihood(one, varies[np.ix_(seen, seen)], off))
         prior = SHARED**2 + deviation**2 * varies
         gain = np.linalg.solve(prior[np.ix_(seen, seen)] + REPEATED**2 * np.eye(len(seen)), prior[seen])
-        doubt = prior - prior[seen].T @ gain
-        mean, deviations = predicted + gain.T @ off, np.sqrt(np.maximum(np.diag(doubt), 0.0) + REPEATED**2)
+        variance = np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain)
+        mean, deviations = predicted + gain.T @ off, np.sqrt(np.maximum(variance, 0.0) + REPEATED**2)
         # Rounded, so that another machine's arithmetic leads to the same trials.
-        return Estimate(mean=mean.round(6), deviation=deviations.round(6), doubt=doubt)
+        return Estimate(mean=mean.round(6), deviation=deviations.round(6))
 
 
 def _likelihood(deviation: float, varies: Array, off: Array) -> float:

@@ -170,10 +170,8 @@ class Frontier(Search):
         """Whether it was wrong to leave a configuration out, now that it is measured."""
         verdict, _ = self._audited[configuration]
         margin = {"dominated": self._tolerance, "host_bound": HOSTS_PACE}.get(verdict.rule)
-        rivals = self._within(configuration, found.memory_bytes)
-        return margin is None or all(
-            one.samples_per_second < (1 - margin) * found.samples_per_second for _, one in rivals
-        )
+        rivals = (one.samples_per_second for _, one in self._within(configuration, found.memory_bytes))
+        return margin is None or max(rivals, default=0.0) < (1 - margin) * found.samples_per_second
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]
@@ -273,9 +271,9 @@ class Frontier(Search):
         if (best := self._dominator(configuration, predicted)) is not None:
             lead, dominator = best
             reason = (
-                f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, {lead:.3f} times the speed of"
-                f" trial {dominator.trial_id}: no better by more than {self._tolerance:.1%} than that, measured at"
-                f" {dominator.memory_bytes / _GIB:.2f} GiB and {dominator.samples_per_second:.1f} samples/s"
+                f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, and is at most {lead:.3f} times as"
+                f" fast as trial {dominator.trial_id}, measured at {dominator.memory_bytes / _GIB:.2f} GiB and"
+                f" {dominator.samples_per_second:.1f} samples/s: no better by more than {self._tolerance:.1%}"
             )
             return _Verdict("dominated", reason)
         if (host := self._host_of(configuration, predicted)) is not None:

@@ -58,7 +58,6 @@ class Surfaces:
         return Estimate(
             mean=np.where(known, corrected.mean, law.mean),
             deviation=np.where(known, corrected.deviation, law.deviation),
-            doubt=np.where(np.logical_and.outer(known, known), corrected.doubt, law.doubt),
         )
 
     def predict(self, certainty: float) -> dict[Configuration, Prediction]:
@@ -83,11 +82,11 @@ class Surfaces:
         """At most how many times as fast each is as each of the others, so many standard deviations away, shape
         (ones, others). It is of their own speeds, not of what two trials would measure: no noise of rows is in it, and
         a doubt that both share cancels out. Something must have been measured."""
-        seconds = self._seconds.estimate
+        seconds, doubt = self._seconds.estimate, self._seconds.doubt
         assert seconds is not None
         (rows, a_step), (columns, other_step) = (self._rows(some) for some in (ones, others))
-        own = np.diag(seconds.doubt)
-        variance = own[rows, None] + own[columns] - 2 * seconds.doubt[np.ix_(rows, columns)]
+        own = np.diag(doubt)
+        variance = own[rows, None] + own[columns] - 2 * doubt[np.ix_(rows, columns)]
         ahead = certainty * np.sqrt(np.maximum(variance, 0.0)) - seconds.mean[rows, None] + seconds.mean[columns]
         return np.asarray(a_step[:, None] / other_step * np.exp(ahead.round(6)))
 

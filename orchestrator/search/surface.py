@@ -53,8 +53,6 @@ class Estimate:
     mean: Array
     deviation: Array
     """Standard deviation of what a trial would measure: the doubt about the cost and the noise of a row."""
-    doubt: Array
-    """Covariance of the doubts about the costs themselves, shape (configurations, configurations)."""
 
 
 class Surface:
@@ -91,6 +89,8 @@ class Surface:
         self._at: Array | None = None
         self.estimate: Estimate | None = None
         """From everything measured so far; None where nothing was."""
+        self.doubt = self._prior[:0, :0]
+        """Covariance of the doubts about the logarithms themselves, shape (configurations, configurations)."""
 
     def put(self, index: int, cost: float, error: float = 0.0, side: int = EITHER) -> None:
         """A measured cost of a configuration with its own relative error, in place of an earlier one."""
@@ -114,14 +114,14 @@ class Surface:
         gain = np.linalg.solve(known[np.ix_(seen, seen)] + np.diag(own), known[seen])
         around = unexplained[np.ix_(seen, seen)] + np.diag(own)
         mean = value + unexplained[:, seen] @ np.linalg.solve(around, measured - value[seen])
-        doubt = known - known[seen].T @ gain
+        self.doubt = known - known[seen].T @ gain
         floor, base, slopes = self._parts(at)
         is_floor = np.where(self._side == EITHER, floor > np.logaddexp(base, slopes), self._side == FLOOR)
         other = (self._side[seen] != EITHER) & (is_floor[:, None] != (self._side[seen] == FLOOR))
         near = self._alike[:, seen] * np.where(other, OTHER_SIDE, 1.0)
-        variance = np.maximum(np.diag(doubt), 0.0) + near @ own / near.sum(axis=1)
+        variance = np.maximum(np.diag(self.doubt), 0.0) + near @ own / near.sum(axis=1)
         # Rounded, so that another machine's arithmetic leads to the same trials.
-        return Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6), doubt=doubt)
+        return Estimate(mean=mean.round(6), deviation=np.sqrt(variance).round(6))
 
     def _centre(self, cost_a_sample: Array) -> Array:
         """What the parameters are before anything tells them: the order of magnitude of what was measured."""
