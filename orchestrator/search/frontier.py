@@ -7,35 +7,20 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.alike import asking_no_more, kin
+from orchestrator.search.alike import kin
 from orchestrator.search.audit import Audit, account_of
 from orchestrator.search.base import Search
 from orchestrator.search.choice import exactly, most_telling, seconds_of
-from orchestrator.search.configurations import Configuration, Key, Measured, configurations, measured
+from orchestrator.search.configurations import Configuration, Measured, configurations, measured
 from orchestrator.search.design import design
-from orchestrator.search.prediction import Prediction, Surfaces
+from orchestrator.search.evidence import Evidence, Verdict
+from orchestrator.search.prediction import Prediction
 
-_GIB = 2**30
 LEAST_AUDITS = 2
-CERTAINTY = 2.5
-"""Standard deviations to the best case of a configuration: one in 160 is better than that."""
-REACH = 16
-"""A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
-seen only on its floor says nothing of where it leaves it."""
-
-HOSTS_PACE = 0.1
-"""What a host's pace differs by from trial to trial: of two speeds of its own that are nearer, neither is better."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    rule: str
-    reason: str
 
 
 class Frontier(Search):
@@ -63,21 +48,17 @@ class Frontier(Search):
         self._taken: set[str] = set()
         self._out: set[str] = set()
         self._records: dict[Configuration, list[TrialRecord]] = {}
-        self._found: dict[Configuration, Measured] = {}
-        self._largest: dict[Key, int] = {}
         self._expected = predicted if predicted is not None else {}
-        self._surfaces = Surfaces(self._planned, self._expected)
+        self._evidence = Evidence(self._planned, self._expected, tolerance)
         self._predicted: dict[Configuration, Prediction] = {}
-        self._verdicts: dict[Configuration, _Verdict] = {}
-        self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
-        self._device_bytes = 0
+        self._verdicts: dict[Configuration, Verdict] = {}
         self._shortest_seconds = math.inf
-        self._kin, self._no_more = kin(self._planned), asking_no_more(self._planned)
+        self._kin = kin(self._planned)
         self._design, self._ends = design(self._planned, self._kin)
         self._seconds = self._seconds_of_audits = 0.0
         draw = random.Random(seed)
         self._lots = {one: math.log(1 - draw.random()) for one in self._planned}
-        self._audited: dict[Configuration, tuple[_Verdict, Prediction | None]] = {}
+        self._audited: dict[Configuration, tuple[Verdict, Prediction | None]] = {}
         self._audits: list[Audit] = []
         self._choice: Configuration | None = None
         self._is_current = False
@@ -114,13 +95,9 @@ class Frontier(Search):
         self._records.setdefault(configuration, []).append(record)
         self._seconds += record.wall_seconds
         self._seconds_of_audits += record.wall_seconds if configuration in self._audited else 0.0
-        largest = max(self._largest.get(configuration.curve, 0), configuration.micro_batch)
-        self._largest[configuration.curve] = largest
-        self._device_bytes = max(self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0))
+        self._evidence.ran(configuration, record)
         if record.outcome is Outcome.OK:
             self._shortest_seconds = min(self._shortest_seconds, max(record.wall_seconds, 1.0))
-        if record.outcome is Outcome.OUT_OF_MEMORY:
-            self._too_large.setdefault(configuration.techniques, []).append((configuration, trial_id))
         self._learn(configuration)
 
     @property
@@ -156,22 +133,14 @@ class Frontier(Search):
         }
 
     def _learn(self, configuration: Configuration) -> None:
-        before = self._found.pop(configuration, None)
-        is_first = before is None and configuration in self._audited
-        found = measured(self._records[configuration])
-        contradicts = is_first and found is not None and self._belongs(configuration, found)
+        before = self._evidence.found.pop(configuration, None)
+        found, contradicts = measured(self._records[configuration]), False
         if found is not None:
-            self._found[configuration] = found
-            self._surfaces.put(configuration, found)
+            if before is None and configuration in self._audited:
+                contradicts = self._evidence.contradicts(self._audited[configuration][0], configuration, found)
+            self._evidence.put(configuration, found)
         if configuration in self._audited and len(self._records[configuration]) == 1:
             self._audits.append(self._audit_of(configuration, found, contradicts))
-
-    def _belongs(self, configuration: Configuration, found: Measured) -> bool:
-        """Whether it was wrong to leave a configuration out, now that it is measured."""
-        verdict, _ = self._audited[configuration]
-        margin = {"dominated": self._tolerance, "host_bound": HOSTS_PACE}.get(verdict.rule)
-        rivals = (one.samples_per_second for _, one in self._within(configuration, found.memory_bytes))
-        return margin is None or max(rivals, default=0.0) < (1 - margin) * found.samples_per_second
 
     def _audit_of(self, configuration: Configuration, found: Measured | None, contradicts: bool) -> Audit:
         verdict, predicted = self._audited[configuration]
@@ -195,13 +164,14 @@ class Frontier(Search):
 
     def _choose(self) -> Configuration | None:
         alive: dict[Configuration, Prediction | None] = {}
-        self._predicted = self._surfaces.predict(CERTAINTY)
+        self._predicted = self._evidence.predict()
         self._verdicts = {}
         for configuration in self._planned:
             if next(self._open(configuration), None) is None:
                 continue
             predicted = self._predicted.get(configuration)
-            if (verdict := self._verdict(configuration, predicted)) is not None:
+            is_begun = any(trial_id in self._taken for trial_id in configuration.trial_ids)
+            if (verdict := self._evidence.against(configuration, None if is_begun else predicted)) is not None:
                 self._verdicts[configuration] = verdict
             else:
                 alive[configuration] = predicted
@@ -215,14 +185,14 @@ class Frontier(Search):
 
     def _most_telling(self, alive: dict[Configuration, Prediction]) -> Configuration | None:
         alive = dict(self._leading(alive))
-        measured = ((one, exactly(found)) for one, found in self._found.items())
+        measured = ((one, exactly(found)) for one, found in self._evidence.found.items())
         out = {self._configuration[trial_id] for trial_id in self._out}
         running = [(one, self._predicted[one]) for one in out if one in self._predicted]
         return most_telling(
             alive,
             measured,
             running,
-            lambda ones, others: self._surfaces.leads(ones, others, CERTAINTY),
+            self._evidence.leads,
             tolerance=self._tolerance,
             shortest_seconds=self._shortest_seconds,
         )
@@ -253,81 +223,3 @@ class Frontier(Search):
     def _seconds_of(self, configuration: Configuration) -> float:
         predicted = self._predicted.get(configuration)
         return seconds_of(configuration, predicted, self._shortest_seconds) if predicted else self._shortest_seconds
-
-    def _verdict(self, configuration: Configuration, predicted: Prediction | None) -> _Verdict | None:
-        for other, trial_id in self._too_large.get(configuration.techniques, ()):
-            if _needs_no_less(configuration, other):
-                reason = f"micro-batch {other.micro_batch} of the same techniques ran out of memory in trial {trial_id}"
-                return _Verdict("out_of_memory_below", reason)
-        if predicted is None or any(trial_id in self._taken for trial_id in configuration.trial_ids):
-            return None
-        run = max(self._largest.get(configuration.curve, 0), self._largest.get(configuration.donor, 0))
-        if configuration.micro_batch > REACH * run:
-            return None
-        at_least = f"it would need at least {predicted.memory_low / _GIB:.2f} GiB"
-        if 0 < self._device_bytes < predicted.memory_low:
-            reason = f"{at_least} of {self._device_bytes / _GIB:.2f}, as {self._evidence(configuration)} foretell"
-            return _Verdict("more_than_the_device", reason)
-        if (best := self._dominator(configuration, predicted)) is not None:
-            lead, dominator = best
-            reason = (
-                f"{at_least} and reach at most {predicted.speed_high:.1f} samples/s, and is at most {lead:.3f} times as"
-                f" fast as trial {dominator.trial_id}, measured at {dominator.memory_bytes / _GIB:.2f} GiB and"
-                f" {dominator.samples_per_second:.1f} samples/s: no better by more than {self._tolerance:.1%}"
-            )
-            return _Verdict("dominated", reason)
-        if (host := self._host_of(configuration, predicted)) is not None:
-            most = (1 + HOSTS_PACE) * host.samples_per_second
-            reason = (
-                f"{at_least} and reach at most {most:.1f} samples/s: it asks no less of the host than trial"
-                f" {host.trial_id}, measured at {host.memory_bytes / _GIB:.2f} GiB and {host.samples_per_second:.1f}"
-                f" samples/s, whose GPU waited for the host in every micro-batch"
-            )
-            return _Verdict("host_bound", reason)
-        return None
-
-    def _evidence(self, configuration: Configuration) -> str:
-        near = [found for one, found in self._found.items() if one.curve in (configuration.curve, configuration.donor)]
-        return "trials " + ", ".join(found.trial_id for found in near or self._found.values())
-
-    def _dominator(self, configuration: Configuration, predicted: Prediction) -> tuple[float, Measured] | None:
-        """The measured point of its kind of training that even its best case does not beat by the tolerance, and how
-        many times as fast that case is. One that was unlucky, slower than this is likely to be, is none."""
-        usual = (1 - self._tolerance) * predicted.speed
-        rivals = [
-            (one, found)
-            for one, found in self._within(configuration, predicted.memory_low)
-            if found.samples_per_second >= usual
-        ]
-        if not rivals:
-            return None
-        (leads,) = self._surfaces.leads([configuration], [one for one, _ in rivals], CERTAINTY)
-        least = int(leads.argmin())
-        return (float(leads[least]), rivals[least][1]) if (1 - self._tolerance) * leads[least] <= 1 else None
-
-    def _host_of(self, configuration: Configuration, predicted: Prediction) -> Measured | None:
-        """A measured point whose speed was all the host's, of whom it asks no more. One that was unlucky, slower than
-        this is likely to be by more than a host's pace differs, is none."""
-        usual = (1 - HOSTS_PACE) * predicted.speed
-        for one, found in self._within(configuration, predicted.memory_low):
-            if (
-                one in self._no_more[configuration]
-                and found.host_bound_share == 1
-                and found.samples_per_second >= usual
-            ):
-                return found
-        return None
-
-    def _within(self, configuration: Configuration, memory_bytes: float) -> Iterator[tuple[Configuration, Measured]]:
-        """The measured points of its kind of training that take no more memory, within the tolerance."""
-        most = (1 + self._tolerance) * memory_bytes
-        for one, found in self._found.items():
-            if one.training == configuration.training and found.memory_bytes <= most:
-                yield one, found
-
-
-def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
-    """Whether it surely needs as much memory as another of the same techniques."""
-    if configuration.micro_batch < other.micro_batch:
-        return False
-    return configuration.curve == other.curve or configuration.accumulation >= other.accumulation
