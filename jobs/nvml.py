@@ -85,8 +85,9 @@ def lost() -> str:
     return ""
 
 
-def shared() -> str:
-    """Who else is on the first visible GPU, while nothing of ours is: processes, or memory without a name; or nobody.
+def shared(waiting: int = 0) -> str:
+    """Who else is on the first visible GPU, while no trial of ours is: processes, or memory without a name; or nobody.
+    So many processes of ours may wait on it, with nothing but a context.
 
     In a container NVML may see the memory and not whose it is.
     """
@@ -96,6 +97,6 @@ def shared() -> str:
             with contextlib.suppress(nvml.NVMLError):
                 processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
             used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-        if processes or used > IDLE_BYTES:
+        if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
             return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""

@@ -6,35 +6,25 @@ It reads one JSON request a line and answers each with one JSON line. Closing it
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import json
-import mmap
 import os
-import select
-import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
-from jobs import environment, failures, nvml, trial, waiting
+from jobs import child, environment, failures, nvml, trial, waiting
 from jobs.preload import preload, remember_processor, unclean
 from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.scratch import own_folder
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import TrialSpec, spec_from_json
 
-_PHASE_BYTES = 64
-_LOG_TAIL = 16_000
 _RELEASE_SECONDS = 10.0
 _DRIVER_BYTES = 16 * 2**20
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
@@ -52,164 +42,105 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     gc.collect()
     gc.freeze()
     _reply(replies, {"preload_seconds": seconds, "unclean": reason, "environment": environment.describe()})
-    for line in os.fdopen(requests, "r", closefd=False):
-        request = json.loads(line)
-        spec = spec_from_json(request["spec"])
-        isolation = "fresh" if reason else spec.measure.isolation
-        if isolation == "fork" and spec.recipe.deepspeed is not None:
-            remember_processor()
-        record = run_child(spec, request["deadline_seconds"], isolation, folder, (requests, answers))
-        if spec.recipe.deepspeed is not None and record.outcome is not Outcome.OK:
-            remove_abandoned_locks(begun_since=record.started_at)
-        if reason:
-            record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
-        _reply(replies, record_to_json(record))
+    with contextlib.closing(Children(folder, (requests, answers))) as children:
+        for line in os.fdopen(requests, "r", closefd=False):
+            request = json.loads(line)
+            spec = spec_from_json(request["spec"])
+            isolation = "fresh" if reason else spec.measure.isolation
+            if isolation == "fork" and spec.recipe.deepspeed is not None and remember_processor():
+                children.discard()  # it could not know
+            record = children.run(spec, request["deadline_seconds"], isolation)
+            if spec.recipe.deepspeed is not None and record.outcome is not Outcome.OK:
+                children.reap()
+                remove_abandoned_locks(begun_since=record.started_at)
+            if reason:
+                record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
+            _reply(replies, record_to_json(record))
+            children.make_ready(isolation)
 
 
-def run_child(
-    spec: TrialSpec, deadline_seconds: float, isolation: str, folder: Path, channels: tuple[int, int]
-) -> TrialRecord:
-    """One trial in a child of its own process group; whatever it does, the group is gone afterwards.
+class Children:
+    """Runs trials one after another, each in a child of its own. While one ends and the next trial is being chosen, the
+    next child is forked and makes its context: as the kernel takes the memory back from the one, the other begins.
 
-    ``channels`` are the descriptors of requests and replies, which are none of the child's business.
+    ``channels`` are the descriptors of requests and replies.
     """
-    result, log = folder / "result.json", folder / "log.txt"
-    _clear(folder)
-    log.write_text("")
-    with _phase_file(folder / "phase") as phase:
-        started, begin, kills = time.time(), time.monotonic(), _host_oom_kills()
-        used_before = _device_bytes()
-        pid = _fork(spec, folder, phase, channels) if isolation == "fork" else _spawn(spec, folder)
-        in_time = _wait(pid, deadline_seconds, channels[0])
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        _await_release(used_before)
-        wall = time.monotonic() - begin
-        where = bytes(phase).split(b"\0", 1)[0].decode()
-    tail = log.read_text(errors="replace")[-_LOG_TAIL:]
-    if in_time and result.exists():
-        record = record_from_json(json.loads(result.read_text()))
-        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log=tail)
-    if in_time:
-        outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
-    else:
-        outcome, reason = Outcome.TIMED_OUT, f"no result after {deadline_seconds:g} s, in phase {where or 'start'}"
-    silent = TrialRecord(spec=spec, outcome=outcome, reason=reason, phase=where, isolation=isolation, log=tail)
-    return dataclasses.replace(
-        silent,
-        environment=environment.describe(),
-        measurements=trial.placement(spec),
-        started_at=started,
-        wall_seconds=wall,
-    )
 
+    def __init__(self, folder: Path, channels: tuple[int, int]) -> None:
+        self._folder, self._channels = folder, channels
+        self._next: child.Child | None = None
+        self._last: child.Child | None = None
+        self._idle_bytes = self._context_bytes = 0
+        """Of the GPU: what was in use when no child was there, and what a child's bare context takes."""
 
-def _clear(folder: Path) -> None:
-    """Remove what the last trial left; one that was killed leaves its scratch, and offloaded states fill a disk."""
-    (folder / "result.json").unlink(missing_ok=True)
-    for left in folder.glob(f"{trial.SCRATCH}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    def run(self, spec: TrialSpec, deadline_seconds: float, isolation: str) -> TrialRecord:
+        """One trial; whatever it does, its processes are ended."""
+        kills = _host_oom_kills()
+        one = self._last = self._made(spec, isolation)
+        one.begin(spec, self._context_bytes)
+        in_time = one.wait(deadline_seconds, self._channels[0])
+        wall, where, log = one.busy_seconds, one.phase, one.log
+        one.kill()
+        if in_time and one.result.exists():
+            record = record_from_json(json.loads(one.result.read_text()))
+        else:
+            status = self.reap()
+            outcome, reason = failures.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
+            if not in_time:
+                outcome = Outcome.TIMED_OUT
+                reason = f"no result after {deadline_seconds:g} s, in phase {where or 'start'}"
+            silent = TrialRecord(spec=spec, outcome=outcome, reason=reason, phase=where, isolation=isolation)
+            here = environment.describe()
+            record = dataclasses.replace(silent, environment=here, measurements=trial.placement(spec))
+        return dataclasses.replace(record, started_at=time.time() - wall, wall_seconds=wall, log=log)
 
+    def make_ready(self, isolation: str) -> None:
+        """See the last child's end, and have the next one forked meanwhile if it is likely to be."""
+        if isolation == "fork":
+            self._next = child.fork(self._folder, self._channels)
+        self.reap()
+        self._await_release()
 
-def run_here(spec: TrialSpec, result: Path, phase: mmap.mmap | None, isolation: str) -> None:
-    """Run a trial in this very process and leave its record in ``result``."""
+    def reap(self) -> int:
+        """See the last child's end; returns its exit status."""
+        last, self._last = self._last, None
+        return last.reap() if last is not None else 0
 
-    def announce(name: str) -> None:
-        if phase is not None:
-            phase[:] = name.encode()[:_PHASE_BYTES].ljust(_PHASE_BYTES, b"\0")
+    def discard(self) -> None:
+        """End the child that waits for a trial, if one does."""
+        if self._next is not None:
+            self._next.kill()
+            self._last, self._next = self._next, None
+            self.reap()
+            self._await_release()
 
-    record = trial.run(spec, announce, isolation=isolation, scratch=result.parent)
-    partial = result.with_suffix(".partial")
-    partial.write_text(json.dumps(record_to_json(record)))
-    partial.replace(result)
+    def close(self) -> None:
+        """End every child."""
+        self.reap()
+        self.discard()
 
+    def _made(self, spec: TrialSpec, isolation: str) -> child.Child:
+        if isolation == "fork" and self._next is not None and self._next.lives:
+            made, self._next = self._next, None
+            return made
+        self.discard()
+        self._idle_bytes = _device_bytes()
+        if isolation != "fork":
+            return child.spawn(spec, self._folder)
+        made = child.fork(self._folder, self._channels)
+        if made.is_ready(_RELEASE_SECONDS):
+            self._context_bytes = max(0, _device_bytes() - self._idle_bytes)
+        return made
 
-def open_phase(path: Path) -> mmap.mmap:
-    """The shared page in which a child says where it is; it outlives the child."""
-    with open(path, "r+b") as file:
-        return mmap.mmap(file.fileno(), _PHASE_BYTES)
-
-
-@contextlib.contextmanager
-def _phase_file(path: Path) -> Any:
-    path.write_bytes(bytes(_PHASE_BYTES))
-    with open_phase(path) as phase:
-        yield phase
-
-
-def _fork(spec: TrialSpec, folder: Path, phase: mmap.mmap, channels: tuple[int, int]) -> int:
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _end_with(parent)
-        for channel in channels:  # or whoever waits for an answer would not see this process's parent die
-            os.close(channel)
-        _child(spec, folder, phase)
-    with contextlib.suppress(PermissionError, ProcessLookupError):  # whoever is first; the other finds it done
-        os.setpgid(pid, pid)
-    return pid
-
-
-def _end_with(parent: int) -> None:
-    """Let the kernel end this process when its parent goes, however it goes: no orphan may hold the GPU."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before the kernel was asked
-        os._exit(1)
-
-
-def _child(spec: TrialSpec, folder: Path, phase: mmap.mmap) -> NoReturn:
-    status = 1
-    try:
-        with contextlib.suppress(PermissionError):
-            os.setpgid(0, 0)
-        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        run_here(spec, folder / "result.json", phase, "fork")
-        status = 0
-    except BaseException as error:
-        import traceback
-
-        traceback.print_exception(error)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
-        os._exit(status)
-
-
-def _spawn(spec: TrialSpec, folder: Path) -> int:
-    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
-    command = [sys.executable, "-m", "jobs", str(folder / "spec.json"), "--result", str(folder / "result.json")]
-    with open(folder / "log.txt", "w") as log:
-        process = subprocess.Popen(
-            [*command, "--phase", str(folder / "phase")],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            process_group=0,
-            preexec_fn=functools.partial(_end_with, os.getpid()),
-        )
-    return process.pid
-
-
-def _wait(pid: int, deadline_seconds: float, requests: int) -> bool:
-    """Whether the child ended before its deadline. Ends this process when whoever asked has gone."""
-    end = time.monotonic() + deadline_seconds
-    child = os.pidfd_open(pid)
-    try:
-        while (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select([child, requests], [], [], left)
-            if child in ready:
-                return True
-            if requests in ready:  # a request is never sent while one runs: this is the end of the line
-                os.killpg(pid, signal.SIGKILL)
-                sys.exit(0)
-        return False
-    finally:
-        os.close(child)
+    def _await_release(self) -> None:
+        """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
+        give_up = time.monotonic() + _RELEASE_SECONDS
+        own = self._context_bytes if self._next is not None else 0
+        while (used := _device_bytes()) > self._idle_bytes + own + _DRIVER_BYTES:
+            if time.monotonic() > give_up:
+                self._idle_bytes = used - own  # it is somebody else's
+                return
+            time.sleep(0.02)
 
 
 def _device_bytes() -> int:
@@ -217,13 +148,6 @@ def _device_bytes() -> int:
     with nvml.session():  # or both questions would initialise it, while the next trial waits
         uuids = nvml.visible_uuids()
         return nvml.used_bytes(uuids[0]) if uuids else 0
-
-
-def _await_release(used_before: int) -> None:
-    """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
-    give_up = time.monotonic() + _RELEASE_SECONDS
-    while _device_bytes() > used_before + _DRIVER_BYTES and time.monotonic() < give_up:
-        time.sleep(0.02)
 
 
 def _host_oom_kills() -> int:
@@ -251,7 +175,7 @@ def main() -> None:
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder("orchestrator-slot-") as folder:
         if sys.argv[1:2] == ["--door"]:
-            _end_with(int(sys.argv[3]))
+            child.end_with(int(sys.argv[3]))
             serve(functools.partial(waiting.taken, int(sys.argv[2])), folder)
         else:
             serve(lambda: channels, folder)

@@ -75,13 +75,16 @@ def preload() -> float:
     return time.perf_counter() - begin
 
 
-def remember_processor() -> None:
-    """Let py-cpuinfo answer from memory: DeepSpeed asks it twice for every op that it loads, and it takes seconds."""
+def remember_processor() -> bool:
+    """Let py-cpuinfo answer from memory: DeepSpeed asks it twice for every op that it loads, and it takes seconds.
+    Whether it did not yet."""
     import cpuinfo
 
-    if not hasattr(cpuinfo.get_cpu_info, "cache_info"):
-        cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
-        cpuinfo.get_cpu_info()
+    if hasattr(cpuinfo.get_cpu_info, "cache_info"):
+        return False
+    cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+    cpuinfo.get_cpu_info()
+    return True
 
 
 def unclean() -> str:

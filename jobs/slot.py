@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -76,7 +75,6 @@ class Slot:
         self.start()
         assert self._parent is not None
         assert self._parent.stdin is not None
-        begin = time.monotonic()
         try:
             request = {"spec": to_json(spec), "deadline_seconds": deadline_seconds}
             self._parent.stdin.write(json.dumps(request) + "\n")
@@ -85,7 +83,7 @@ class Slot:
             raise SlotDiedError("the slot's parent died between trials") from error
         answer = self._answer()
         record = record_from_json(answer)
-        overhead = time.monotonic() - begin - record.measurements.get("counted_seconds", 0.0)
+        overhead = record.wall_seconds - record.measurements.get("counted_seconds", 0.0)
         extra = {"overhead_seconds": overhead, "slot_parent_pid": self._parent.pid}
         return dataclasses.replace(record, measurements={**record.measurements, **extra})
 

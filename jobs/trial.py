@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jobs import environment, failures, memory_cap, nvml, requirements
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import Moment, Tracker, tell
+from jobs.trackers.base import NOTHING, Held, Moment, Tracker, tell
 
 if TYPE_CHECKING:
     import torch
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 Announce = Callable[[str], None]
 
-SCRATCH = "scratch-"
-"""How the names of trials' scratch folders begin."""
 
-
-def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -> TrialRecord:
+def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path, held: Held = NOTHING) -> TrialRecord:
     """Run a trial in this process and return its record; every exception becomes an outcome.
 
     ``announce`` is told each phase as it begins, so that a parent can say where a dead child was. In ``scratch``,
-    a folder of the trial's own comes and goes.
+    a folder of the trial's own comes and goes. ``held`` is what this process holds for it already.
     """
     from jobs.trackers import TRACKERS, Operators
 
@@ -53,7 +50,7 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path) -
         kinds = [kind for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
         trackers = [stack.enter_context(kind()) for kind in kinds]
         try:
-            own, anatomy = _measured(spec, trackers, enter, scratch)
+            own, anatomy = _measured(spec, trackers, held, enter, scratch)
         except Exception as error:
             outcome, rule, reason = _ending(error, spec)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
@@ -90,14 +87,14 @@ def placement(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _measured(
-    spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, folder: Path
+    spec: TrialSpec, trackers: Sequence[Tracker], held: Held, enter: Announce, folder: Path
 ) -> tuple[dict[str, Any], Anatomy | None]:
     """Train under the trackers; returns what they, the loop and the inspection say, and the anatomy if asked for."""
     from jobs import inspection
 
     begin = time.perf_counter()
-    device = _ready(spec, trackers, enter)
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch:
+    device = _ready(spec, trackers, held, enter)
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
         setup = _assembled(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
         train = hook(spec, "loop")
@@ -156,12 +153,13 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
     return derived
 
 
-def _ready(spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> torch.device:
+def _ready(spec: TrialSpec, trackers: Sequence[Tracker], held: Held, enter: Announce) -> torch.device:
     """The trial's device, its context created. Raises UnsupportedError where the node lacks something."""
     import torch
 
     enter("requirements")
-    tell(trackers, Moment.START)
+    for tracker in trackers:
+        tracker.start(held)
     requirements.check(spec.recipe.requires, spec)
     torch.set_num_threads(_cpus(spec))
     enter("context")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -23,16 +24,26 @@ class Moment(enum.StrEnum):
 
     ::
 
-        START─►CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up, onset, counted steps)─►TRAIN_END
-               CUDA     weights on
-               context  the device
+        CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up, onset, counted steps)─►TRAIN_END
+        CUDA     weights on
+        context  the device
     """
 
-    START = "start"
     CONTEXT = "context"
     MODEL = "model"
     TRAIN_BEGIN = "train_begin"
     TRAIN_END = "train_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a process held before its trial: of the GPU and of the host, for a CUDA context that was made ahead."""
+
+    device_bytes: int = 0
+    resident_bytes: int = 0
+
+
+NOTHING = Held()
 
 
 class Tracker:
@@ -50,6 +61,9 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+    def start(self, held: Held) -> None:
+        """The trial begins; what this process holds by now, it is to answer for."""
 
     def at(self, moment: Moment, seconds: float) -> None:
         """A moment has come, at ``seconds`` of a monotonic clock; the device is idle."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import threading
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from jobs import nvml
 from jobs.record import Column
-from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.base import Held, Moment, Tracker
 from jobs.trackers.readings import Readings
 
 _POLL_SECONDS = 0.05
@@ -77,14 +76,15 @@ class Device(Tracker):
         self._stop_polling()
         self._session.__exit__(None, None, None)
 
+    def start(self, held: Held) -> None:
+        if self._values:
+            self._values["gpu_used_before_bytes"] = self._used() - held.device_bytes
+            self._values["gpu_foreign_processes"] = max(0, self._processes() - bool(held.device_bytes))
+
     def at(self, moment: Moment, seconds: float) -> None:
         if not self._values:
             return
         used = self._used()
-        if moment is Moment.START:
-            self._values["gpu_used_before_bytes"] = used
-            self._values["gpu_foreign_processes"] = self._foreign_processes()
-            return
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
             self._values["gpu_context_bytes"] = taken
@@ -123,12 +123,11 @@ class Device(Tracker):
     def _used(self) -> int:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
-    def _foreign_processes(self) -> int:
+    def _processes(self) -> int:
         try:
-            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            return len(self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
         except self._nvml.NVMLError:
             return 0
-        return sum(process.pid != os.getpid() for process in running)
 
     def _poll(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):

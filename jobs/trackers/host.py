@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.base import Held, Tracker
 from jobs.trackers.readings import Readings
 
 
@@ -35,10 +35,9 @@ class Host(Tracker):
         self._before = 0
         self._cpu_seconds = Readings()
 
-    def at(self, moment: Moment, seconds: float) -> None:
-        if moment is Moment.START:
-            self._before = _status_bytes("VmRSS")
-            _reset_peak()
+    def start(self, held: Held) -> None:
+        self._before = resident() - held.resident_bytes
+        _reset_peak()
 
     def step_end(self) -> None:
         self._cpu_seconds.take(_cpu_seconds())
@@ -57,6 +56,11 @@ class Host(Tracker):
             if pinned is not None:
                 values["host_pinned_bytes"] = pinned
         return values
+
+
+def resident() -> int:
+    """Resident memory of this process, in bytes."""
+    return _status_bytes("VmRSS")
 
 
 def _reset_peak() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from jobs import environment, failures, preload, steady, trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import Moment
+from jobs.trackers.base import NOTHING, Held
 from jobs.trackers.device import Device
 from tests import faults
 from tests.chaos.control import Announcement, Control
@@ -34,7 +34,7 @@ def install(*, training: bool) -> None:
     """In a slot's parent, before it is loaded: its children meet their faults, and train or do as if."""
     run = trial.run if training else _stand_in
 
-    def run_with_fault(spec: TrialSpec, announce: trial.Announce, *, isolation: str, scratch: Path) -> TrialRecord:
+    def run_with_fault(spec: TrialSpec, announce: trial.Announce, *, held: Held = NOTHING, **how: Any) -> TrialRecord:
         control, node = Control.here(), os.environ["CHAOS_NODE"]
         control.started(spec.trial_id, node)
 
@@ -42,7 +42,7 @@ def install(*, training: bool) -> None:
             announce(phase)
             _meet_fault(control, spec.trial_id, node, phase)
 
-        return run(spec, enter, isolation=isolation, scratch=scratch)
+        return run(spec, enter, held=held, **how)
 
     trial.run = run_with_fault
     if not training:
@@ -63,7 +63,7 @@ def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
     control.announce(announcement, always=arm.always)
 
 
-def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, scratch: Path) -> TrialRecord:
+def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, held: Held, scratch: Path) -> TrialRecord:
     """A trial that goes through all phases and measures what its choices say: the same on every node, every time."""
     started, outcome, reason, phase = time.time(), Outcome.OK, "", ""
     figures: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, scra
             for phase in PHASES:
                 announce(phase)
                 if phase == "requirements":
-                    device.at(Moment.START, time.monotonic())
+                    device.start(held)
             figures = _figures(spec, device)
         except Exception as error:
             outcome, _, reason = failures.classify(error)

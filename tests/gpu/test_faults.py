@@ -83,6 +83,15 @@ def settled_used_bytes(expected: int) -> int:
     return used
 
 
+def resting_bytes() -> int:
+    """Memory in use on the GPU between trials: where it stays, once the next one's process has its context."""
+    end, used = time.monotonic() + RELEASE_SECONDS, -1
+    while (found := nvml.used_bytes(UUIDS[0])) != used and time.monotonic() < end:
+        used = found
+        time.sleep(1.0)
+    return used
+
+
 def test_the_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRecord) -> None:
     assert slot.hello["unclean"] == ""
     assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.log}"
@@ -91,7 +100,7 @@ def test_the_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRec
 
 
 def test_a_batch_that_does_not_fit_is_out_of_memory(slot: Slot, ok_before: TrialRecord, folder: Path) -> None:
-    before = nvml.used_bytes(UUIDS[0])
+    before = resting_bytes()
     record = slot.run(planned(folder, micro_batch=1024), deadline_seconds=300.0)
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.log}"
     assert record.phase == "first_step"
@@ -119,7 +128,7 @@ def missing_package(spec: TrialSpec) -> TrialSpec:
 def test_a_fault_is_one_classified_row(
     faulty: Faulty, outcome: Outcome, phase: str, reason: str, slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
-    before = nvml.used_bytes(UUIDS[0])
+    before = resting_bytes()
     record = slot.run(faulty(planned(folder, micro_batch=4)), deadline_seconds=20.0)
     assert (record.outcome, record.phase) == (outcome, phase)
     assert reason in record.reason

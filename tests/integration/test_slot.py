@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 from jobs import waiting
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.slot import Slot, SlotDiedError
-from jobs.spec import TrialSpec, to_json
+from jobs.spec import Isolation, TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.faults import Announcement, has_ended, parent_of, with_fault
 
@@ -65,6 +66,16 @@ def assert_unharmed(record: TrialRecord, before: TrialRecord) -> None:
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
     assert record.measurements["peak_allocated_bytes"] == before.measurements["peak_allocated_bytes"]
     assert record.steps["loss"] == before.steps["loss"]
+
+
+def waiting_child(slot: Slot) -> int:
+    """The process that is forked for the slot's next trial, once the last one's has ended."""
+    parent = psutil.Process(slot.parent_pid)
+    end = time.monotonic() + DEADLINE
+    while len(found := parent.children()) != 1 or found[0].status() == psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found[0].pid
 
 
 def test_trials_share_a_parent_and_no_process(
@@ -140,7 +151,7 @@ def test_a_killed_trial_leaves_no_files(slot: Slot, good: TrialSpec, tmp_path: P
     note = tmp_path / "note"
     slot.run(with_fault(good, "note_scratch_and_die", file=str(note)), DEADLINE)
     scratch = Path(note.read_text())
-    assert scratch.exists()
+    assert "orchestrator-slot-" in str(scratch)
     slot.run(good, DEADLINE)
     assert not scratch.exists()
 
@@ -214,13 +225,36 @@ def test_a_waiting_parent_is_taken_over_and_replaced_when_it_dies(good: TrialSpe
     assert has_ended(left), "nobody took it over"
 
 
-def test_closing_a_slot_ends_its_parent(good: TrialSpec) -> None:
+def test_closing_a_slot_ends_its_parent_and_the_child_that_waits(good: TrialSpec) -> None:
     with Slot(cpus=1) as slot:
-        slot.start()
-        pid = slot.parent_pid
-        assert pid is not None
+        slot.run(good, DEADLINE)
+        pids = slot.parent_pid, waiting_child(slot)
     assert slot.parent_pid is None
-    assert has_ended(pid, seconds=0)
+    assert all(pid is not None and has_ended(pid, seconds=0) for pid in pids)
+
+
+def test_a_child_that_waits_is_the_next_trials_and_its_waiting_nobodys(
+    slot: Slot, ok_before: TrialRecord, good: TrialSpec, tmp_path: Path
+) -> None:
+    slot.run(good, DEADLINE)
+    expected, begin = waiting_child(slot), time.monotonic()
+    time.sleep(3.0)
+    record = slot.run(with_fault(good, "note_pids", file=str(tmp_path / "pids")), DEADLINE)
+    assert json.loads((tmp_path / "pids").read_text())["child"] == expected
+    assert record.wall_seconds < time.monotonic() - begin - 1.0
+    assert_unharmed(record, ok_before)
+
+
+@pytest.mark.parametrize("isolation", ["fork", "fresh"])
+def test_a_child_that_ended_while_it_waited_is_nobodys_result(
+    isolation: Isolation, slot: Slot, ok_before: TrialRecord, good: TrialSpec
+) -> None:
+    slot.run(good, DEADLINE)
+    os.kill(waited := waiting_child(slot), signal.SIGKILL)
+    assert has_ended(waited)
+    record = slot.run(replace(good, measure=replace(good.measure, isolation=isolation)), DEADLINE)
+    assert record.isolation == isolation
+    assert_unharmed(record, ok_before)
 
 
 def test_a_fresh_process_measures_what_a_forked_one_does(slot: Slot, ok_before: TrialRecord) -> None:

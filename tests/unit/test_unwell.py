@@ -41,7 +41,7 @@ class Card:
         self.outcome, self.reason = Outcome.OK, ""
         self.ran: list[TrialSpec] = []
         monkeypatch.setattr(nvml, "lost", lambda: self.lost)
-        monkeypatch.setattr(nvml, "shared", lambda: self.shared)
+        monkeypatch.setattr(nvml, "shared", lambda waiting: self.shared)
         monkeypatch.setattr(canary, "dead", lambda: self.dead)
         monkeypatch.setattr(slot_actor, "Slot", lambda cpus: self)
         monkeypatch.setattr(slot_actor, "_RELEASE_SECONDS", 0.0)

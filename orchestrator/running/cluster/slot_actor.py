@@ -47,7 +47,7 @@ class SlotTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self._unwell:
             time.sleep(_WATCH_SECONDS)
-            look = {LOST: nvml.lost, SHARED: nvml.shared}.get(self._unwell, lambda: self._unwell)
+            look = {LOST: nvml.lost, SHARED: self._shared}.get(self._unwell, lambda: self._unwell)
             return {**self._said(reason := look()), "done": not reason}
         if not (specs := self.config["specs"]):
             return {"done": True}  # nothing is wanted any more
@@ -95,9 +95,12 @@ class SlotTrainable(tune.Trainable):
         may_share = self.config["may_share"]
         is_news = self._slot is None or not may_share
         give_up = time.monotonic() + _RELEASE_SECONDS
-        while (reason := nvml.shared()) and is_news and time.monotonic() < give_up:
-            time.sleep(0.1)
+        while (reason := self._shared()) and is_news and time.monotonic() < give_up:
+            time.sleep(0.02)
         return None if may_share or not reason else (SHARED, reason)
+
+    def _shared(self) -> str:
+        return nvml.shared(waiting=int(self._slot is not None and self._slot.parent_pid is not None))
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None  # a measurement has no state worth keeping
