@@ -65,7 +65,8 @@ class TrialRecord:
     started_at: float = 0.0
     """Unix time, seconds."""
     wall_seconds: float = 0.0
-    """From the fork to the child's end: what the trial cost its slot."""
+    """What the trial cost its slot: from the start of its process to its result, less what one that was forked ahead
+    waited for its trial. A process's end goes on while the next one is made."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     log: str = ""

@@ -6,7 +6,12 @@ from jobs.record import Column
 
 COLUMNS = (
     Column(name="oom_requested_bytes", type="int64", unit="B", doc="the allocation that ran out of memory"),
-    Column(name="setup_seconds", type="float64", unit="s", doc="from the child's start to its training loop"),
+    Column(
+        name="setup_seconds",
+        type="float64",
+        unit="s",
+        doc="from the trial's start to its training loop; a forked process has its CUDA context by then",
+    ),
     Column(
         name="docs_time_seconds", type="float64", unit="s", doc="the guide's 'Time': train_runtime, warm-up included"
     ),

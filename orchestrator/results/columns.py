@@ -24,7 +24,7 @@ BASE: tuple[Column, ...] = (
     Column(name="gpu_model", type="string", doc="The accelerator's name; empty on a CPU."),
     Column(name="environment_id", type="string", doc="Digest of hardware and versions; see the file's metadata."),
     Column(name="started_at", type="timestamp", unit="UTC", doc="When the trial started; null if it never did."),
-    Column(name="wall_seconds", type="float64", unit="s", doc="From fork to exit: what the trial cost its slot."),
+    Column(name="wall_seconds", type="float64", unit="s", doc="What the trial cost its slot: from fork to result."),
     Column(name="isolation", type="string", doc="fork: child of a preloaded parent; fresh: a new interpreter."),
     Column(name="log", type="string", doc="The trial's last lines of output when it did not end well."),
 )

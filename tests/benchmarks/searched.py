@@ -9,6 +9,7 @@ there, a host's speed is not.
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,20 @@ def report(run: Path, grid: Table) -> Iterator[str]:
     measured = sorted((pair for pair in both if pair[0]["outcome"] == "ok"), key=lambda pair: pair[0]["started_at"])
     spent = sum(row["wall_seconds"] or 0.0 for row, _ in both)
     yield f"{len(measured)} of {len(both)} configurations measured in {spent:.0f} s of slot time"
+    yield _account_of([row for row in rows if row["started_at"]])
     yield from _as_it_went(measured, grid, spent)
     yield from _reasons([(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"])
+
+
+def _account_of(ran: list[Row]) -> str:
+    """From the first trial's start to the last one's end, and what was not counted steps."""
+    starts = [row["started_at"].timestamp() for row in ran]
+    ends = [start + row["wall_seconds"] for start, row in zip(starts, ran, strict=True)]
+    overheads = [row["overhead_seconds"] for row in ran if row["overhead_seconds"] is not None]
+    return (
+        f"  {max(ends) - min(starts):.0f} s from the first trial's start to the last one's end;"
+        f" {sum(overheads):.0f} s beside counted steps, {statistics.median(overheads):.2f} s in the median trial"
+    )
 
 
 def _as_it_went(measured: list[tuple[Row, TrialRecord]], grid: Table, spent: float) -> Iterator[str]:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import inspected, observing, searched
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+from tests.benchmarks import inspected, observing, pace, searched
 from tests.benchmarks.efficiency import account
 from tests.benchmarks.grids import RUN, recorded
 from tests.benchmarks.repeats import repeated, report
@@ -37,6 +39,25 @@ def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
     rest = found.before_seconds + found.between_seconds + found.after_seconds
     assert found.trial_seconds + rest == 2 * found.span_seconds
     assert found.phase_seconds == {"setup": 1.0, "first step": 0.5, "counted steps": 2.0, "rest": 0.5}
+
+
+def test_the_pace_is_of_the_whole_span() -> None:
+    row = {"wall_seconds": 3.0, "overhead_seconds": 1.5, "outcome": "ok"}
+    begun = datetime.datetime.fromtimestamp(100.0, datetime.UTC)
+    rows = [{**row, "started_at": begun + datetime.timedelta(seconds=4 * place)} for place in range(3)]
+    follow_up = {**rows[-1], "follows": "another", "wall_seconds": 100.0}
+    never = {**row, "started_at": None, "outcome": "skipped"}
+    assert list(pace.report([*rows, follow_up, never])) == [
+        "3 trials (3 ok) in 11.0 s, of which 9.0 s of slot time:",
+        "16.4 a GPU-minute; the median trial took 1.50 s beside counted steps",
+    ]
+
+
+def test_a_pace_is_of_trials_of_the_plan(tmp_path: Path) -> None:
+    pace.write_config(path := tmp_path / "drawn.yaml", pace.CONFIG, 5, 0)
+    whole = {spec.trial_id for spec in plan(load_config(pace.CONFIG), has_gpu=True).trials}
+    drawn = [spec.trial_id for spec in plan(load_config(path), has_gpu=True).trials]
+    assert len(set(drawn) & whole) == 5
 
 
 def test_repeats_of_several_runs_meet_and_those_of_the_host_do_not(tmp_path: Path) -> None:
