@@ -70,14 +70,16 @@ class Children:
         self._folder, self._channels = folder, channels
         self._next: child.Child | None = None
         self._last: child.Child | None = None
-        self._idle_bytes = self._context_bytes = 0
-        """Of the GPU: what was in use when no child was there, and what a child's bare context takes."""
+        self._idle_bytes = 0
+        """Of the GPU, in use when no child was there."""
+        self._context_bytes: int | None = None
+        """What a child's bare context takes of it, once one was seen to."""
 
     def run(self, spec: TrialSpec, deadline_seconds: float, isolation: str) -> TrialRecord:
         """One trial; whatever it does, its processes are ended."""
         kills = _host_oom_kills()
-        one = self._last = self._made(spec, isolation)
-        one.begin(spec, self._context_bytes)
+        one = self._last = self._made(spec, isolation, deadline_seconds)
+        one.begin(spec, self._context_bytes or 0)
         in_time = one.wait(deadline_seconds, self._channels[0])
         wall, where, log = one.busy_seconds, one.phase, one.log
         one.kill()
@@ -95,8 +97,11 @@ class Children:
         return dataclasses.replace(record, started_at=time.time() - wall, wall_seconds=wall, log=log)
 
     def make_ready(self, isolation: str) -> None:
-        """See the last child's end, and have the next one forked meanwhile if it is likely to be."""
-        if isolation == "fork":
+        """See the last child's end, and have the next one forked meanwhile, if it is likely to be.
+
+        Not where somebody else uses the GPU: what is whose must then be seen anew for every child.
+        """
+        if isolation == "fork" and self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES:
             self._next = child.fork(self._folder, self._channels)
         self.reap()
         self._await_release()
@@ -116,10 +121,12 @@ class Children:
 
     def close(self) -> None:
         """End every child."""
+        if self._last is not None:
+            self._last.kill()
         self.reap()
         self.discard()
 
-    def _made(self, spec: TrialSpec, isolation: str) -> child.Child:
+    def _made(self, spec: TrialSpec, isolation: str, deadline_seconds: float) -> child.Child:
         if isolation == "fork" and self._next is not None and self._next.lives:
             made, self._next = self._next, None
             return made
@@ -128,14 +135,14 @@ class Children:
         if isolation != "fork":
             return child.spawn(spec, self._folder)
         made = child.fork(self._folder, self._channels)
-        if made.is_ready(_RELEASE_SECONDS):
+        if made.is_ready(deadline_seconds):
             self._context_bytes = max(0, _device_bytes() - self._idle_bytes)
         return made
 
     def _await_release(self) -> None:
         """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
         give_up = time.monotonic() + _RELEASE_SECONDS
-        own = self._context_bytes if self._next is not None else 0
+        own = self._context_bytes or 0 if self._next is not None else 0
         while (used := _device_bytes()) > self._idle_bytes + own + _DRIVER_BYTES:
             if time.monotonic() > give_up:
                 self._idle_bytes = used - own  # it is somebody else's

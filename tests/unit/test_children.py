@@ -1,0 +1,129 @@
+"""What a slot's parent makes of its children's GPU memory: a context seen once, and everything else's owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from jobs import child, nvml, parent
+from jobs.parent import Children
+from jobs.record import Outcome
+from jobs.spec import TrialSpec
+from tests.conftest import build_tiny_spec
+
+CONTEXT, MIB = 500 * 2**20, 2**20
+
+
+@dataclass
+class Gpu:
+    """A simulated one: what others hold of it, and how many children's contexts are there."""
+
+    others: int = 600 * MIB
+    contexts: int = 0
+    children: list[Stand] = field(default_factory=list)
+
+    @property
+    def used(self) -> int:
+        return self.others + self.contexts * CONTEXT
+
+
+class Stand:
+    """In a child's place: it ends as soon as it is asked, without a result."""
+
+    log, phase, busy_seconds = "", "steps", 1.0
+
+    def __init__(self, gpu: Gpu, folder: Path, *, has_context: bool) -> None:
+        self._gpu, self._has_context, self.lives = gpu, has_context, True
+        self.result, self.told = folder / "none", -1
+        gpu.contexts += has_context
+        gpu.children.append(self)
+
+    def is_ready(self, within: float) -> bool:
+        return self._has_context
+
+    def begin(self, spec: TrialSpec, context_bytes: int) -> None:
+        self.told = context_bytes
+
+    def wait(self, deadline_seconds: float, requests: int) -> bool:
+        return True
+
+    def kill(self) -> None:
+        self.lives = False
+
+    def reap(self) -> int:
+        assert not self.lives
+        self._gpu.contexts -= self._has_context
+        return 3
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    """Children are simulated, and what NVML says."""
+    one = Gpu()
+    monkeypatch.setattr(child, "fork", lambda folder, channels: Stand(one, folder, has_context=True))
+    monkeypatch.setattr(child, "spawn", lambda spec, folder: Stand(one, folder, has_context=False))
+    monkeypatch.setattr(parent, "_device_bytes", lambda: one.used)
+    monkeypatch.setattr(parent, "_RELEASE_SECONDS", 0.05)
+    return one
+
+
+@pytest.fixture
+def run(gpu: Gpu, tmp_path: Path) -> Iterator[Callable[[str], Stand]]:
+    """Runs a trial, has the next made ready, and returns the child that ran it."""
+    children = Children(tmp_path, (0, 1))
+
+    def run(isolation: str) -> Stand:
+        record = children.run(build_tiny_spec(), 10.0, isolation)
+        assert (record.outcome, record.wall_seconds) == (Outcome.CRASHED, 1.0)
+        children.make_ready(isolation)
+        return next(one for one in reversed(gpu.children) if one.told >= 0)
+
+    yield run
+    children.close()
+    assert gpu.contexts == 0
+    assert not any(one.lives for one in gpu.children)
+
+
+def test_a_context_is_seen_once_and_told_to_every_child(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    ran = [run("fork") for _ in range(3)]
+    assert [one.told for one in ran] == [CONTEXT] * 3
+    assert ran == gpu.children[:3]
+    assert (len(gpu.children), gpu.contexts) == (4, 1)
+
+
+def test_a_fresh_process_finds_nobody_that_waits(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    run("fork")
+    assert run("fresh") is gpu.children[2]
+    assert (gpu.children[1].told, gpu.contexts) == (-1, 0)
+
+
+def test_one_that_ended_while_it_waited_is_replaced(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    run("fork")
+    gpu.children[1].kill()
+    assert run("fork") is gpu.children[2]
+
+
+def test_beside_somebody_else_each_child_is_seen_anew(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    gpu.others = 2 * nvml.IDLE_BYTES
+    assert [run("fork").told, run("fork").told] == [CONTEXT] * 2
+    assert (len(gpu.children), gpu.contexts) == (2, 0)
+
+
+def test_who_comes_in_between_is_not_taken_for_a_context(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    run("fork")
+    gpu.others = 2 * nvml.IDLE_BYTES
+    assert run("fork").told == CONTEXT
+    assert (len(gpu.children), gpu.contexts) == (3, 1), "it was forked before that was known"
+    assert run("fork").told == CONTEXT
+    assert (len(gpu.children), gpu.contexts) == (3, 0)
+
+
+def test_where_no_context_could_be_made_none_is_made_ahead(
+    gpu: Gpu, run: Callable[[str], Stand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stand, "is_ready", lambda self, within: False)
+    assert [run("fork").told, run("fork").told] == [0, 0]
+    assert len(gpu.children) == 2
