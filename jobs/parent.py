@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import json
 import os
+import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +24,8 @@ from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.scratch import own_folder
 from jobs.spec import TrialSpec, spec_from_json
 
+PATIENCE_SECONDS = 10.0
+"""How long a child waits for a trial."""
 _RELEASE_SECONDS = 10.0
 _DRIVER_BYTES = 16 * 2**20
 
@@ -43,8 +46,7 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     gc.freeze()
     _reply(replies, {"preload_seconds": seconds, "unclean": reason, "environment": environment.describe()})
     with contextlib.closing(Children(folder, (requests, answers))) as children:
-        for line in os.fdopen(requests, "r", closefd=False):
-            request = json.loads(line)
+        for request in _asked(requests, children):
             spec = spec_from_json(request["spec"])
             isolation = "fresh" if reason else spec.measure.isolation
             if isolation == "fork" and spec.recipe.deepspeed is not None and remember_processor():
@@ -57,6 +59,18 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
                 record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
             _reply(replies, record_to_json(record))
             children.make_ready(isolation)
+
+
+def _asked(requests: int, children: Children) -> Iterator[dict[str, Any]]:
+    """The requests as they come. Where none does for a while, nothing of this process's stays on the GPU meanwhile."""
+    with os.fdopen(requests, "r", closefd=False) as lines:
+        while True:
+            asked, _, _ = select.select([requests], [], [], PATIENCE_SECONDS)  # none is in the buffer: they come singly
+            if not asked:
+                children.discard()
+            if not (line := lines.readline()):
+                return
+            yield json.loads(line)
 
 
 class Children:

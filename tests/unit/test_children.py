@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +94,24 @@ def test_a_context_is_seen_once_and_told_to_every_child(gpu: Gpu, run: Callable[
     assert [one.told for one in ran] == [CONTEXT] * 3
     assert ran == gpu.children[:3]
     assert (len(gpu.children), gpu.contexts) == (4, 1)
+
+
+def test_nothing_stays_on_a_gpu_for_which_nobody_asks(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "PATIENCE_SECONDS", 0.0)
+    children = Children(tmp_path, (0, 1))
+    children.run(build_tiny_spec(), 10.0, "fork")
+    children.make_ready("fork")
+    reading, writing = os.pipe()
+    asked = parent._asked(reading, children)
+    os.write(writing, b'{"spec": 1}\n')
+    assert (next(asked), gpu.contexts) == ({"spec": 1}, 1)
+    later = threading.Timer(0.2, os.close, [writing])
+    later.start()
+    assert (next(asked, None), gpu.contexts) == (None, 0)
+    later.join()
+    os.close(reading)
 
 
 def test_a_fresh_process_finds_nobody_that_waits(gpu: Gpu, run: Callable[[str], Stand]) -> None:
