@@ -72,9 +72,8 @@ def waiting_child(slot: Slot) -> int:
     """The process that is forked for the slot's next trial, once the last one's has ended."""
     parent = psutil.Process(slot.parent_pid)
     end = time.monotonic() + DEADLINE
-    while len(found := parent.children()) != 1 or found[0].status() == psutil.STATUS_ZOMBIE:
+    while len(found := parent.children()) != 1 or has_ended(found[0].pid, seconds=0.5):
         assert time.monotonic() < end
-        time.sleep(0.01)
     return found[0].pid
 
 
