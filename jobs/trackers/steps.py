@@ -101,16 +101,22 @@ class Steps(Tracker):
         """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
         ``total_steps`` would not either, or there are some and it is the host's.
 
-        On a GPU the last of them is looked at when its backward pass is over: the optimizer, which is taken to need as
-        long as in the step before, still runs meanwhile, and the next step finds no drained pipeline.
+        On a GPU the last of them is looked at if its backward pass is over: the optimizer, which is taken to need as
+        long as in the step before, still runs meanwhile. A loop that has not waited for that pass does not here either,
+        and the step before is the last that is looked at: what a step may do ahead of the GPU, it does.
         """
-        if relative_error == 0 or len(self._data) <= warmup_steps:
+        done = len(self._data)
+        if relative_error == 0 or done <= warmup_steps:
             return False
         limit = total_steps - warmup_steps
         if not self._passes:
             return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
-        self._passes[-1].synchronize()
-        seconds = [*_device_seconds(self._events[warmup_steps:-1]), *_device_seconds(self._passes[-2:])]
+        if not self._passes[-1].query():
+            done -= 1
+            self._passes[done - 1].synchronize()
+        if done <= warmup_steps:
+            return False
+        seconds = [*_device_seconds(self._events[warmup_steps:done]), *_device_seconds(self._passes[:done][-2:])]
         share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, share)
 

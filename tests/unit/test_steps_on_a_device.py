@@ -60,9 +60,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return device
 
 
-def trained(device: Device, passes: list[float], launch: float = LAUNCH) -> tuple[Steps, float]:
-    """Steps of such forward and backward passes, the first a slow warm-up, until there are enough; and for how long the
-    device stood still between the first and the last."""
+def trained(device: Device, passes: list[float], launch: float = LAUNCH, *, waits: bool = True) -> tuple[Steps, float]:
+    """Steps of such forward and backward passes, the first a slow warm-up, until there are enough; and for how
+    long the device stood still between the first and the last. The Trainer waits for each loss: is it a number?"""
     tracker = Steps()
     tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     for place, seconds in enumerate([2.0, *passes]):
@@ -70,6 +70,8 @@ def trained(device: Device, passes: list[float], launch: float = LAUNCH) -> tupl
         device.work(seconds)
         tracker.micro_batch({"input_ids": torch.zeros(2, 10)})
         tracker.loss(LOSS)
+        if waits:
+            device.event().synchronize()
         device.work(OPTIMIZER if place else 10 * OPTIMIZER)
         if not place:
             device.idle = 0.0
@@ -91,6 +93,20 @@ def test_device_is_never_drained_to_look_at_its_steps(device: Device) -> None:
     tracker, idle = trained(device, [0.4, 0.5] * 4)
     assert tracker.measurements()["steps_counted"] > 3
     assert idle == 0.0
+
+
+def test_a_loop_that_runs_ahead_of_the_device_is_left_to(device: Device) -> None:
+    tracker, idle = trained(device, QUIET, launch=0.3, waits=False)
+    found = tracker.measurements()
+    assert idle == 0.0
+    assert (found["warmup_steps"], found["steps_counted"]) == (1, 4)
+    assert found["samples_per_second"] == pytest.approx(2 / (0.4 + OPTIMIZER))
+
+
+def test_a_loop_that_waits_for_its_device_is_no_faster_for_that(device: Device) -> None:
+    tracker, idle = trained(device, QUIET, launch=0.3)
+    assert idle > 0.0
+    assert tracker.measurements()["samples_per_second"] == pytest.approx(2 / (0.4 + 0.3), rel=1e-3)
 
 
 def test_steps_are_told_apart_by_what_the_device_did(device: Device) -> None:
