@@ -29,7 +29,8 @@ from jobs.trackers.host import resident
 RESULT = "result.json"
 _PHASE_BYTES = 64
 _LOG_TAIL = 16_000
-_READY, _DONE = struct.Struct("d"), b"!"
+_READY, _DONE = struct.Struct("d?"), b"!"
+"""When it was ready, and whether with all that it should have."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -54,13 +55,11 @@ class Child:
         """Whether it has not ended."""
         return not select.select([self._end], [], [], 0)[0]
 
-    def is_ready(self, within: float) -> bool:
-        """Whether it has its context, so many seconds from now at the latest."""
-        if self._news is None:
-            return False
-        if len(self._told) < _READY.size and self._news in select.select([self._news, self._end], [], [], within)[0]:
-            self._told += os.read(self._news, _READY.size)
-        return len(self._told) >= _READY.size
+    def is_ready(self, give_up: float, requests: int) -> bool:
+        """Whether it has its context, if it needs one, by then. Exits where whoever asked has gone."""
+        while self._ready is None and self.lives and self._hear(give_up, requests):
+            pass
+        return self._ready is not None and self._ready[1]
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
         """Give a forked one its trial, and tell it what its context took of the GPU."""
@@ -71,26 +70,32 @@ class Child:
             self._orders = None
             json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, orders)
 
-    def wait(self, deadline_seconds: float, requests: int) -> bool:
-        """Whether it had its result, or ended, within so many seconds. Exits where whoever asked has gone."""
-        give_up = self._begun_at + deadline_seconds
+    def wait(self, give_up: float, requests: int) -> bool:
+        """Whether it had its result, or ended, by then. Exits where whoever asked has gone."""
+        while self.lives and len(self._told) <= _READY.size:
+            if not self._hear(give_up, requests):
+                return False
+        return True
+
+    def _hear(self, give_up: float, requests: int) -> bool:
+        """Whether it said something or ended by then."""
         watched = [one for one in (self._end, requests, self._news) if one is not None]
-        while (left := give_up - time.monotonic()) > 0:
-            heard, _, _ = select.select(watched, [], [], left)
-            if self._news in heard:
-                self._told += os.read(self._news or 0, _READY.size)
-            if self._end in heard or len(self._told) > _READY.size:
-                return True
-            if requests in heard:  # a request is never sent while one runs: this is the end of the line
-                self.kill()
-                sys.exit(0)
-        return False
+        heard, _, _ = select.select(watched, [], [], max(0.0, give_up - time.monotonic()))
+        if self._news is not None and self._news in heard:
+            self._told += os.read(self._news, _READY.size)
+        elif requests in heard:  # a request is never sent while one runs: this is the end of the line
+            self.kill()
+            sys.exit(0)
+        return bool(heard)
+
+    @property
+    def _ready(self) -> tuple[float, bool] | None:
+        return _READY.unpack(self._told[: _READY.size]) if len(self._told) >= _READY.size else None
 
     @property
     def busy_seconds(self) -> float:
         """Since it was made, less what it waited for its trial with nothing to do."""
-        is_told = len(self._told) >= _READY.size
-        ready_at = _READY.unpack(self._told[: _READY.size])[0] if is_told else self._made_at
+        ready_at = self._made_at if self._ready is None else self._ready[0]
         return time.monotonic() - self._made_at - max(0.0, self._begun_at - ready_at)
 
     def kill(self) -> None:
@@ -180,6 +185,7 @@ def open_phase(path: Path) -> mmap.mmap:
 def _own_folder(folder: Path) -> Path:
     own = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
     (own / "phase").write_bytes(bytes(_PHASE_BYTES))
+    (own / "log.txt").touch()
     return own
 
 
@@ -190,9 +196,9 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _made_ready() -> int:
-    """Make the CUDA context, if there is a GPU; returns the host memory that it took, 0 where there is none. Where it
-    cannot be made yet, because what ends has not freed the memory, the trial makes it."""
+def _made_ready() -> int | None:
+    """Make the CUDA context; returns the host memory that it took, 0 where there is no GPU. None where it cannot be
+    made yet, because what ends has not freed the memory: the trial makes it."""
     if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
         return 0
     before = resident()
@@ -201,7 +207,7 @@ def _made_ready() -> int:
         torch.cuda.synchronize()
     except RuntimeError as error:
         print(f"no context ahead of the trial: {error}", flush=True)
-        return 0
+        return None
     return max(1, resident() - before)
 
 
@@ -215,7 +221,7 @@ def _be_a_child(folder: Path, orders: int, news: int) -> NoReturn:
         os.dup2(log, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         resident_bytes = _made_ready()
-        os.write(news, _READY.pack(time.monotonic()))
+        os.write(news, _READY.pack(time.monotonic(), resident_bytes is not None))
         with open(orders) as told:
             order = json.load(told)
         held = Held(order["context_bytes"], resident_bytes) if resident_bytes else NOTHING

@@ -27,6 +27,7 @@ from jobs.spec import TrialSpec, spec_from_json
 PATIENCE_SECONDS = 10.0
 """How long a child waits for a trial."""
 _RELEASE_SECONDS = 10.0
+_SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
 _DRIVER_BYTES = 16 * 2**20
 
 
@@ -58,7 +59,7 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
             if reason:
                 record = dataclasses.replace(record, measurements={**record.measurements, "isolation_fallback": reason})
             _reply(replies, record_to_json(record))
-            children.make_ready(isolation)
+            children.make_ready(record)
 
 
 def _asked(requests: int, children: Children) -> Iterator[dict[str, Any]]:
@@ -91,11 +92,12 @@ class Children:
 
     def run(self, spec: TrialSpec, deadline_seconds: float, isolation: str) -> TrialRecord:
         """One trial; whatever it does, its processes are ended."""
-        kills = _host_oom_kills()
-        one = self._last = self._made(spec, isolation, deadline_seconds)
+        kills, give_up = _host_oom_kills(), time.monotonic() + deadline_seconds
+        one = self._last = self._made(spec, isolation, give_up)
         one.begin(spec, self._context_bytes or 0)
-        in_time = one.wait(deadline_seconds, self._channels[0])
+        in_time = one.wait(give_up, self._channels[0])
         wall, where, log = one.busy_seconds, one.phase, one.log
+        started = time.time() - wall
         one.kill()
         if in_time and one.result.exists():
             record = record_from_json(json.loads(one.result.read_text()))
@@ -108,15 +110,18 @@ class Children:
             silent = TrialRecord(spec=spec, outcome=outcome, reason=reason, phase=where, isolation=isolation)
             here = environment.describe()
             record = dataclasses.replace(silent, environment=here, measurements=trial.placement(spec))
-        return dataclasses.replace(record, started_at=time.time() - wall, wall_seconds=wall, log=log)
+        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log=log)
 
-    def make_ready(self, isolation: str) -> None:
+    def make_ready(self, last: TrialRecord) -> None:
         """See the last child's end, and have the next one forked meanwhile, if it is likely to be.
 
-        Not where somebody else uses the GPU: what is whose must then be seen anew for every child.
+        Not where somebody else uses the GPU: what is whose must then be seen anew for every child. Nor where what came
+        of the last trial makes others look at the GPU first.
         """
-        if isolation == "fork" and self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES:
-            self._next = child.fork(self._folder, self._channels)
+        is_likely = last.isolation == "fork" and last.outcome not in _SUSPICIOUS
+        if is_likely and self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES:
+            with contextlib.suppress(OSError):  # it is made when it is needed
+                self._next = child.fork(self._folder, self._channels)
         self.reap()
         self._await_release()
 
@@ -135,12 +140,13 @@ class Children:
 
     def close(self) -> None:
         """End every child."""
-        if self._last is not None:
-            self._last.kill()
-        self.reap()
-        self.discard()
+        for one in (self._last, self._next):
+            if one is not None:
+                one.kill()
+                one.reap()
+        self._last = self._next = None
 
-    def _made(self, spec: TrialSpec, isolation: str, deadline_seconds: float) -> child.Child:
+    def _made(self, spec: TrialSpec, isolation: str, give_up: float) -> child.Child:
         if isolation == "fork" and self._next is not None and self._next.lives:
             made, self._next = self._next, None
             return made
@@ -149,8 +155,11 @@ class Children:
         if isolation != "fork":
             return child.spawn(spec, self._folder)
         made = child.fork(self._folder, self._channels)
-        if made.is_ready(deadline_seconds):
-            self._context_bytes = max(0, _device_bytes() - self._idle_bytes)
+        self._context_bytes = None
+        if made.is_ready(give_up, self._channels[0]):
+            used = _device_bytes()
+            if used > self._idle_bytes or not used:
+                self._context_bytes = used - self._idle_bytes
         return made
 
     def _await_release(self) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -45,6 +46,16 @@ class Slot:
     def parent_pid(self) -> int | None:
         """The parent's process id while it lives."""
         return self._parent.pid if self._parent is not None and self._parent.poll() is None else None
+
+    @property
+    def children(self) -> int:
+        """Of the parent: one waits for a trial, runs it, or ends; one where the kernel does not tell."""
+        if (pid := self.parent_pid) is None:
+            return 0
+        try:
+            return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        except OSError:
+            return 1
 
     def start(self) -> None:
         """Start and preload the parent if it is not there. Raises SlotDiedError if it cannot be had."""

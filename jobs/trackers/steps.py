@@ -113,9 +113,9 @@ class Steps(Tracker):
             return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
         if not self._passes[-1].query():
             done -= 1
-            self._passes[done - 1].synchronize()
         if done <= warmup_steps:
             return False
+        self._passes[done - 1].synchronize()
         seconds = [*_device_seconds(self._events[warmup_steps:done]), *_device_seconds(self._passes[:done][-2:])]
         share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from jobs import child, nvml, parent
 from jobs.parent import Children
-from jobs.record import Outcome
+from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 
@@ -25,6 +26,7 @@ class Gpu:
 
     others: int = 600 * MIB
     contexts: int = 0
+    outcome: Outcome = Outcome.OK
     children: list[Stand] = field(default_factory=list)
 
     @property
@@ -33,23 +35,26 @@ class Gpu:
 
 
 class Stand:
-    """In a child's place: it ends as soon as it is asked, without a result."""
+    """In a child's place: it has its result as soon as it is asked."""
 
     log, phase, busy_seconds = "", "steps", 1.0
 
     def __init__(self, gpu: Gpu, folder: Path, *, has_context: bool) -> None:
         self._gpu, self._has_context, self.lives = gpu, has_context, True
-        self.result, self.told = folder / "none", -1
+        self.result, self.told = folder / f"{len(gpu.children)}.json", -1
         gpu.contexts += has_context
         gpu.children.append(self)
 
-    def is_ready(self, within: float) -> bool:
+    def is_ready(self, give_up: float, requests: int) -> bool:
         return self._has_context
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
         self.told = context_bytes
+        isolation = "fork" if self._has_context else "fresh"
+        record = TrialRecord(spec=spec, outcome=self._gpu.outcome, isolation=isolation)
+        self.result.write_text(json.dumps(record_to_json(record)))
 
-    def wait(self, deadline_seconds: float, requests: int) -> bool:
+    def wait(self, give_up: float, requests: int) -> bool:
         return True
 
     def kill(self) -> None:
@@ -79,8 +84,8 @@ def run(gpu: Gpu, tmp_path: Path) -> Iterator[Callable[[str], Stand]]:
 
     def run(isolation: str) -> Stand:
         record = children.run(build_tiny_spec(), 10.0, isolation)
-        assert (record.outcome, record.wall_seconds) == (Outcome.CRASHED, 1.0)
-        children.make_ready(isolation)
+        assert (record.outcome, record.wall_seconds) == (gpu.outcome, 1.0)
+        children.make_ready(record)
         return next(one for one in reversed(gpu.children) if one.told >= 0)
 
     yield run
@@ -101,8 +106,7 @@ def test_nothing_stays_on_a_gpu_for_which_nobody_asks(
 ) -> None:
     monkeypatch.setattr(parent, "PATIENCE_SECONDS", 0.0)
     children = Children(tmp_path, (0, 1))
-    children.run(build_tiny_spec(), 10.0, "fork")
-    children.make_ready("fork")
+    children.make_ready(children.run(build_tiny_spec(), 10.0, "fork"))
     reading, writing = os.pipe()
     asked = parent._asked(reading, children)
     os.write(writing, b'{"spec": 1}\n')
@@ -141,9 +145,16 @@ def test_who_comes_in_between_is_not_taken_for_a_context(gpu: Gpu, run: Callable
     assert (len(gpu.children), gpu.contexts) == (3, 0)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.OUT_OF_MEMORY])
+def test_after_a_failure_others_look_at_the_gpu_first(outcome: Outcome, gpu: Gpu, run: Callable[[str], Stand]) -> None:
+    gpu.outcome = outcome
+    run("fork")
+    assert gpu.contexts == (outcome is Outcome.OUT_OF_MEMORY)
+
+
 def test_where_no_context_could_be_made_none_is_made_ahead(
     gpu: Gpu, run: Callable[[str], Stand], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stand, "is_ready", lambda self, within: False)
+    monkeypatch.setattr(Stand, "is_ready", lambda self, give_up, requests: False)
     assert [run("fork").told, run("fork").told] == [0, 0]
     assert len(gpu.children) == 2

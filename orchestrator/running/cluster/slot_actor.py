@@ -95,12 +95,16 @@ class SlotTrainable(tune.Trainable):
         may_share = self.config["may_share"]
         is_news = self._slot is None or not may_share
         give_up = time.monotonic() + _RELEASE_SECONDS
-        while (reason := self._shared()) and is_news and time.monotonic() < give_up:
+        while (reason := self._shared()) and is_news and (time.monotonic() < give_up or self._children > 1):
             time.sleep(0.02)
         return None if may_share or not reason else (SHARED, reason)
 
     def _shared(self) -> str:
-        return nvml.shared(waiting=int(self._slot is not None and self._slot.parent_pid is not None))
+        return nvml.shared(waiting=min(1, self._children))
+
+    @property
+    def _children(self) -> int:
+        return 0 if self._slot is None else self._slot.children
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None  # a measurement has no state worth keeping
