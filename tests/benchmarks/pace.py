@@ -29,10 +29,10 @@ def write_config(path: Path, config: Path, count: int, seed: int) -> None:
     """So many of its trials, drawn with this seed."""
     document = yaml.safe_load(config.read_text())
     chosen, _ = docs_method.drawn(load_config(config), count, seed, has_gpu=bool(nvml.visible_uuids()))
-    kept = {name: document[name] for name in ("model", "data", "measure") if name in document}
-    document = {**kept, "trials": [dict(spec.choices) for spec in chosen], "search": "grid"}
-    document["measure"] = {**document.get("measure", {}), "anatomy": "none"}
-    path.write_text(yaml.safe_dump(document))
+    kept = {name: document[name] for name in ("model", "data") if name in document}
+    measure = {**document.get("measure", {}), "anatomy": "none"}
+    trials = [dict(spec.choices) for spec in chosen]
+    path.write_text(yaml.safe_dump({**kept, "measure": measure, "trials": trials, "search": "grid"}))
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
