@@ -13,8 +13,8 @@ FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
 """Nor with fewer than so many in so many seconds, however unlike: a spread seen in fewer says little."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
-"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches than the first, and the host's
-where after a larger one than the second."""
+"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches, or in forward passes of no
+larger a share of the time, than the first; and the host's where after a larger share of them than the second."""
 
 FEWEST_OF_THE_HOST = 5
 """Steps after which a speed that is the host's is not polished further: more of them tell of the host's next second."""
@@ -74,6 +74,7 @@ def doubts(
     half_width: float,
     relative_error: float,
     host_bound_share: float | None = None,
+    starved_share: float = 0.0,
     allocator_retries: int = 0,
     foreign_processes: int = 0,
     foreign_bytes: int = 0,
@@ -87,6 +88,11 @@ def doubts(
         found.append(f"unstable: {known}")
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
+    elif starved_share > GPU_BOUND:
+        found.append(
+            f"partly host-bound: forward passes that the GPU was done with as soon as they were launched took"
+            f" {starved_share:.0%} of the time"
+        )
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")
     if foreign_processes:

@@ -9,9 +9,10 @@ from jobs.trackers.device import Device
 from jobs.trackers.host import Host
 from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
+from jobs.trackers.starvation import Starvation
 from jobs.trackers.steps import Steps
 
 # Operators before Steps: what looking at a step costs is then the warm-up's.
-TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Operators, Steps, Losses)
+TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Operators, Steps, Starvation, Losses)
 
 __all__ = ["TRACKERS", "Moment", "Operators", "Steps", "Tracker"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
 from jobs.steady import are_enough, onset, relative_half_width
+from jobs.trackers import events
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
 
@@ -86,7 +87,7 @@ class Steps(Tracker):
 
     def loss(self, value: torch.Tensor) -> None:
         if value.is_cuda:
-            self._last_pass = _event()
+            self._last_pass = events.recorded()
             self._dry.append(_is_soon_done(self._last_pass))
 
     def step_end(self) -> None:
@@ -185,19 +186,10 @@ class Steps(Tracker):
 
         self._marks.append(seconds)
         if torch.cuda.is_initialized():
-            self._events.append(_event())
+            self._events.append(events.recorded())
 
 
 _DRY_SECONDS = 200e-6
-
-
-def _event() -> torch.cuda.Event:
-    """One whose time will be known, recorded now."""
-    import torch
-
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
 
 
 def _is_soon_done(event: torch.cuda.Event) -> bool:

@@ -32,6 +32,10 @@ POWER: Mapping[str, tuple[str, str]] = {
     "gpu_power_capped_share": ("time held down by the power limit", "%"),
 }
 """Where the power limit holds the clocks down, speed is that power over the energy a sample: column -> name, unit."""
+WAITED: Mapping[str, str] = {
+    "host_bound_share": "micro-batches that left the device idle",
+    "starved_share": "time in forward passes that did",
+}
 RAN: Mapping[str, str] = {
     "matmul_dtype": "matrix products in",
     "attention_kernel": "attention by",
@@ -252,9 +256,10 @@ def _facts(rows: Rows, anatomies: Anatomies) -> Iterator[Fact]:
         for name, unit in (("MFU", "%"), ("backward / forward", "")):
             if all(name in own for own in figures) and figures[0][name] != figures[1][name]:
                 yield Fact(name=name, before=figures[0][name], after=figures[1][name], unit=unit)
-    shares = [row.get("host_bound_share") for row in rows]
-    if all(share is not None and math.isfinite(share) for share in shares) and shares[0] != shares[1]:
-        yield Fact(name="micro-batches that left the device idle", before=shares[0], after=shares[1], unit="%")
+    for column, name in WAITED.items():
+        one, other = (row.get(column) for row in rows)
+        if one is not None and other is not None and math.isfinite(one) and math.isfinite(other) and one != other:
+            yield Fact(name=name, before=one, after=other, unit="%")
     for column, (name, unit) in POWER.items():
         one, other = (row.get(column) for row in rows)
         if one is not None and other is not None and abs(one - other) > ALIKE * max(one, other):

@@ -43,8 +43,9 @@ class Surfaces:
         if any(one.trial_ids[0] not in self._predicted for one in self._planned):  # or nobody asks for the law
             self._memory.put(place, found.memory_bytes)
         self._correction.put(place, found.memory_bytes)
-        seconds = configuration.micro_batch / found.samples_per_second
-        self._seconds.put(place, seconds, found.speed_error, _side(found))
+        seconds, side = configuration.micro_batch / found.samples_per_second, _side(found)
+        waited = found.starved_share if side == EITHER else 0.0
+        self._seconds.put(place, seconds, found.speed_error + waited, side)
 
     def _memory_of_all(self) -> Estimate:
         """By what was predicted where that is known, else by the law that the measured ones follow."""
@@ -96,7 +97,10 @@ class Surfaces:
 
 
 def _side(found: Measured) -> int:
-    """A host-bound time is the host's: the GPU may need less, so of that it only says that it is no more."""
+    """A host-bound time is the host's: the GPU may need less, so of that it only says that it is no more. Of one that
+    is the host's in part, it is open whose it is."""
     if found.host_bound_share is None:
         return EITHER
-    return RISING if found.host_bound_share <= GPU_BOUND else FLOOR
+    if found.host_bound_share > GPU_BOUND:
+        return FLOOR
+    return RISING if found.starved_share <= GPU_BOUND else EITHER

@@ -1,0 +1,109 @@
+"""Starvation: forward passes that the GPU was done with as soon as they were launched, for it waited for the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jobs.record import Column
+from jobs.trackers import events
+from jobs.trackers.base import Moment, Phase, Tracker
+from jobs.trackers.events import Place
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Starvation(Tracker):
+    """A loop that waits for each loss begins every forward pass with nothing queued; the Trainer does: is it a number?
+
+    A host that launches such a pass more slowly than the GPU works is hidden by the backward pass, which it launches
+    faster, and at whose end the GPU is asked whether it ran dry (``Steps``).
+
+    ::
+
+        host  │ forward           │ backward  │ waits for the loss │
+        GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│
+                                  └ its lag behind the host: none
+
+    Nobody waits here: the lag is the time between two CUDA events less that between their launches, the first at a
+    place where the GPU was seen to be idle.
+    """
+
+    columns: ClassVar = (
+        Column(
+            name="starved_share",
+            type="float64",
+            doc="share of the counted time in forward passes that the GPU was done with as soon as they were launched:"
+            " up to so much of it the GPU waited for the host",
+        ),
+    )
+
+    def __init__(self) -> None:
+        self._idle: Place | None = None
+        self._last: torch.cuda.Event | None = None
+        self._begin: Place | None = None
+        self._passes: list[_Pass] = []
+        self._share: float | None = None
+
+    def at(self, moment: Moment, seconds: float) -> None:
+        import torch
+
+        if moment is Moment.TRAIN_BEGIN and torch.cuda.is_initialized():
+            self._idle = Place.here()
+
+    def phase(self, name: Phase) -> None:
+        if self._idle is None:
+            return
+        if name in ("forward", "clipping", "optimizer"):
+            # Since the last event nothing that takes long was launched.
+            if self._last is not None and self._last.query():
+                self._idle = Place.here()
+            self._last = None
+        if name == "forward":
+            self._begin = Place.here()
+        if name == "backward" and self._begin is not None:
+            self._passes.append(_Pass(self._idle, self._begin, Place.here()))
+
+    def loss(self, value: torch.Tensor) -> None:
+        self._ended()
+
+    def step_end(self) -> None:
+        self._ended()
+
+    def counted(self, begin: float, end: float) -> None:
+        if self._passes:
+            dry = (one.seconds for one in self._passes if begin <= one.begin.seconds <= end and one.is_dry)
+            self._share = sum(dry) / (end - begin)
+
+    def measurements(self) -> Mapping[str, Any]:
+        return {} if self._share is None else {"starved_share": self._share}
+
+    def _ended(self) -> None:
+        if self._idle is not None:
+            self._last = events.recorded()
+
+
+_DRY_SECONDS = 200e-6
+_LONG_SECONDS = 5.0
+"""In which the clocks of host and GPU drift apart by less than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A forward pass, and the last place before its end where the GPU was seen to be idle."""
+
+    idle: Place
+    begin: Place
+    end: Place
+
+    @property
+    def seconds(self) -> float:
+        """What it took the GPU."""
+        return self.begin.device_seconds_to(self.end)
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether the GPU had nothing left to do at its end; taken not to be so where nobody can tell."""
+        return self.end.seconds - self.idle.seconds < _LONG_SECONDS and self.idle.lag_at(self.end) < _DRY_SECONDS
