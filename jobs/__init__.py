@@ -4,9 +4,11 @@ Read in this order:
 
 spec.py, record.py      the two messages: what to run, and what came of it (plain data)
 techniques/             one file an axis: every training technique as a row of data
-slot.py                 one GPU's long-lived parent: preload once, fork a clean child per trial, enforce the deadline
+slot.py                 one GPU and its long-lived parent, which it replaces should that end
+parent.py               preloads once, forks a clean child per trial, enforces the deadline
+child.py, inside.py     a trial's own process: as the parent handles it, and what it does itself
 waiting.py              parents that preload before there is a slot, while Ray starts
-trial.py                what the child does: build, train, read back, and name the outcome
+trial.py                what a trial is: build, train, read back, and name the outcome
 memory_cap.py           a smaller GPU, played by a larger one
 models.py, data.py      the model and the dataset a trial trains
 loops/                  the training loops that can be measured (Trainer, Accelerate)

@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
 
-    from jobs import child, environment, preload
+    from jobs import environment, inside, preload
     from jobs.spec import spec_from_json
 
     content = json.loads(options.spec.read_text())
@@ -27,7 +27,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not the record
     result = options.result or Path(f"{options.spec}.result")
-    child.run_here(spec, result, child.open_phase(options.phase) if options.phase else None, "fresh")
+    inside.run_here(spec, result, inside.open_phase(options.phase) if options.phase else None, "fresh")
     if options.result is None:
         replies.write(json.dumps(json.loads(result.read_text())) + "\n")
         result.unlink()

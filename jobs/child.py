@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import json
-import mmap
 import os
 import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from jobs import trial
-from jobs.record import record_to_json
-from jobs.spec import TrialSpec, spec_from_json, to_json
-from jobs.trackers.base import NOTHING, Held
-from jobs.trackers.host import resident
+from jobs.inside import LOG, PHASE, PHASE_BYTES, READY, RESULT, be_forked, end_with
+from jobs.spec import TrialSpec, to_json
 
-RESULT = "result.json"
-_PHASE_BYTES = 64
 _LOG_TAIL = 16_000
-_READY, _DONE = struct.Struct("d?"), b"!"
-"""When it was ready, and whether with all that it should have."""
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 class Child:
@@ -72,7 +59,7 @@ class Child:
 
     def wait(self, give_up: float, requests: int) -> bool:
         """Whether it had its result, or ended, by then. Exits where whoever asked has gone."""
-        while self.lives and len(self._told) <= _READY.size:
+        while self.lives and len(self._told) <= READY.size:
             if not self._hear(give_up, requests):
                 return False
         return True
@@ -82,7 +69,7 @@ class Child:
         watched = [one for one in (self._end, requests, self._news) if one is not None]
         heard, _, _ = select.select(watched, [], [], max(0.0, give_up - time.monotonic()))
         if self._news is not None and self._news in heard:
-            self._told += os.read(self._news, _READY.size)
+            self._told += os.read(self._news, READY.size)
         elif requests in heard:  # a request is never sent while one runs: this is the end of the line
             self.kill()
             sys.exit(0)
@@ -90,7 +77,7 @@ class Child:
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
-        return _READY.unpack(self._told[: _READY.size]) if len(self._told) >= _READY.size else None
+        return READY.unpack(self._told[: READY.size]) if len(self._told) >= READY.size else None
 
     @property
     def busy_seconds(self) -> float:
@@ -120,12 +107,12 @@ class Child:
     @property
     def log(self) -> str:
         """The end of what it printed."""
-        return (self._folder / "log.txt").read_text(errors="replace")[-_LOG_TAIL:]
+        return (self._folder / LOG).read_text(errors="replace")[-_LOG_TAIL:]
 
     @property
     def phase(self) -> str:
         """Where it was last."""
-        return (self._folder / "phase").read_bytes().split(b"\0", 1)[0].decode()
+        return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
 
 
 def fork(folder: Path, channels: Sequence[int]) -> Child:
@@ -137,7 +124,7 @@ def fork(folder: Path, channels: Sequence[int]) -> Child:
         end_with(parent)
         for channel in (*channels, to_child, from_child):  # or who waits at the other end would not see it close
             os.close(channel)
-        _be_a_child(own, orders, news)
+        be_forked(own, orders, news)
     os.close(orders)
     os.close(news)
     with contextlib.suppress(PermissionError, ProcessLookupError):  # whoever is first; the other finds it done
@@ -150,9 +137,9 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
     own = _own_folder(folder)
     (own / "spec.json").write_text(json.dumps(to_json(spec)))
     command = [sys.executable, "-m", "jobs", str(own / "spec.json"), "--result", str(own / RESULT)]
-    with open(own / "log.txt", "w") as log:
+    with open(own / LOG, "w") as log:
         process = subprocess.Popen(
-            [*command, "--phase", str(own / "phase")],
+            [*command, "--phase", str(own / PHASE)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -163,79 +150,8 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
     return Child(process.pid, own)
 
 
-def run_here(spec: TrialSpec, result: Path, phase: mmap.mmap | None, isolation: str, held: Held = NOTHING) -> None:
-    """Run a trial in this very process and leave its record in ``result``."""
-
-    def announce(name: str) -> None:
-        if phase is not None:
-            phase[:] = name.encode()[:_PHASE_BYTES].ljust(_PHASE_BYTES, b"\0")
-
-    record = trial.run(spec, announce, isolation=isolation, scratch=result.parent, held=held)
-    partial = result.with_suffix(".partial")
-    partial.write_text(json.dumps(record_to_json(record)))
-    partial.replace(result)
-
-
-def open_phase(path: Path) -> mmap.mmap:
-    """The shared page in which a child says where it is; it outlives the child."""
-    with open(path, "r+b") as file:
-        return mmap.mmap(file.fileno(), _PHASE_BYTES)
-
-
 def _own_folder(folder: Path) -> Path:
     own = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
-    (own / "phase").write_bytes(bytes(_PHASE_BYTES))
-    (own / "log.txt").touch()
+    (own / PHASE).write_bytes(bytes(PHASE_BYTES))
+    (own / LOG).touch()
     return own
-
-
-def end_with(parent: int) -> None:
-    """Let the kernel end this process when its parent goes, however it goes: no orphan may hold the GPU."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before the kernel was asked
-        os._exit(1)
-
-
-def _made_ready() -> int | None:
-    """Make the CUDA context; returns the host memory that it took, 0 where there is no GPU. None where it cannot be
-    made yet, because what ends has not freed the memory: the trial makes it."""
-    if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
-        return 0
-    before = resident()
-    try:
-        torch.cuda.init()
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        print(f"no context ahead of the trial: {error}", flush=True)
-        return None
-    return max(1, resident() - before)
-
-
-def _be_a_child(folder: Path, orders: int, news: int) -> NoReturn:
-    status = 1
-    try:
-        with contextlib.suppress(PermissionError):
-            os.setpgid(0, 0)
-        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        resident_bytes = _made_ready()
-        os.write(news, _READY.pack(time.monotonic(), resident_bytes is not None))
-        with open(orders) as told:
-            order = json.load(told)
-        held = Held(order["context_bytes"], resident_bytes) if resident_bytes else NOTHING
-        run_here(spec_from_json(order["spec"]), folder / RESULT, open_phase(folder / "phase"), "fork", held)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.write(news, _DONE)
-        status = 0
-    except BaseException as error:
-        import traceback
-
-        traceback.print_exception(error)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
-        os._exit(status)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from jobs import child, environment, failures, nvml, trial, waiting
+from jobs import child, environment, failures, inside, nvml, trial, waiting
 from jobs.preload import preload, remember_processor, unclean
 from jobs.prepare import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
@@ -205,7 +205,7 @@ def main() -> None:
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder("orchestrator-slot-") as folder:
         if sys.argv[1:2] == ["--door"]:
-            child.end_with(int(sys.argv[3]))
+            inside.end_with(int(sys.argv[3]))
             serve(functools.partial(waiting.taken, int(sys.argv[2])), folder)
         else:
             serve(lambda: channels, folder)
