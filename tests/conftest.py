@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -81,3 +82,8 @@ def ray_session() -> Iterator[None]:
     ray.init("local", num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, configure_logging=False)
     yield
     ray.shutdown()
+
+
+def pytest_unconfigure() -> None:
+    """What a test imported for good is collected with the rest: objects that were frozen would be reported as leaks."""
+    gc.unfreeze()
