@@ -90,8 +90,8 @@ def doubts(
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
     elif starved_share > GPU_BOUND:
         found.append(
-            f"partly host-bound: forward passes that the GPU was done with as soon as they were launched took"
-            f" {starved_share:.0%} of the time"
+            "partly host-bound: forward passes and updates that the GPU was done with as soon as they were launched"
+            f" took {starved_share:.0%} of the time"
         )
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")

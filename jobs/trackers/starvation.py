@@ -1,4 +1,4 @@
-"""Starvation: forward passes that the GPU was done with as soon as they were launched, for it waited for the host."""
+"""Starvation: forward passes and updates that the GPU was done with as soon as they were launched."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 
 class Starvation(Tracker):
-    """A loop that waits for each loss begins every forward pass with nothing queued; the Trainer does: is it a number?
+    """A loop that waits for each loss begins every forward pass, and every update, with nothing queued; the Trainer
+    does: is it a number?
 
     A host that launches such a pass more slowly than the GPU works is hidden by the backward pass, which it launches
-    faster, and at whose end the GPU is asked whether it ran dry (``Steps``).
+    faster, and at whose end the GPU is asked whether it ran dry (``Steps``). So is one that is slow with the update
+    (clipping and optimizer), which comes after.
 
     ::
 
-        host  │ forward           │ backward  │ waits for the loss │
-        GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│
-                                  └ its lag behind the host: none
+        host  │ forward           │ backward  │ waits for the loss │ update      │
+        GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│ ▪  ▪  ▪  ▪  │
+                                  └ its lag behind the host: none              └ none
 
     Nobody waits here: the lag is the time between two CUDA events less that between their launches, the first at a
     place where the GPU was seen to be idle.
@@ -33,19 +35,21 @@ class Starvation(Tracker):
 
     columns: ClassVar = (
         Column(
-            name="starved_share",
+            name="starved_forward_share",
             type="float64",
             doc="share of the counted time in forward passes that the GPU was done with as soon as they were launched:"
             " up to so much of it the GPU waited for the host",
         ),
+        Column(name="starved_update_share", type="float64", doc="the same of updates: clipping and optimizer"),
     )
 
     def __init__(self) -> None:
         self._idle: Place | None = None
         self._last: torch.cuda.Event | None = None
-        self._begin: Place | None = None
-        self._passes: list[_Pass] = []
-        self._share: float | None = None
+        self._phase: Phase | None = None
+        self._begun: dict[str, Place] = {}
+        self._stretches: list[_Stretch] = []
+        self._shares: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
         import torch
@@ -56,31 +60,40 @@ class Starvation(Tracker):
     def phase(self, name: Phase) -> None:
         if self._idle is None:
             return
+        before, self._phase = self._phase, name
         if name in ("forward", "clipping", "optimizer"):
             # Since the last event nothing that takes long was launched.
             if self._last is not None and self._last.query():
                 self._idle = Place.here()
             self._last = None
-        if name == "forward":
-            self._begin = Place.here()
-        if name == "backward" and self._begin is not None:
-            self._passes.append(_Pass(self._idle, self._begin, Place.here()))
+            self._begun.setdefault("forward" if name == "forward" else "update", Place.here())
+        elif name == "backward":
+            self._over("forward", self._idle)
+        elif before == "optimizer":
+            self._over("update", self._idle)
 
     def loss(self, value: torch.Tensor) -> None:
-        self._ended()
+        self._launched()
 
     def step_end(self) -> None:
-        self._ended()
+        self._launched()
 
     def counted(self, begin: float, end: float) -> None:
-        if self._passes:
-            dry = (one.seconds for one in self._passes if begin <= one.begin.seconds <= end and one.is_dry)
-            self._share = sum(dry) / (end - begin)
+        if self._stretches:
+            dry = [one for one in self._stretches if begin <= one.begin.seconds <= end and one.is_dry]
+            self._shares = {
+                f"starved_{part}_share": sum(one.seconds for one in dry if one.part == part) / (end - begin)
+                for part in ("forward", "update")
+            }
 
     def measurements(self) -> Mapping[str, Any]:
-        return {} if self._share is None else {"starved_share": self._share}
+        return self._shares
 
-    def _ended(self) -> None:
+    def _over(self, part: str, idle: Place) -> None:
+        if (begin := self._begun.pop(part, None)) is not None:
+            self._stretches.append(_Stretch(part, idle, begin, Place.here()))
+
+    def _launched(self) -> None:
         if self._idle is not None:
             self._last = events.recorded()
 
@@ -91,9 +104,10 @@ _LONG_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """A forward pass, and the last place before its end where the GPU was seen to be idle."""
+class _Stretch:
+    """A forward pass or an update, and the last place before its end where the GPU was seen to be idle."""
 
+    part: str
     idle: Place
     begin: Place
     end: Place

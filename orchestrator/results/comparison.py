@@ -43,7 +43,7 @@ FEWEST_FOR_MEDIAN = 12
 """Steady rows that it takes to judge their median."""
 FEWEST_DEGREES = 9
 """Degrees of freedom that a row's interval has at least: rows of few steps are those that were steady at once."""
-_UNSTEADY = ("host-bound", "unstable", "thrashing", "shared")
+_UNSTEADY = ("host-bound", "partly host-bound", "unstable", "thrashing", "shared")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,7 +34,8 @@ POWER: Mapping[str, tuple[str, str]] = {
 """Where the power limit holds the clocks down, speed is that power over the energy a sample: column -> name, unit."""
 WAITED: Mapping[str, str] = {
     "host_bound_share": "micro-batches that left the device idle",
-    "starved_share": "time in forward passes that did",
+    "starved_forward_share": "time in forward passes that did",
+    "starved_update_share": "time in updates that did",
 }
 RAN: Mapping[str, str] = {
     "matmul_dtype": "matrix products in",

@@ -44,6 +44,12 @@ class Repeated:
         return statistics.stdev(self.speeds) / statistics.fmean(self.speeds)
 
 
+def _is_the_gpus(row: Row) -> bool:
+    """Whether its speed is; older tables do not tell of starved passes."""
+    starved = sum(row.get(f"starved_{part}_share") or 0.0 for part in ("forward", "update"))
+    return max(row["host_bound_share"] or 0.0, starved) <= GPU_BOUND
+
+
 def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> Iterator[Repeated]:
     """The configurations of ``runs`` that ran at least ``fewest`` times there and ``beside`` together."""
     met: dict[tuple[object, ...], list[Row]] = defaultdict(list)
@@ -52,7 +58,7 @@ def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> 
         trials = table.load(run)
         axes = table.axes_of(trials)
         for row in trials.to_pylist():
-            if row["outcome"] == "ok" and (row["host_bound_share"] or 0.0) <= GPU_BOUND and not row.get("follows"):
+            if row["outcome"] == "ok" and _is_the_gpus(row) and not row.get("follows"):
                 choices = {axis: row[column] for axis, column in axes.items()}
                 key = (row["environment_id"], *sorted((axis, str(value)) for axis, value in choices.items()))
                 met[key].append({**row, "choices": choices})

@@ -221,6 +221,18 @@ def test_what_is_hardly_known_is_not_judged(tmp_path: Path) -> None:
     assert (found.matched, found.unsteady, found.changes) == (1, 1, ())
 
 
+@pytest.mark.parametrize(("warnings", "kinds"), [([], ["slower"]), (["partly host-bound: a third of the time"], [])])
+def test_a_speed_that_a_host_had_a_part_in_varies_with_it(
+    warnings: list[str], kinds: list[str], tmp_path: Path
+) -> None:
+    before, after = (
+        [replace(r, measurements={**r.measurements, "samples_per_second": speed, "warnings": warnings}) for r in rows]
+        for rows, speed in ((steady([make_record()]), 100.0), (steady([make_record()]), 93.0))
+    )
+    two_runs(tmp_path, before, after)
+    assert [change.kind for change in compare(load(tmp_path / "a"), load(tmp_path / "b")).changes] == kinds
+
+
 def test_markdown_folds_what_is_long_and_breaks_no_table(tmp_path: Path) -> None:
     plain = steady([make_record(micro_batch=2**n, choice="a|b") for n in range(12)])
     two_runs(tmp_path, plain, steady(plain, samples_per_second=0.9))

@@ -1,4 +1,4 @@
-"""Whether a GPU is seen to wait for its host in forward passes, with a SIMULATED one."""
+"""Whether a GPU is seen to wait for its host in forward passes and updates, with a SIMULATED one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return simulated(monkeypatch)
 
 
-def share(
-    device: Device, forward: float, launch: float, *, steps: int = 4, accumulation: int = 1, waits: bool = True
-) -> float:
-    """Of such steps; a forward pass is of ten kernels, launched one after the other. Before it nothing is done."""
+def shares(
+    device: Device,
+    forward: float,
+    launch: float,
+    *,
+    update_launch: float = 0.0,
+    steps: int = 4,
+    accumulation: int = 1,
+    waits: bool = True,
+) -> dict[str, float]:
+    """Of such steps; a forward pass is of ten kernels, launched one after the other, and so is an update where that
+    takes any time. Before the first nothing is done."""
     tracker = Starvation()
     tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     begin = device.done_at
@@ -33,21 +41,32 @@ def share(
             if waits:
                 device.event().synchronize()
         tracker.phase("clipping")
+        tracker.phase("upkeep")
         tracker.phase("optimizer")
-        device.work(OPTIMIZER)
+        _launched(device, 0.001 if update_launch else OPTIMIZER, update_launch)
         tracker.phase("upkeep")
         tracker.step_end()
     device.event().synchronize()
     tracker.counted(begin, device.host.now)
-    found: float = tracker.measurements()["starved_share"]
-    return found
+    return dict(tracker.measurements())
+
+
+def share(device: Device, forward: float, launch: float, **more: Any) -> float:
+    """Of the forward passes, where no update starves."""
+    found = shares(device, forward, launch, **more)
+    assert found["starved_update_share"] == 0.0
+    return found["starved_forward_share"]
+
+
+def _launched(device: Device, seconds: float, launch: float) -> None:
+    for _ in range(10):
+        device.host.now += launch / 10
+        device.work(seconds / 10)
 
 
 def _micro_batch(tracker: Starvation, device: Device, forward: float, launch: float) -> None:
     tracker.phase("forward")
-    for _ in range(10):
-        device.host.now += launch / 10
-        device.work(forward / 10)
+    _launched(device, forward, launch)
     tracker.phase("backward")
     device.host.now += LAUNCH
     device.work(BACKWARD)
@@ -78,6 +97,15 @@ def test_a_loop_that_runs_ahead_of_the_gpu_starves_it_at_most_once(device: Devic
     assert share(device, forward=0.001, launch=0.1, waits=False, steps=1) > 0.1
 
 
+@pytest.mark.parametrize("forward", [0.001, 0.1])
+def test_so_does_an_update(device: Device, forward: float) -> None:
+    """An optimizer of thousands of small kernels, say, behind a forward pass that starves the GPU or does not."""
+    found = shares(device, forward=forward, launch=0.03, update_launch=0.3)
+    step = max(forward, 0.03) + BACKWARD + 0.3
+    assert found["starved_update_share"] == pytest.approx(0.3 / step, rel=0.1)
+    assert (found["starved_forward_share"] > 0.0) is (forward < 0.03)
+
+
 def test_after_long_nobody_knows(device: Device) -> None:
     tracker = Starvation()
     tracker.at(Moment.TRAIN_BEGIN, device.host.now)
@@ -87,7 +115,7 @@ def test_after_long_nobody_knows(device: Device) -> None:
     _micro_batch(tracker, device, 0.001, 0.1)
     device.event().synchronize()
     tracker.counted(begin, device.host.now)
-    assert tracker.measurements() == {"starved_share": 0.0}
+    assert set(tracker.measurements().values()) == {0.0}
 
 
 @pytest.mark.parametrize("told", [lambda tracker: None, lambda tracker: tracker.counted(0.0, 1.0)])

@@ -155,7 +155,7 @@ def test_a_clean_row_has_no_doubts() -> None:
         ({"half_width": math.inf}, "unstable"),
         ({"host_bound_share": 0.9}, "host-bound"),
         ({"host_bound_share": 0.9, "starved_share": 0.3}, "host-bound"),
-        ({"starved_share": 0.314}, "partly host-bound: forward passes that the GPU was done with"),
+        ({"starved_share": 0.314}, "partly host-bound: forward passes and updates that the GPU was done with"),
         ({"allocator_retries": 7}, "thrashing: the allocator had to flush its cache 7 times"),
         ({"foreign_processes": 2}, "shared: 2 other processes were on the GPU"),
     ],
