@@ -74,7 +74,7 @@ def doubts(
     half_width: float,
     relative_error: float,
     host_bound_share: float | None = None,
-    starved_share: float = 0.0,
+    starved_forward_share: float = 0.0,
     allocator_retries: int = 0,
     foreign_processes: int = 0,
     foreign_bytes: int = 0,
@@ -88,10 +88,10 @@ def doubts(
         found.append(f"unstable: {known}")
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
-    elif starved_share > GPU_BOUND:
+    elif starved_forward_share > GPU_BOUND:
         found.append(
-            "partly host-bound: forward passes and updates that the GPU was done with as soon as they were launched"
-            f" took {starved_share:.0%} of the time"
+            "partly host-bound: forward passes that the GPU was done with as soon as they were launched took"
+            f" {starved_forward_share:.0%} of the time"
         )
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_BEGINS: Mapping[Phase, str] = {"forward": "forward", "clipping": "update", "optimizer": "update"}
+
+
 class Starvation(Tracker):
     """A loop that waits for each loss begins every forward pass, and every update, with nothing queued; the Trainer
     does: is it a number?
@@ -61,12 +64,9 @@ class Starvation(Tracker):
         if self._idle is None:
             return
         before, self._phase = self._phase, name
-        if name in ("forward", "clipping", "optimizer"):
-            # Since the last event nothing that takes long was launched.
-            if self._last is not None and self._last.query():
-                self._idle = Place.here()
-            self._last = None
-            self._begun.setdefault("forward" if name == "forward" else "update", Place.here())
+        part = _BEGINS.get(name)
+        if part is not None and part not in self._begun:
+            self._begin(part)
         elif name == "backward":
             self._over("forward", self._idle)
         elif before == "optimizer":
@@ -88,6 +88,14 @@ class Starvation(Tracker):
 
     def measurements(self) -> Mapping[str, Any]:
         return self._shares
+
+    def _begin(self, part: str) -> None:
+        # Since the last event nothing that takes long was launched.
+        is_idle = self._last is not None and self._last.query()
+        self._begun[part] = here = Place.here()
+        self._last = None
+        if is_idle:
+            self._idle = here
 
     def _over(self, part: str, idle: Place) -> None:
         if (begin := self._begun.pop(part, None)) is not None:

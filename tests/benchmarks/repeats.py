@@ -46,8 +46,7 @@ class Repeated:
 
 def _is_the_gpus(row: Row) -> bool:
     """Whether its speed is; older tables do not tell of starved passes."""
-    starved = sum(row.get(f"starved_{part}_share") or 0.0 for part in ("forward", "update"))
-    return max(row["host_bound_share"] or 0.0, starved) <= GPU_BOUND
+    return max(row["host_bound_share"] or 0.0, row.get("starved_forward_share") or 0.0) <= GPU_BOUND
 
 
 def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> Iterator[Repeated]:
