@@ -6,9 +6,14 @@ import math
 import statistics
 from collections.abc import Sequence
 
-FEWEST_STEPS = 3
-"""No measurement ends with fewer counted steps, however alike they are, unless two took ``LONG_SECONDS``."""
-LONG_SECONDS = 2.0
+FEWEST_STEPS = 2
+"""No measurement ends with fewer counted steps."""
+
+USUAL_SPREAD, USUAL_SECONDS = 0.0066, 0.005
+"""Standard deviation of a trial's steps, relative to their mean, but no longer than the second: a host's disturbances
+take milliseconds, however long the step. Fitted to the tables in docs/results by ``python -m tests.benchmarks.spread``,
+as is its weight, one degree of freedom: trials are that unlike each other."""
+
 FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
 """Nor with fewer than so many in so many seconds, however unlike: a spread seen in fewer says little."""
 
@@ -23,15 +28,25 @@ FEWEST_OF_THE_HOST = 5
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 
 
-def relative_half_width(seconds: Sequence[float]) -> float:
-    """Half the 95 % confidence interval of the mean step, relative to it; infinite for fewer than two steps."""
-    return _half_width_of(len(seconds), seconds)
+def relative_half_width(values: Sequence[float]) -> float:
+    """Half the 95 % confidence interval (Student's) of the mean, relative to it; infinite for fewer than two values."""
+    if len(values) < 2:
+        return math.inf
+    return _t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values)) / statistics.fmean(values)
+
+
+def mean_step_error(seconds: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
+
+    What they spread by, and what steps usually do: few that happen to be alike prove little, and two long ones much.
+    """
+    return _error_of(len(seconds), seconds)
 
 
 def onset(seconds: Sequence[float], relative_error: float) -> int:
-    """How many of the first steps are not steady yet: at most half, those that lie outside what the later half of the
-    steps range over by more than ``relative_error``. With 0 every step counts."""
-    later = seconds[len(seconds) // 2 :]
+    """How many of the first steps are not steady yet: at most half, and all but two, those that lie outside what the
+    later half of the steps range over by more than ``relative_error``. With 0 every step counts."""
+    later = seconds[min(len(seconds) // 2, len(seconds) - FEWEST_STEPS) :]
     if not later or relative_error == 0:
         return 0
     low, high = min(later) * (1 - relative_error), max(later) * (1 + relative_error)
@@ -51,8 +66,7 @@ def are_enough(seconds: Sequence[float], relative_error: float, limit: int, host
 def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
     """Whether the mean of the steady ones of these steps is known to within ``relative_error`` (0: never)."""
     steady = seconds[onset(seconds, relative_error) :]
-    few = len(steady) < FEWEST_STEPS and sum(steady) < LONG_SECONDS
-    return not few and relative_half_width(steady) <= relative_error
+    return len(steady) >= FEWEST_STEPS and mean_step_error(steady) <= relative_error
 
 
 def is_the_hosts(seconds: Sequence[float], relative_error: float, host_bound_share: float) -> bool:
@@ -66,7 +80,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     first = onset(seconds, relative_error)
     steady = seconds[first:]
     few = len(steady) < FEWEST_TO_GIVE_UP or sum(steady) < SECONDS_TO_GIVE_UP
-    return not few and _half_width_of(limit - first, steady) > relative_error
+    return not few and _error_of(limit - first, steady) > relative_error
 
 
 def doubts(
@@ -102,9 +116,16 @@ def doubts(
     return found
 
 
-def _half_width_of(count: int, like: Sequence[float]) -> float:
-    """Half the 95 % confidence interval of the mean of ``count`` steps that spread like these, relative to it."""
-    if len(like) < 2:
+def _error_of(count: int, like: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean of ``count`` steps that spread like these, relative to it: Student's, of their
+    spread and the usual one, which is worth one degree of freedom (a scaled inverse chi-squared prior)."""
+    if len(like) < FEWEST_STEPS:
         return math.inf
-    t = _T95[count - 2] if count - 2 < len(_T95) else 2.0
-    return t * statistics.stdev(like) / math.sqrt(count) / statistics.fmean(like)
+    mean = statistics.fmean(like)
+    usual = min(USUAL_SPREAD, USUAL_SECONDS / mean)
+    own = (len(like) - 1) * statistics.variance(like) / mean**2
+    return _t95(count) * math.sqrt((usual**2 + own) / len(like) / count)
+
+
+def _t95(freedom: int) -> float:
+    return _T95[freedom - 1] if freedom <= len(_T95) else 2.0

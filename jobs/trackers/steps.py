@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import are_enough, onset, relative_half_width
+from jobs.steady import are_enough, mean_step_error, onset
 from jobs.trackers import events
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.buffer import DeviceSeries
@@ -48,7 +48,7 @@ class Steps(Tracker):
         Column(
             name="samples_per_second_error",
             type="float64",
-            doc="half the 95 % confidence interval of the mean counted step, relative to it",
+            doc="half the 95 % interval of the mean counted step, relative to it, with what steps usually spread by",
         ),
         Column(
             name="host_bound_share",
@@ -163,7 +163,7 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": quartiles[2] - quartiles[0],
             "data_seconds_median": statistics.median(self._data[first:]),
-            "samples_per_second_error": relative_half_width(counted),
+            "samples_per_second_error": mean_step_error(counted),
             "counted_seconds": elapsed,
         }
         if (share := self._host_bound_share(first)) is not None:

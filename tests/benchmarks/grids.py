@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
-from jobs.steady import are_enough, onset, relative_half_width
+from jobs.steady import are_enough, mean_step_error, onset
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -131,7 +131,7 @@ def _anew(record: TrialRecord, seconds: Sequence[float], measure: Mapping[str, A
     counted = run[warmup + onset(run[warmup:], error) :]
     figures = dict(record.measurements)
     figures["samples_per_second"] = record.spec.effective_batch / statistics.fmean(counted)
-    figures["samples_per_second_error"] = relative_half_width(counted)
+    figures["samples_per_second_error"] = mean_step_error(counted)
     return replace(record, measurements=figures, wall_seconds=record.wall_seconds - sum(seconds[len(run) :]))
 
 

@@ -44,7 +44,7 @@ class Repeated:
         return statistics.stdev(self.speeds) / statistics.fmean(self.speeds)
 
 
-def _is_the_gpus(row: Row) -> bool:
+def is_the_gpus(row: Row) -> bool:
     """Whether its speed is; older tables do not tell of starved passes."""
     return max(row["host_bound_share"] or 0.0, row.get("starved_forward_share") or 0.0) <= GPU_BOUND
 
@@ -57,7 +57,7 @@ def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> 
         trials = table.load(run)
         axes = table.axes_of(trials)
         for row in trials.to_pylist():
-            if row["outcome"] == "ok" and _is_the_gpus(row) and not row.get("follows"):
+            if row["outcome"] == "ok" and is_the_gpus(row) and not row.get("follows"):
                 choices = {axis: row[column] for axis, column in axes.items()}
                 key = (row["environment_id"], *sorted((axis, str(value)) for axis, value in choices.items()))
                 met[key].append({**row, "choices": choices})

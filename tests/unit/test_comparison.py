@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.steady import relative_half_width
+from jobs.steady import mean_step_error
 from orchestrator import compare as verb
 from orchestrator.results import run as names
 from orchestrator.results.comparison import Comparison, compare, student_quantile
@@ -66,7 +66,7 @@ def drawn_again(
         if taken := run.seconds.get(row["trial_id"]):
             drawn = rng.choices(taken, k=len(taken))
             row["samples_per_second"] *= fmean(taken) / fmean(drawn) * speed(row)
-            row["samples_per_second_error"] = relative_half_width(drawn)
+            row["samples_per_second_error"] = mean_step_error(drawn)
     folder.mkdir()
     write(pa.Table.from_pylist(rows, schema=run.table.schema), folder / names.TRIALS)
     steps = [

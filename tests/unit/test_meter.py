@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from jobs.loops.meter import Meter
+from jobs.steady import mean_step_error
 from jobs.trackers import Moment, Steps, Tracker
 from jobs.trackers.losses import Losses
 from tests.unit.clock import Clock
@@ -152,7 +153,7 @@ def test_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
     assert found["step_seconds_iqr"] == pytest.approx(0.0)
     assert found["data_seconds_median"] == pytest.approx(0.2)
     assert found["first_step_seconds"] == pytest.approx(5.0)
-    assert found["samples_per_second_error"] == pytest.approx(0.0)
+    assert found["samples_per_second_error"] == pytest.approx(mean_step_error([1.0] * 3))
     assert steps.series()["step_seconds"] == pytest.approx([5.0, 1.0, 1.0, 1.0])
     assert steps.series()["data_seconds"] == pytest.approx([1.0, 0.2, 0.2, 0.2])
 

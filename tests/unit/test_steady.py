@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.steady import (
-    FEWEST_STEPS,
     FEWEST_TO_GIVE_UP,
     HOST_BOUND,
-    LONG_SECONDS,
+    USUAL_SECONDS,
+    USUAL_SPREAD,
     doubts,
     is_out_of_reach,
     is_settled,
     is_the_hosts,
+    mean_step_error,
     onset,
     relative_half_width,
 )
@@ -35,7 +36,7 @@ NO_DOUBT: dict[str, Any] = {
 
 @pytest.mark.parametrize("seconds", [[], [0.1]])
 def test_too_few_steps_say_nothing(seconds: list[float]) -> None:
-    assert relative_half_width(seconds) == math.inf
+    assert relative_half_width(seconds) == mean_step_error(seconds) == math.inf
 
 
 def test_the_interval_is_students() -> None:
@@ -58,14 +59,28 @@ def test_more_of_the_same_narrows_the_interval(pairs: int) -> None:
     assert relative_half_width([0.9, 1.1] * (pairs + 1)) < relative_half_width([0.9, 1.1] * pairs)
 
 
-def test_equal_steps_settle_with_the_fewest() -> None:
-    assert not is_settled([0.1] * (FEWEST_STEPS - 1), 0.01)
-    assert is_settled([0.1] * FEWEST_STEPS, 0.01)
+def test_the_usual_spread_is_worth_one_degree_of_freedom() -> None:
+    steps, mean = [0.099, 0.1, 0.101], 0.1
+    scale = math.sqrt((USUAL_SPREAD**2 + 2 * statistics.variance(steps) / mean**2) / 3)
+    # scipy.stats.t.ppf(0.975, 3) is 3.18
+    assert mean_step_error(steps) == pytest.approx(3.18 * scale / math.sqrt(3))
 
 
-def test_two_long_steps_that_agree_settle() -> None:
-    assert is_settled([LONG_SECONDS / 2] * 2, 0.01)
-    assert not is_settled([LONG_SECONDS / 2, LONG_SECONDS], 0.01)
+@pytest.mark.parametrize(("seconds", "fewest"), [(0.01, 3), (0.5, 3), (1.5, 2), (8.0, 2)])
+def test_few_steps_that_are_alike_prove_little_and_two_long_ones_much(seconds: float, fewest: int) -> None:
+    assert [is_settled([seconds] * steps, 0.01) for steps in (1, 2, 3)] == [steps >= fewest for steps in (1, 2, 3)]
+    assert not is_settled([seconds, 1.02 * seconds], 0.01)
+
+
+def test_a_spread_beyond_the_usual_needs_as_many_steps_as_students_interval() -> None:
+    steps = [0.9, 1.0, 1.1, 1.0] * 5
+    assert mean_step_error(steps) == pytest.approx(relative_half_width(steps), rel=0.03)
+
+
+@given(st.floats(min_value=0.001, max_value=20), st.integers(min_value=2, max_value=30))
+def test_the_usual_spread_of_a_long_step_is_some_milliseconds(seconds: float, steps: int) -> None:
+    usual = min(USUAL_SPREAD, USUAL_SECONDS / seconds)
+    assert mean_step_error([seconds] * steps) == pytest.approx(mean_step_error([0.001] * steps) * usual / USUAL_SPREAD)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +88,7 @@ def test_two_long_steps_that_agree_settle() -> None:
     [
         ([], 0),
         ([1.0], 0),
+        ([1.1, 1.0], 0),
         ([1.0, 1.0, 1.0, 1.0], 0),
         ([1.5, 1.2, 1.0, 1.0, 1.0, 1.0], 2),
         ([0.5, 1.0, 1.0, 1.0], 1),
