@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 FEWEST_STEPS = 2
 """No measurement ends with fewer counted steps."""
@@ -18,8 +19,9 @@ FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
 """Nor with fewer than so many in so many seconds, however unlike: a spread seen in fewer says little."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
-"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches, or in forward passes of no
-larger a share of the time, than the first; and the host's where after a larger share of them than the second."""
+"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches, or in parts of a step of no
+larger a share of the time (``starved_share``), than the first; and the host's where after a larger share of them than
+the second."""
 
 FEWEST_OF_THE_HOST = 5
 """Steps after which a speed that is the host's is not polished further: more of them tell of the host's next second."""
@@ -83,12 +85,18 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     return not few and _error_of(limit - first, steady) > relative_error
 
 
+def starved_share(figures: Mapping[str, Any]) -> float:
+    """At most so much of a row's time the GPU waited for the host in a step, which it ended with work to do; 0 where it
+    is not told."""
+    return float(sum(figures.get(f"starved_{part}_share") or 0.0 for part in ("forward", "update")))
+
+
 def doubts(
     *,
     half_width: float,
     relative_error: float,
     host_bound_share: float | None = None,
-    starved_forward_share: float = 0.0,
+    starved_share: float = 0.0,
     allocator_retries: int = 0,
     foreign_processes: int = 0,
     foreign_bytes: int = 0,
@@ -102,10 +110,10 @@ def doubts(
         found.append(f"unstable: {known}")
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
         found.append("host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured")
-    elif starved_forward_share > GPU_BOUND:
+    elif starved_share > GPU_BOUND:
         found.append(
-            "partly host-bound: forward passes that the GPU was done with as soon as they were launched took"
-            f" {starved_forward_share:.0%} of the time"
+            "partly host-bound: forward passes and updates that the GPU was done with as soon as they were launched"
+            f" took {starved_share:.0%} of the time"
         )
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")

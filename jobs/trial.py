@@ -140,7 +140,7 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
         half_width=values["samples_per_second_error"],
         relative_error=spec.measure.relative_error,
         host_bound_share=values.get("host_bound_share"),
-        starved_forward_share=values.get("starved_forward_share", 0.0),
+        starved_share=steady.starved_share(values),
         allocator_retries=values.get("allocator_retries", 0),
         foreign_processes=values.get("gpu_foreign_processes", 0),
         foreign_bytes=used if (used := values.get("gpu_used_before_bytes", 0)) > nvml.IDLE_BYTES else 0,

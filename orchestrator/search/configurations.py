@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from jobs.steady import starved_share
 
 Key = tuple[object, ...]
 
@@ -50,8 +51,8 @@ class Measured:
     host_bound_share: float | None = None
     """How far it is the host's speed: the share of the micro-batches after which the device ran dry; None where that
     cannot be told."""
-    starved_forward_share: float = 0.0
-    """At most so much of its time the device waited for the host in forward passes."""
+    starved_share: float = 0.0
+    """At most so much of its time the device waited for the host in the midst of a step."""
 
 
 def kind_of_training(equivalence: str) -> str:
@@ -119,7 +120,7 @@ def measured(records: Iterable[TrialRecord]) -> Measured | None:
         host_bound_share=max(
             (found.host_bound_share for found in figures if found.host_bound_share is not None), default=None
         ),
-        starved_forward_share=max(found.starved_forward_share for found in figures),
+        starved_share=max(found.starved_share for found in figures),
     )
 
 
@@ -137,5 +138,5 @@ def _figures(record: TrialRecord) -> Measured | None:
         trial_id=record.trial_id,
         speed_error=float(error) if math.isfinite(error) else 0.0,
         host_bound_share=record.measurements.get("host_bound_share"),
-        starved_forward_share=float(record.measurements.get("starved_forward_share") or 0.0),
+        starved_share=starved_share(record.measurements),
     )

@@ -28,7 +28,14 @@ PREDICTED = DATA / "predicted_bert_large_h200.parquet"
 """Of configs/bert_large.yaml, all 288 configurations."""
 RUN = Path(__file__).parents[2] / "docs" / "results" / "2026-11-21-bert_large-h200"
 """The run of all 288 configurations, with every step."""
-FIGURES = ("device_used_bytes", "samples_per_second", "samples_per_second_error", "host_bound_share")
+FIGURES = (
+    "device_used_bytes",
+    "samples_per_second",
+    "samples_per_second_error",
+    "host_bound_share",
+    "starved_forward_share",
+    "starved_update_share",
+)
 MIB, GIB = 2**20, 2**30
 
 Table = Mapping[str, TrialRecord]

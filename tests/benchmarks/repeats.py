@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.steady import starved_share
 from orchestrator.results import table
 from orchestrator.results.summary import label
 
@@ -45,8 +46,8 @@ class Repeated:
 
 
 def is_the_gpus(row: Row) -> bool:
-    """Whether its speed is; older tables do not tell of starved passes."""
-    return max(row["host_bound_share"] or 0.0, row.get("starved_forward_share") or 0.0) <= GPU_BOUND
+    """Whether its speed is; older tables do not tell of starved passes and updates."""
+    return max(row.get("host_bound_share") or 0.0, starved_share(row)) <= GPU_BOUND
 
 
 def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> Iterator[Repeated]:

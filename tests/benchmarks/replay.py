@@ -112,9 +112,14 @@ def replay(
     )
 
 
-def recall(table: Table, asked: Iterable[str], tolerance: float = TOLERANCE) -> float:
+def recall(
+    table: Table,
+    asked: Iterable[str],
+    tolerance: float = TOLERANCE,
+    among: Callable[[TrialRecord], bool] = lambda point: True,
+) -> float:
     """Share of the frontier points that an asked point of the same kind of training is as good as, within this."""
-    points = front(table)
+    points = [point for point in front(table) if among(point)]
     run = [record for trial_id in asked if (record := table[trial_id]).outcome is Outcome.OK]
     found = sum(any(_as_good(one, point, tolerance) for one in run) for point in points)
     return found / len(points) if points else 1.0

@@ -17,7 +17,8 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord
 from orchestrator.results import table
 from tests.benchmarks.grids import RUN, Table, recorded
-from tests.benchmarks.replay import BOUNDS, TOLERANCE, height, recall
+from tests.benchmarks.repeats import is_the_gpus
+from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, recall
 
 PARTS = 8
 Row = Mapping[str, Any]
@@ -36,6 +37,7 @@ def report(run: Path, grid: Table) -> Iterator[str]:
     yield f"{len(measured)} of {len(both)} configurations measured in {spent:.0f} s of slot time"
     yield _account_of([row for row in rows if row["started_at"]])
     yield from _as_it_went(measured, grid, spent)
+    yield _of_the_gpus(measured, grid)
     yield from _reasons([(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"])
 
 
@@ -61,6 +63,17 @@ def _as_it_went(measured: list[tuple[Row, TrialRecord]], grid: Table, spent: flo
                 f"  after {len(asked):3} trials, {seconds:4.0f} s: {height(grid, asked):6.1%} of the frontiers' height,"
                 f" {recall(grid, asked):6.1%} of their points within {TOLERANCE:.0%}"
             )
+
+
+def _of_the_gpus(measured: list[tuple[Row, TrialRecord]], grid: Table) -> str:
+    """What a host's pace, and its luck in that grid, have no part in."""
+
+    def is_own(point: TrialRecord) -> bool:
+        return is_the_gpus(point.measurements)
+
+    share = recall(grid, [record.trial_id for _, record in measured], among=is_own)
+    many, known = len(front(grid)), sum(is_own(point) for point in front(grid))
+    return f"  of the {known} of the {many} points whose speed is the GPU's own: {share:.1%}"
 
 
 def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:

@@ -13,16 +13,14 @@ from tests.benchmarks.grids import simulated, with_noise
 CERTAINTY = 2.5
 
 
-def learned(starved_forward_share: float = 0.0) -> Surfaces:
+def learned(starved_share: float = 0.0) -> Surfaces:
     """From every fifth configuration of a noisy grid, whose GPU may have waited in forward passes at micro-batch 16."""
     table = with_noise(simulated(), 0.05, 0)
     planned = configurations(record.spec for record in table.values())
     surfaces = Surfaces(planned, {})
     for one in planned[::5]:
         if found := measured([table[trial_id] for trial_id in one.trial_ids]):
-            surfaces.put(
-                one, replace(found, starved_forward_share=starved_forward_share if one.micro_batch == 16 else 0.0)
-            )
+            surfaces.put(one, replace(found, starved_share=starved_share if one.micro_batch == 16 else 0.0))
     return surfaces
 
 
@@ -39,7 +37,7 @@ def test_a_doubt_that_two_share_is_none_between_them() -> None:
 
 
 def test_a_speed_that_is_the_hosts_in_part_binds_its_neighbours_less() -> None:
-    surfaces = [learned(starved_forward_share) for starved_forward_share in (0.0, 0.4)]
+    surfaces = [learned(starved_share) for starved_share in (0.0, 0.4)]
     bound, free = (
         [one.speed_high / one.speed for known, one in found.predict(CERTAINTY).items() if known.micro_batch == 32]
         for found in surfaces
