@@ -116,9 +116,14 @@ class Session:
         return tuple(series)
 
     def begins(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
-        """A slot is there for what was to be next; returns what it runs, for the search may know better by now. A trial
-        that a lost slot had begun is begun again."""
-        if len(specs) == 1 and not self._closing and specs[0].trial_id not in self._begun:
+        """A slot is there for what was to be next; returns what it runs: the search may know better by now, and nothing
+        new begins once the sweep ends. A trial that a lost slot had begun is begun again."""
+        is_new = self._begun.isdisjoint(spec.trial_id for spec in specs)
+        if is_new and self.seconds_left() <= 0:
+            self.close("time_budget")
+        if is_new and self._closing:
+            return ()
+        if is_new and len(specs) == 1:
             self._out.pop(specs[0].trial_id, None)
             chosen = self.search.reconsider(specs[0])
             specs = () if chosen is None else (chosen,)
@@ -171,13 +176,13 @@ class Session:
     def interrupt(self) -> None:
         """Somebody pressed Ctrl-C."""
         self.close("interrupted")
-        self._progress.say(f"-- interrupted: finishing {len(self._out)} running trials; press again to give them up")
+        self._progress.say(f"-- interrupted: finishing {self._on_slots()} running trials; press again to give them up")
 
     def begin_anew(self) -> None:
         """GPUs have joined for which nothing is planned; does nothing where nobody could go on with them."""
         if self._may_begin_anew and not self._closing:
             self.close("joined")
-            self.say(f"GPUs have joined: finishing {len(self._out)} running trials, then going on with all")
+            self.say(f"GPUs have joined: finishing {self._on_slots()} running trials, then going on with all")
 
     def say(self, text: str) -> None:
         """Something about the sweep that its person should know."""
@@ -237,6 +242,10 @@ class Session:
             self._settle(record)
         if self._trouble is not None:
             raise self._trouble
+
+    def _on_slots(self) -> int:
+        """How many trials are; the others that are out wait for one."""
+        return len(self._begun & self._out.keys())
 
     def _settle(self, record: TrialRecord) -> None:
         """A row without a slot's work."""

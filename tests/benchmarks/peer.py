@@ -105,7 +105,11 @@ def deepspeed_training(spec: TrialSpec, largest: int) -> int:
     size, accumulation = int(given["--micro-batch"]), int(given["--accumulation"])
     more = {"gradient_accumulation_steps": accumulation, "max_steps": 3 * STEPS}
     with TemporaryDirectory() as folder:
-        build_trainer(spec, size, folder, deepspeed=given["--deepspeed"], **more).train()
+        made = build_trainer(spec, size, folder, deepspeed=given["--deepspeed"], **more)
+        if "model" in spec.recipe.hooks:  # the first launch is of ZeRO stage 3, which wants one dtype of all
+            for adapter in (one for one in made.model.parameters() if one.requires_grad):
+                adapter.data = adapter.data.to(torch.bfloat16)
+        made.train()
     return size
 
 

@@ -84,7 +84,8 @@ def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
     )
     assert beside_all[0] == "89 of 288 configurations measured in 295 s of slot time"
     assert beside_its_own[0] == "73 of 216 configurations measured in 243 s of slot time"
-    assert beside_its_own[-2].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
+    assert beside_its_own[-3].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
+    assert beside_its_own[-2] == "  of the 31 of the 52 points whose speed is the GPU's own: 100.0%"
     assert beside_its_own[-1] == "of 135 reasons the grid is over 2% beyond the memory of 2, the speed of 2"
 
 

@@ -20,24 +20,27 @@ from tests.benchmarks.grids import (
     simulated,
     with_noise,
 )
-from tests.benchmarks.replay import informed, replay, rivals
+from tests.benchmarks.repeats import is_the_gpus
+from tests.benchmarks.replay import informed, recall, replay, rivals
 
 RECORDED = {
     "bert_large_h200_fp32_tf32.parquet": (144, (58, 553, 1.0), (84, 768, 1.0)),
     "bert_large_h200.parquet": (288, (68, 227, 1.0), (124, 407, 1.0)),
+    "bert_large_h200_one_host.parquet": (288, (83, 213, 0.865), (135, 329, 0.923)),
 }
 """Table in tests/data -> its configurations; the trials that the frontier search runs, their slot seconds and recall,
-told what was predicted of their memory and not told."""
+told what was predicted of their memory and not told. In the last, of a restless host, 35 of the frontier's 52 points
+are the host's in part, and of equals the luckiest; the others are all found, as in every table."""
 
-ANEW = {"all": (67, 182, 1.0, 1.0, 0.056), "without fp16": (65, 174, 1.0, 1.0, 0.014)}
+ANEW = {"all": (68, 181, 1.0, 1.0, 0.047), "without fp16": (66, 173, 1.0, 1.0, 0.021)}
 """Trials, seconds, recall, recall of the frontier as it was recorded, share of the reasons that are wrong: of the grid
 as today's stopping rule would have measured it. Its fp16 rows are another, slower host's, which the search does not
 know."""
 
-ON_ONE_HOST = {0: (70, 189, 1.0), 1: (70, 189, 1.0), 2: (70, 184, 1.0)}
+ON_ONE_HOST = {0: (70, 187, 1.0), 1: (70, 187, 1.0), 2: (71, 183, 1.0)}
 """Seed -> trials, seconds and recall, where fp16 has to be told from bf16 by a few per cent, as on one host."""
 
-CUT = [(50, 0.872), (75, 0.961), (100, 0.98)]
+CUT = [(50, 0.851), (75, 0.958), (100, 0.984)]
 """Slot seconds after which the search is cut, and the share of the whole frontiers' height that it has by then."""
 
 NOISY = {0.01: (57, 0.96, 0.959), 0.03: (63, 1.0, 1.0), 0.10: (66, 1.0, 1.0)}
@@ -55,6 +58,8 @@ def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) 
     told, untold = replay(informed(predicted(table)), table), replay(Frontier, table)
     figures = [(found.trials, round(found.seconds), round(found.recall, 3)) for found in (told, untold)]
     assert (len(table), *figures) == RECORDED[name]
+    for found in (told, untold):
+        assert recall(table, found.asked, among=lambda point: is_the_gpus(point.measurements)) == 1.0
 
 
 def test_trials_that_end_sooner_cost_less_and_hide_nothing() -> None:
@@ -63,8 +68,8 @@ def test_trials_that_end_sooner_cost_less_and_hide_nothing() -> None:
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
     hosts = [one for one in shorter if table[one].measurements["host_bound_share"] > HOST_BOUND]
     given_up = [one for one in set(shorter) - set(hosts) if anew[one].measurements["samples_per_second_error"] > 0.01]
-    assert (len(shorter), len(hosts), len(given_up)) == (244, 90, 36)
-    assert round(sum(anew[one].wall_seconds for one in table)) == 1111
+    assert (len(shorter), len(hosts), len(given_up)) == (257, 90, 34)
+    assert round(sum(anew[one].wall_seconds for one in table)) == 1068
     for name, kept in (("all", anew), ("without fp16", _without_fp16(anew))):
         found = replay(informed(predicted(kept)), kept, truth={one: table[one] for one in kept})
         figures = (

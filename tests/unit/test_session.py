@@ -87,7 +87,9 @@ def test_a_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
     first = sweep.session.next_trial()
     assert first is not None
     assert sweep.session.seconds_left() == 10.0
+    ahead = sweep.session.next_trials()
     sweep.clock.now += 10.0
+    assert sweep.session.begins(ahead) == ()
     assert sweep.session.next_trial() is None
     assert sweep.session.finished
     sweep.session.ended(ended(first))
@@ -110,10 +112,13 @@ def test_a_trial_that_the_budget_cut_is_skipped_not_timed_out(tmp_path: Path) ->
 
 
 def test_an_interruption_lets_running_trials_finish(sweep: Sweep) -> None:
-    first = sweep.session.next_trial()
+    first, ahead = sweep.session.next_trial(), sweep.session.next_trial()
     assert first is not None
+    assert ahead is not None
+    assert sweep.session.begins([first]) == (first,)
     sweep.session.interrupt()
     assert sweep.session.interrupted
+    assert sweep.session.begins([ahead]) == (), "it was asked for, but nothing new begins"
     assert sweep.session.next_trial() is None
     assert "finishing 1 running trial" in sweep.output.getvalue()
     sweep.session.ended(ended(first))
@@ -218,8 +223,6 @@ def test_what_begins_is_what_the_search_wants_by_then(tmp_path: Path) -> None:
     assert (given_ahead, sweep.session.begins(given_ahead)) == ((TRIALS[0],), (TRIALS[-1],))
     assert sweep.session.running == {TRIALS[-1].trial_id}
     assert sweep.session.begins(given_ahead) == ()
-    sweep.session.interrupt()
-    assert sweep.session.begins(given_ahead) == (TRIALS[0],), "a search is asked nothing more once the sweep ends"
 
 
 def test_what_a_lost_slot_had_begun_is_begun_again(tmp_path: Path) -> None:
