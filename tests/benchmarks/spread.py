@@ -25,7 +25,7 @@ from tests.benchmarks.efficiency import ROOT
 from tests.benchmarks.repeats import is_the_gpus
 
 RUNS = ROOT / "docs" / "results"
-FREEDOM, SHARE, SECONDS = np.geomspace(0.5, 3, 40), np.geomspace(0.003, 0.015, 40), np.geomspace(0.002, 0.012, 40)
+FREEDOM, SHARE, SECONDS = np.geomspace(0.5, 3, 28), np.geomspace(0.003, 0.015, 28), np.geomspace(0.002, 0.012, 28)
 ERROR = 0.01
 BOUNDS = (0.0, 0.2, 0.8, 1.6, math.inf)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jobs.steady import USUAL_SECONDS, USUAL_SPREAD
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.benchmarks import inspected, observing, pace, searched
+from tests.benchmarks import inspected, observing, pace, searched, spread
 from tests.benchmarks.efficiency import account
 from tests.benchmarks.grids import RUN, recorded
 from tests.benchmarks.repeats import repeated, report
@@ -111,3 +113,19 @@ def test_what_is_read_meanwhile_is_compared_round_by_round(monkeypatch: pytest.M
 def test_inspected_trials_stand_beside_the_others() -> None:
     found = {"inspected": [{"step_seconds": 0.2}, {"step_seconds": 0.4}], "not inspected": [{"step_seconds": 0.1}]}
     assert list(inspected.report(found))[-1] == "| step_seconds | 0.300 | 0.200 | 0.400 | 0.100 | 0.100 | 0.100 |"
+
+
+def test_the_usual_spread_is_found_in_trials_that_were_drawn_with_it() -> None:
+    draw = random.Random(0)
+
+    def trial(mean: float) -> list[float]:
+        deviation = min(0.008, 0.004 / mean) / draw.gammavariate(0.75, 1 / 0.75) ** 0.5  # 1.5 degrees of freedom
+        return [mean * draw.gauss(1.0, deviation) for _ in range(5)]
+
+    found = spread.fit([trial(0.1 * 1.005**place) for place in range(1000)])
+    assert found == pytest.approx((1.5, 0.008, 0.004), rel=0.15)
+
+
+def test_steps_spread_as_the_stopping_rule_takes_them_to() -> None:
+    found = spread.fit(list(spread.trials(spread.RUNS)))
+    assert found == pytest.approx((1.0, USUAL_SPREAD, USUAL_SECONDS), rel=0.15)
