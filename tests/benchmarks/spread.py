@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from jobs.steady import is_settled
+from jobs.steady import FEWEST_STEPS, is_settled
 from orchestrator.results import run as names
 from tests.benchmarks.efficiency import ROOT
 from tests.benchmarks.repeats import is_the_gpus
@@ -46,15 +46,16 @@ def fit(taken: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     """The likeliest degrees of freedom, share of the step and seconds: a sample's variance over the prior's scale
     follows Fisher's F."""
     freedom = np.array([len(seconds) - 1 for seconds in taken])
+    kinds, kind = np.unique(freedom, return_inverse=True)
     mean = np.array([statistics.fmean(seconds) for seconds in taken])
     variance = np.array([statistics.variance(seconds) for seconds in taken]) / mean**2
 
     def likelihood(prior: float, share: float, longest: float) -> float:
         scale = np.minimum(share, longest / mean) ** 2
         ratio = np.maximum(variance / scale, 1e-9)
-        gamma = {one: math.lgamma((one + prior) / 2) - math.lgamma(one / 2) for one in set(freedom.tolist())}
+        gamma = np.array([math.lgamma((one + prior) / 2) - math.lgamma(one / 2) for one in kinds.tolist()])
         log_density = (
-            np.array([gamma[one] for one in freedom.tolist()])
+            gamma[kind]
             - math.lgamma(prior / 2)
             + freedom / 2 * np.log(freedom / prior)
             + (freedom / 2 - 1) * np.log(ratio)
@@ -66,8 +67,9 @@ def fit(taken: Sequence[Sequence[float]]) -> tuple[float, float, float]:
 
 
 def stopped(seconds: Sequence[float]) -> Sequence[float]:
-    """Those after which the rule would have ended the trial, or all."""
-    return next((seconds[:run] for run in range(2, len(seconds)) if is_settled(seconds[:run], ERROR)), seconds)
+    """Those that would have told enough, or all."""
+    firsts = (seconds[:run] for run in range(FEWEST_STEPS, len(seconds)))
+    return next((few for few in firsts if is_settled(few, ERROR)), seconds)
 
 
 def report(taken: Sequence[Sequence[float]]) -> Iterator[str]:

@@ -1,0 +1,96 @@
+"""Two runs' measurements of the same configurations: peaks, speeds, and what starved updates have to do with them.
+
+    python -m tests.benchmarks.paired docs/results/2026-11-23-bert_large-2xh200 \\
+        docs/results/2026-11-23-bert_large-2xh200/searched
+
+An update that starves the GPU is its host's. If it explains why a configuration took longer in one run, steps differ
+less without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.results import table
+from orchestrator.results.summary import label
+from tests.benchmarks.repeats import GPU_BOUND
+
+SHOWN = 4
+Row = Mapping[str, Any]
+Pair = tuple[Row, Row]
+
+
+def pairs(run: Path, other: Path) -> list[Pair]:
+    """The rows of what was measured well in both, follow-ups apart."""
+    one, two = map(_by_name, (run, other))
+    return [(row, two[name]) for name, row in one.items() if name in two]
+
+
+def _by_name(run: Path) -> dict[str, Row]:
+    trials = table.load(run)
+    axes = table.axes_of(trials)
+    rows = (row for row in trials.to_pylist() if row["outcome"] == "ok" and not row.get("follows"))
+    named = ({**row, "name": label({axis: row[column] for axis, column in axes.items()}, list(axes))} for row in rows)
+    return {row["name"]: row for row in named}
+
+
+def report(both: Sequence[Pair]) -> Iterator[str]:
+    """Lines."""
+    alike = sum(one["peak_allocated_bytes"] == two["peak_allocated_bytes"] for one, two in both)
+    device = sorted({two["device_used_bytes"] - one["device_used_bytes"] for one, two in both})
+    ratios = [two["samples_per_second"] / one["samples_per_second"] for one, two in both]
+    yield f"{len(both)} configurations in both: {alike} peaks allocated are equal to the byte"
+    yield f"  the device's memory differs by {device[0] / 2**10:.0f} to {device[-1] / 2**10:.0f} KiB"
+    yield f"  the second's speed is {min(ratios):.2f} to {max(ratios):.2f} times the first's"
+    starved = [pair for pair in both if _starved_in_updates_alone(pair)]
+    if not starved:
+        return
+    whole, rest = (sorted((_apart(pair, part) for pair in starved), reverse=True) for part in (_step, _rest))
+    yield (
+        f"of {len(starved)} that are the GPU's but for updates that starved it, steps differ by"
+        f" {statistics.median(whole):.1%} (at most {whole[0]:.1%}), without the updates by"
+        f" {statistics.median(rest):.1%} ({rest[0]:.1%}); the most:"
+    )
+    for pair in sorted(starved, key=lambda pair: _apart(pair, _step), reverse=True)[:SHOWN]:
+        steps, rests = ([f"{part(row) * 1e3:.0f}" for row in pair] for part in (_step, _rest))
+        yield f"  {' and '.join(steps)} ms a step, {' and '.join(rests)} without: {pair[0]['name']}"
+
+
+def _starved_in_updates_alone(pair: Pair) -> bool:
+    others = max(row.get(f"{name}_share") or 0.0 for row in pair for name in ("host_bound", "starved_forward"))
+    are_told = all(row.get("starved_update_share") is not None for row in pair)
+    return are_told and others <= GPU_BOUND < max(map(_update, pair))
+
+
+def _update(row: Row) -> float:
+    return row.get("starved_update_share") or 0.0
+
+
+def _step(row: Row) -> float:
+    return float(row["effective_batch"] / row["samples_per_second"])
+
+
+def _rest(row: Row) -> float:
+    return _step(row) * (1 - _update(row))
+
+
+def _apart(pair: Pair, part: Callable[[Row], float]) -> float:
+    one, two = map(part, pair)
+    return abs(float(two / one) - 1)
+
+
+def main() -> None:
+    """Print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.paired")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("other", type=Path, metavar="OTHER")
+    options = parser.parse_args()
+    print("\n".join(report(pairs(options.run, options.other))))
+
+
+if __name__ == "__main__":
+    main()
