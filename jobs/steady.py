@@ -16,7 +16,7 @@ take milliseconds, however long the step. Fitted to the tables in docs/results b
 as is its weight, one degree of freedom: trials are that unlike each other."""
 
 FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
-"""Nor with fewer than so many in so many seconds, however unlike: a spread seen in fewer says little."""
+"""None is given up as unstable with fewer counted steps or seconds: a spread seen in fewer says little."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
 """A speed is the GPU's own where it ran dry after no larger a share of the micro-batches, or in parts of a step of no
