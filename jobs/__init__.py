@@ -9,6 +9,7 @@ parent.py               preloads once, forks a clean child per trial, enforces t
 child.py, inside.py     a trial's own process: as the parent handles it, and what it does itself
 waiting.py              parents that preload before there is a slot, while Ray starts
 trial.py                what a trial is: build, train, read back, and name the outcome
+company.py              who else was on the GPU
 memory_cap.py           a smaller GPU, played by a larger one
 models.py, data.py      the model and the dataset a trial trains
 loops/                  the training loops that can be measured (Trainer, Accelerate)

@@ -66,7 +66,8 @@ class TrialRecord:
     """Unix time, seconds."""
     wall_seconds: float = 0.0
     """What the trial cost its slot: from the start of its process to its result, less what one that was forked ahead
-    waited for its trial. A process's end goes on while the next one is made."""
+    waited for its trial. A process's end goes on while the next one is made. Of a trial that was measured again, for
+    somebody else had used the GPU beside it, both."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     log: str = ""

@@ -98,8 +98,6 @@ def doubts(
     host_bound_share: float | None = None,
     starved_share: float = 0.0,
     allocator_retries: int = 0,
-    foreign_processes: int = 0,
-    foreign_bytes: int = 0,
 ) -> list[str]:
     """What a reader should know before trusting a row's speed, in words; empty when there is nothing."""
     found = []
@@ -117,10 +115,6 @@ def doubts(
         )
     if allocator_retries >= 2:
         found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")
-    if foreign_processes:
-        found.append(f"shared: {foreign_processes} other processes were on the GPU")
-    elif foreign_bytes:
-        found.append(f"shared: {foreign_bytes / 2**30:.1f} GiB of the GPU were in use before the trial")
     return found
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import environment, failures, memory_cap, nvml, requirements
+from jobs import company, environment, failures, memory_cap, requirements
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import NOTHING, Held, Moment, Tracker, tell
@@ -55,6 +55,8 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path, h
             outcome, rule, reason = _ending(error, spec)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
         measurements, steps = _collected(trackers)
+    if shared := company.warnings(measurements, spec.recipe):
+        own["warnings"] = [*own.get("warnings", []), *shared]
     return TrialRecord(
         spec=spec,
         outcome=outcome,
@@ -142,8 +144,6 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> dict[str, Any]:
         host_bound_share=values.get("host_bound_share"),
         starved_share=steady.starved_share(values),
         allocator_retries=values.get("allocator_retries", 0),
-        foreign_processes=values.get("gpu_foreign_processes", 0),
-        foreign_bytes=used if (used := values.get("gpu_used_before_bytes", 0)) > nvml.IDLE_BYTES else 0,
     )
     derived: dict[str, Any] = {"warnings": warnings}
     if "energy_joules" in values:

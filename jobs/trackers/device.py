@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import psutil
+
 from jobs import nvml
 from jobs.record import Column
 from jobs.trackers.base import Held, Moment, Tracker
@@ -21,13 +23,17 @@ class Device(Tracker):
     """Memory in use as a difference to before the trial, on a GPU held exclusively. Silent without a GPU.
 
     NVML's per-process figures are empty or wrong in containers, so foreign memory is reported instead of
-    subtracted: ``gpu_used_before_bytes`` and ``gpu_foreign_processes`` say whether the GPU was clean.
+    subtracted: ``gpu_used_before_bytes`` and ``gpu_foreign_processes`` say whether the GPU was clean, and stayed so.
     """
 
     columns: ClassVar = (
         Column(name="gpu_uuid", type="string", doc="the GPU that ran the trial"),
         Column(name="gpu_used_before_bytes", type="int64", unit="B", doc="in use on the GPU before the trial began"),
-        Column(name="gpu_foreign_processes", type="int64", doc="other processes seen on the GPU before the trial"),
+        Column(
+            name="gpu_foreign_processes",
+            type="int64",
+            doc="most other processes seen on the GPU at once, before the trial and through training",
+        ),
         Column(name="gpu_context_bytes", type="int64", unit="B", doc="what the bare CUDA context took"),
         Column(name="gpu_model_bytes", type="int64", unit="B", doc="context, libraries and model weights"),
         Column(
@@ -79,12 +85,12 @@ class Device(Tracker):
     def start(self, held: Held) -> None:
         if self._values:
             self._values["gpu_used_before_bytes"] = self._used() - held.device_bytes
-            self._values["gpu_foreign_processes"] = max(0, self._processes() - bool(held.device_bytes))
+            self._values["gpu_foreign_processes"] = self._others(own=bool(held.device_bytes))
 
     def at(self, moment: Moment, seconds: float) -> None:
         if not self._values:
             return
-        used = self._used()
+        used = self._look() if moment is Moment.TRAIN_END else self._used()
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
             self._values["gpu_context_bytes"] = taken
@@ -95,7 +101,6 @@ class Device(Tracker):
             self._thread.start()
         elif moment is Moment.TRAIN_END:
             self._stop_polling()
-            self._most_used = max(self._most_used, used)
             self._values["gpu_after_training_bytes"] = taken
             self._values["docs_gpu_memory_mb"] = used // 1024**2
 
@@ -123,16 +128,30 @@ class Device(Tracker):
     def _used(self) -> int:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
-    def _processes(self) -> int:
+    def _others(self, *, own: bool) -> int:
+        """Processes on the GPU that are not the trial's, which has ``own`` there: itself, perhaps some that it made."""
         try:
-            return len(self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
+            found = [one.pid for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
         except self._nvml.NVMLError:
             return 0
+        if len(found) <= own:
+            return 0
+        process = psutil.Process()
+        known = {process.pid, *(child.pid for child in process.children(recursive=True))}
+        return len(found) - max(own, sum(pid in known for pid in found))  # in a container they may go by other numbers
 
     def _poll(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
-            self._most_used = max(self._most_used, self._used())
+            self._look()
             self._read()
+
+    def _look(self) -> int:
+        """What is in use now, in bytes; the most of it is kept, and the most others that use it."""
+        used = self._used()
+        self._most_used = max(self._most_used, used)
+        others = max(self._values["gpu_foreign_processes"], self._others(own=True))
+        self._values["gpu_foreign_processes"] = others
+        return used
 
     def _read(self) -> None:
         nv = self._nvml

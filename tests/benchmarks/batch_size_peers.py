@@ -91,7 +91,9 @@ def command_of(peer: str, config: Path, spec: Path, folder: Path, largest: int) 
         tuning = {"enabled": True, "fast": True, "max_train_micro_batch_size_per_gpu": largest, "arg_mappings": mapped}
         settings = {**dict.fromkeys(mapped, "auto"), "bf16": {"enabled": True}, "autotuning": tuning}
         (folder / "deepspeed.json").write_text(json.dumps(settings))
-        launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", "--num_gpus", "1", script]
+        # Or its experiments take a host's GPUs in turn, whatever --num_gpus and CUDA_VISIBLE_DEVICES say.
+        first_gpu = ["--include", "localhost:0"]
+        launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", *first_gpu, script]
         training = ["deepspeed_training", str(spec), str(largest), "--micro-batch", "8", "--accumulation", "1"]
         return [sys.executable, *launch, *training, "--deepspeed", "deepspeed.json"]
     return [sys.executable, script, peer, str(spec), str(largest)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs import environment, failures, preload, steady, trial
+from jobs import company, environment, failures, preload, trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import NOTHING, Held
@@ -99,7 +99,5 @@ def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
         "samples_per_second": speed,
         "samples_per_second_error": 0.001,
         "step_seconds_median": spec.effective_batch / speed,
-        "warnings": steady.doubts(
-            half_width=0.001, relative_error=0.01, foreign_processes=device.measurements()["gpu_foreign_processes"]
-        ),
+        "warnings": company.warnings(device.measurements(), spec.recipe),
     }

@@ -173,7 +173,6 @@ def test_a_clean_row_has_no_doubts() -> None:
         ({"host_bound_share": 0.9, "starved_share": 0.3}, "host-bound"),
         ({"starved_share": 0.314}, "partly host-bound: forward passes and updates that the GPU was done with"),
         ({"allocator_retries": 7}, "thrashing: the allocator had to flush its cache 7 times"),
-        ({"foreign_processes": 2}, "shared: 2 other processes were on the GPU"),
     ],
 )
 def test_a_doubt_is_put_in_words(figure: dict[str, float], word: str) -> None:

@@ -39,6 +39,7 @@ class Card:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lost = self.shared = self.dead = ""
         self.outcome, self.reason = Outcome.OK, ""
+        self.visits, self.seconds, self.children = 0, 2.0, 0
         self.ran: list[TrialSpec] = []
         monkeypatch.setattr(nvml, "lost", lambda: self.lost)
         monkeypatch.setattr(nvml, "shared", lambda waiting: self.shared)
@@ -50,7 +51,17 @@ class Card:
 
     def run(self, spec: TrialSpec, deadline_seconds: float) -> TrialRecord:
         self.ran.append(spec)
-        return TrialRecord(spec=spec, outcome=self.outcome, reason=self.reason)
+        was_visited, self.visits = self.visits > 0, max(0, self.visits - 1)
+        said = {"warnings": ["shared: 1 other processes were on the GPU"]} if was_visited else {}
+        begun = float(len(self.ran))
+        return TrialRecord(
+            spec=spec,
+            outcome=self.outcome,
+            reason=self.reason,
+            measurements=said,
+            started_at=begun,
+            wall_seconds=self.seconds,
+        )
 
     def close(self) -> None:
         pass
@@ -99,6 +110,29 @@ def test_what_is_the_trials_own_is_its_row(card: Card) -> None:
 def test_a_shared_gpu_is_measured_on_where_it_may_be(card: Card) -> None:
     card.shared = "1.0 GiB are in use on it"
     assert "record" in slot_actor.SlotTrainable(config(PLAN[0], may_share=True)).train()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.FAILED])
+def test_what_somebody_elses_visit_disturbed_is_measured_again_once(card: Card, outcome: Outcome) -> None:
+    card.outcome = outcome
+    for visits, may_share, seconds, runs, is_doubted in (
+        (1, False, 2.0, 2, False),
+        (2, False, 2.0, 2, True),
+        (1, True, 2.0, 1, True),
+        (1, False, 90.0, 1, True),  # longer than the sweep will last
+    ):
+        card.visits, card.seconds = visits, seconds
+        card.ran.clear()
+        record = json.loads(slot_actor.SlotTrainable(config(PLAN[0], may_share=may_share)).train()["record"])
+        assert (len(card.ran), "warnings" in record["measurements"]) == (runs, is_doubted)
+        assert (record["outcome"], record["started_at"], record["wall_seconds"]) == (outcome, 1.0, runs * seconds)
+
+
+def test_a_visitor_that_stays_has_the_gpu_to_itself(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    card.visits = 1
+    monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
+    said = slot_actor.SlotTrainable(config(PLAN[0])).train()
+    assert (said["unwell"], "record" in said, len(card.ran)) == ("shared", False, 1)
 
 
 def test_a_gpu_of_another_model_gives_its_trial_back(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import time
@@ -11,13 +12,13 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs import canary, environment, nvml
+from jobs import canary, company, environment, nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.slot import Slot, SlotDiedError
 from jobs.spec import TrialSpec, spec_from_json
 
 INFRASTRUCTURE_RETRIES = 2
-"""How often a trial is begun again that lost its slot, its actor or its node."""
+"""How often a trial is begun again that lost its slot, its actor or its node, or had not its GPU to itself."""
 LOST, DEAD, SHARED, UNLIKE = "lost", "dead", "shared", "unlike"
 """What a GPU is on which nothing is measured: without an answer to NVML, without one to CUDA, somebody else's too, or
 of another model than the trial is for.
@@ -52,16 +53,18 @@ class SlotTrainable(tune.Trainable):
         if not (specs := self.config["specs"]):
             return {"done": True}  # nothing is wanted any more
         spec = spec_from_json(json.loads(specs[self.iteration]))
-        died = ""
+        record, died = None, ""
         for _ in range(INFRASTRUCTURE_RETRIES):
             if found := self._unfit():
                 return self._give_back(*found)
             try:
-                record = self._run(spec)
-                break
+                record = _after(record, self._run(spec))
             except SlotDiedError as error:
                 died = str(error)
-        else:
+            else:
+                if not self._is_to_be_repeated(record):
+                    break
+        if record is None:
             reason = f"{died}, {INFRASTRUCTURE_RETRIES} times"
             record = crashed(spec, reason, environment.describe())
         if found := _blamed(record):
@@ -73,6 +76,11 @@ class SlotTrainable(tune.Trainable):
             self._slot = Slot(spec.needs.cpus)
         left = max(1.0, self._ends_at - time.monotonic())
         return self._slot.run(spec, min(spec.measure.deadline_seconds, left))
+
+    def _is_to_be_repeated(self, record: TrialRecord) -> bool:
+        """Somebody else used the GPU beside the trial, which tells little then, of its memory and its end included."""
+        is_time = self._ends_at - time.monotonic() > record.wall_seconds
+        return company.is_shared(record.measurements.get("warnings", ())) and is_time and not self.config["may_share"]
 
     def _give_back(self, unwell: str, reason: str) -> dict[str, Any]:
         self._unwell = unwell
@@ -115,6 +123,14 @@ class SlotTrainable(tune.Trainable):
     def cleanup(self) -> None:
         if self._slot is not None:
             self._slot.close()
+
+
+def _after(earlier: TrialRecord | None, record: TrialRecord) -> TrialRecord:
+    """What came of a trial at last; it has cost its slot what it did before, too."""
+    if earlier is None:
+        return record
+    seconds = earlier.wall_seconds + record.wall_seconds
+    return dataclasses.replace(record, started_at=earlier.started_at, wall_seconds=seconds)
 
 
 def _blamed(record: TrialRecord) -> tuple[str, str] | None:
