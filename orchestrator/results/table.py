@@ -253,7 +253,7 @@ def read(path: Path) -> pa.Table:
 def _read(path: Path, needed: Sequence[str], columns: list[str] | None = None) -> pa.Table:
     try:
         table = pq.read_table(path, columns=columns, page_checksum_verification=True)
-        run_of(table), environments_of(table)
+        run_of(table), environments_of(table), axes_of(table)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:

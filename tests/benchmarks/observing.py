@@ -54,6 +54,7 @@ def calls(uuid: str) -> Mapping[str, Callable[[], Any]]:
         "utilization": lambda: nv.nvmlDeviceGetUtilizationRates(handle),
         "clock": lambda: nv.nvmlDeviceGetClockInfo(handle, nv.NVML_CLOCK_SM),
         "temperature": lambda: nv.nvmlDeviceGetTemperature(handle, nv.NVML_TEMPERATURE_GPU),
+        "processes": lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle),
         "throttle reasons": lambda: nv.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
     }
     known = {}

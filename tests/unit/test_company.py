@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,9 @@ from jobs.spec import Recipe
 from jobs.trackers import device
 from jobs.trackers.base import NOTHING, Held, Moment
 from jobs.trackers.device import Device
+from tests.benchmarks.visited import visited
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 GIB = 2**30
 PLAIN, PAGED = (Recipe(training_arguments={"optim": name}) for name in ("adamw_torch", "paged_adamw_8bit"))
 OTHER = 2**22 - 1
@@ -131,3 +134,13 @@ def figures(used: float, before: float = 0.6, others: int = 0) -> dict[str, int]
 def test_company_is_put_in_words(row: dict[str, int], recipe: Recipe, said: list[str]) -> None:
     assert company.warnings(row, recipe) == said
     assert company.is_shared(["unstable: a single step counted", *said]) is bool(said)
+
+
+def test_published_rows_had_no_company_but_where_it_is_said() -> None:
+    runs = sorted(path.parent for path in RESULTS.glob("**/trials.parquet"))
+    found = {str(run.relative_to(RESULTS)): set(rows) for run in runs if (rows := visited(run))}
+    folder = "2026-11-23-visited-2xh200"
+    assert found.keys() == {f"{folder}/frontier", f"{folder}/grid"}
+    assert found[f"{folder}/frontier"] == {"32842c3b82c7", "fb6cdc90f5e3"}
+    assert len(found[f"{folder}/grid"]) == 8
+    assert len(runs) > 30
