@@ -121,6 +121,9 @@ class Device(Tracker):
             self._values["gpu_temperature_celsius"] = int(max(temperatures))
 
     def measurements(self) -> Mapping[str, Any]:
+        if self._thread is not None:  # the training has failed, perhaps for what somebody else takes
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._look()
         if not self._most_used:
             return self._values
         return {**self._values, "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"]}

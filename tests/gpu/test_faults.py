@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobs import nvml
+from jobs import company, nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.slot import Slot
 from jobs.spec import TrialSpec
@@ -136,6 +139,44 @@ def test_a_fault_is_one_classified_row(
     assert reason in record.reason
     assert abs(settled_used_bytes(expected) - expected) <= DRIVER_BYTES
     assert_unharmed(slot, ok_before)
+
+
+VISITOR = """\
+import torch
+print("here", flush=True)
+input()
+held = torch.ones(2**28, device="cuda")
+print("on the GPU", flush=True)
+input()
+"""
+
+
+def test_who_comes_during_a_trial_and_leaves_is_told_of(slot: Slot, ok_before: TrialRecord, folder: Path) -> None:
+    spec = planned(folder, micro_batch=4)
+    spec = replace(spec, measure=replace(spec.measure, steps=100))
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen([sys.executable, "-c", VISITOR], stdin=pipe, stdout=pipe, text=True) as visitor,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert visitor.stdin is not None
+        assert visitor.stdout is not None
+        visitor.stdout.readline()
+        running = pool.submit(slot.run, spec, 300.0)
+        trains = ok_before.measurements["gpu_used_before_bytes"] + ok_before.measurements["peak_allocated_bytes"]
+        while nvml.used_bytes(UUIDS[0]) < trains and not running.done():
+            time.sleep(0.1)
+        visitor.stdin.write("\n")
+        visitor.stdin.flush()
+        visitor.stdout.readline()
+        visitor.kill()
+        record = running.result()
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
+    assert record.measurements["gpu_foreign_processes"] == 1
+    assert company.is_shared(record.measurements["warnings"])
+    assert record.measurements["peak_allocated_bytes"] == ok_before.measurements["peak_allocated_bytes"]
+    after = slot.run(ok_before.spec, deadline_seconds=300.0)
+    assert not company.is_shared(after.measurements["warnings"])
 
 
 def assert_unharmed(slot: Slot, before: TrialRecord) -> None:

@@ -82,6 +82,15 @@ def test_a_visitor_between_two_moments_is_seen(gpu: Gpu) -> None:
         assert others(tracker) == 1
 
 
+def test_who_is_there_when_a_training_fails_is_seen(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_POLL_SECONDS", 60.0)
+    with Device() as tracker:
+        tracker.start(Held(device_bytes=1))
+        tracker.at(Moment.TRAIN_BEGIN, 0.0)
+        gpu.pids = [os.getpid(), OTHER]
+        assert others(tracker) == 1
+
+
 @pytest.mark.parametrize("pids", [[], [OTHER]], ids=["hidden", "renumbered"])
 def test_what_a_container_tells_of_the_trial_itself_is_no_visitor(gpu: Gpu, pids: list[int]) -> None:
     gpu.pids = pids

@@ -112,14 +112,16 @@ def test_a_shared_gpu_is_measured_on_where_it_may_be(card: Card) -> None:
     assert "record" in slot_actor.SlotTrainable(config(PLAN[0], may_share=True)).train()
 
 
+@pytest.mark.parametrize("may_share", [False, True])
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.FAILED])
-def test_what_somebody_elses_visit_disturbed_is_measured_again_once(card: Card, outcome: Outcome) -> None:
+def test_what_somebody_elses_visit_disturbed_is_measured_again_once(
+    card: Card, outcome: Outcome, may_share: bool
+) -> None:
     card.outcome = outcome
-    for visits, may_share, seconds, runs, is_doubted in (
-        (1, False, 2.0, 2, False),
-        (2, False, 2.0, 2, True),
-        (1, True, 2.0, 1, True),
-        (1, False, 90.0, 1, True),  # longer than the sweep will last
+    for visits, seconds, runs, is_doubted in (
+        (1, 2.0, 2, False),
+        (2, 2.0, 2, True),
+        (1, 90.0, 1, True),  # longer than the sweep will last
     ):
         card.visits, card.seconds = visits, seconds
         card.ran.clear()
@@ -128,11 +130,27 @@ def test_what_somebody_elses_visit_disturbed_is_measured_again_once(card: Card, 
         assert (record["outcome"], record["started_at"], record["wall_seconds"]) == (outcome, 1.0, runs * seconds)
 
 
-def test_a_visitor_that_stays_has_the_gpu_to_itself(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    card.visits = 1
+def test_a_visitor_that_stays_has_the_gpu_to_itself_or_company(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
-    said = slot_actor.SlotTrainable(config(PLAN[0])).train()
-    assert (said["unwell"], "record" in said, len(card.ran)) == ("shared", False, 1)
+    for may_share, unwell in ((False, "shared"), (True, None)):
+        card.visits = 1
+        card.ran.clear()
+        said = slot_actor.SlotTrainable(config(PLAN[0], may_share=may_share)).train()
+        assert (said.get("unwell"), "record" in said, len(card.ran)) == (unwell, may_share, 1)
+
+
+def test_who_leaves_soon_is_waited_for_once(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU without a better one. The visitor comes during the first trial and stays through the second."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(slot_actor, "time", clock)
+    monkeypatch.setattr(slot_actor, "_RELEASE_SECONDS", 10.0)
+    monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
+    card.visits = 2
+    actor = slot_actor.SlotTrainable(config(*PLAN[:2], may_share=True))
+    for runs in (1, 2):
+        assert "record" in actor.train()
+        assert (len(card.ran), now) == (runs, [pytest.approx(10.0, abs=0.1)])
 
 
 def test_a_gpu_of_another_model_gives_its_trial_back(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ of another model than the trial is for.
 """
 _CUDA = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 _RELEASE_SECONDS = 10.0
-"""The driver takes a moment to free a killed process's memory, which is nobody else's."""
+"""The driver takes a moment to free a killed process's memory, which is nobody else's; and some visitors leave soon."""
 _WATCH_SECONDS = 2.0
 
 
@@ -38,6 +38,7 @@ class SlotTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._slot: Slot | None = None
+        self._has_company = False
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -78,9 +79,17 @@ class SlotTrainable(tune.Trainable):
         return self._slot.run(spec, min(spec.measure.deadline_seconds, left))
 
     def _is_to_be_repeated(self, record: TrialRecord) -> bool:
-        """Somebody else used the GPU beside the trial, which tells little then, of its memory and its end included."""
-        is_time = self._ends_at - time.monotonic() > record.wall_seconds
-        return company.is_shared(record.measurements.get("warnings", ())) and is_time and not self.config["may_share"]
+        """Somebody else used the GPU beside the trial, which tells little then, of its memory and its end included; and
+        does so no more, or the trial can go elsewhere. Who has just come is waited for for a while."""
+        was_there, self._has_company = self._has_company, company.is_shared(record.measurements.get("warnings", ()))
+        if not self._has_company or self._ends_at - time.monotonic() < record.wall_seconds:
+            return False
+        if not self.config["may_share"]:
+            return True  # on this GPU or, should it still be shared then, on another
+        give_up = time.monotonic() + (0.0 if was_there else _RELEASE_SECONDS)
+        while (stays := self._shared()) and time.monotonic() < give_up:
+            time.sleep(0.02)
+        return not stays
 
     def _give_back(self, unwell: str, reason: str) -> dict[str, Any]:
         self._unwell = unwell
