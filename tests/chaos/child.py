@@ -11,7 +11,7 @@ from typing import Any
 from jobs import company, environment, failures, preload, trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import NOTHING, Held
+from jobs.trackers.base import NOTHING, Held, Moment
 from jobs.trackers.device import Device
 from tests import faults
 from tests.chaos.control import Announcement, Control
@@ -73,6 +73,8 @@ def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, held
                 announce(phase)
                 if phase == "requirements":
                     device.start(held)
+                elif phase == "trainer":
+                    device.at(Moment.TRAIN_BEGIN, 0.0)
             figures = _figures(spec, device)
         except Exception as error:
             outcome, _, reason = failures.classify(error)

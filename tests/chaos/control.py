@@ -113,8 +113,8 @@ class Control:
         return {node for path in (self.folder / "starts").iterdir() for _, node in self.starts(path.name)}
 
     def set_gpu(self, node: str, state: str) -> None:
-        """The node's simulated GPU: "" is well, "foreign" holds somebody's memory, "lost" answers nothing,
-        "dead" answers NVML alone."""
+        """The node's simulated GPU: "" is well, "foreign" holds somebody's memory, "visited" a process's beside a
+        trial's, "lost" answers nothing, "dead" answers NVML alone."""
         self._write(f"gpus/{node}", state)
 
     def gpu(self, node: str) -> str:

@@ -84,6 +84,13 @@ def _rows() -> Iterator[Kind]:
     yield Kind(name="a GPU fails at every CUDA call", strike=strikes.kill_gpu, starts=2, answer=lost)
     shared = "trials go to another; where there is none, rows measured there say so (`warnings`)"
     yield Kind(name="somebody else's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared)
+    yield Kind(
+        name="somebody else's process on a GPU for a moment",
+        strike=strikes.visit_gpu,
+        phases=PHASES[PHASES.index("first_step") :],
+        starts=2,
+        answer="the trial is measured again",
+    )
     resumed = "a sentence, exit status 1; a new cluster and `--resume` go on"
     yield Kind(name="SIGKILL of the cluster's head (GCS)", strike=strikes.kill_gcs, starts=2, answer=resumed)
     yield Kind(name="the cluster runs another Ray", strike=strikes.resume_with_other_ray, starts=2, answer=resumed)

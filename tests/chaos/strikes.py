@@ -111,6 +111,13 @@ def share_gpu(scene: Scene) -> None:
     os.kill(scene.victim.parent, signal.SIGKILL)
 
 
+def visit_gpu(scene: Scene) -> None:
+    """Somebody else's process comes onto the GPU beside the trial, and leaves again."""
+    scene.control.set_gpu(scene.victim.node, "visited")
+    time.sleep(1.5)
+    scene.control.set_gpu(scene.victim.node, "")
+
+
 def kill_gcs(scene: Scene) -> None:
     """The cluster's head: the driver has to end in a sentence; a new cluster is made and the sweep resumed."""
     scene.arena.nodes["head"].process("gcs_server").kill()

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KINDS = ["SIGKILL of the trial", "slot's parent", "SIGKILL of the driver", "foreign file", "GPU answers no more"]
+KINDS = [
+    "SIGKILL of the trial",
+    "slot's parent",
+    "SIGKILL of the driver",
+    "foreign file",
+    "GPU answers no more",
+    "process on a GPU",
+]
 
 
 @pytest.mark.slow

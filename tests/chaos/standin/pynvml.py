@@ -62,12 +62,16 @@ def nvmlSystemGetDriverVersion() -> str:
     return "simulated"
 
 
+_PROCESSES = {"foreign": 1, "visited": 2}
+"""State -> how many processes are on it."""
+
+
 def nvmlDeviceGetMemoryInfo(handle: str) -> Any:
-    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if _state() == "foreign" else 0)
+    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if _state() in _PROCESSES else 0)
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[Any]:
-    return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] if _state() == "foreign" else []
+    return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] * _PROCESSES.get(_state(), 0)
 
 
 def _silent(handle: str, *which: int) -> Any:
