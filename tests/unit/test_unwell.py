@@ -130,6 +130,17 @@ def test_what_somebody_elses_visit_disturbed_is_measured_again_once(
         assert (record["outcome"], record["started_at"], record["wall_seconds"]) == (outcome, 1.0, runs * seconds)
 
 
+def test_what_measuring_again_does_not_help_is_not_done_again(card: Card) -> None:
+    """What is taken for a visitor may be a library; two slots' worth of time for every trial would be its price."""
+    actor = slot_actor.SlotTrainable(config(*PLAN, may_share=True))
+    runs = []
+    for visits in (2, 1, 0, 1):
+        card.visits = visits
+        assert "record" in actor.train()
+        runs.append(len(card.ran))
+    assert runs == [2, 3, 4, 6]
+
+
 def test_a_visitor_that_stays_has_the_gpu_to_itself_or_company(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
     for may_share, unwell in ((False, "shared"), (True, None)):

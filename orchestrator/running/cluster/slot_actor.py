@@ -79,17 +79,18 @@ class SlotTrainable(tune.Trainable):
         return self._slot.run(spec, min(spec.measure.deadline_seconds, left))
 
     def _is_to_be_repeated(self, record: TrialRecord) -> bool:
-        """Somebody else used the GPU beside the trial, which tells little then, of its memory and its end included; and
-        does so no more, or the trial can go elsewhere. Who has just come is waited for for a while."""
+        """Somebody came onto the GPU beside the trial, which tells little then, its memory and its end included; and
+        has left again soon, or the trial can go elsewhere. Who was there beside the last one, too, is not news."""
         was_there, self._has_company = self._has_company, company.is_shared(record.measurements.get("warnings", ()))
-        if not self._has_company or self._ends_at - time.monotonic() < record.wall_seconds:
+        is_time = self._ends_at - time.monotonic() > record.wall_seconds
+        if was_there or not (self._has_company and is_time):
             return False
-        if not self.config["may_share"]:
-            return True  # on this GPU or, should it still be shared then, on another
-        give_up = time.monotonic() + (0.0 if was_there else _RELEASE_SECONDS)
-        while (stays := self._shared()) and time.monotonic() < give_up:
+        give_up = time.monotonic() + _RELEASE_SECONDS
+        while self.config["may_share"] and self._shared():
+            if time.monotonic() > give_up:
+                return False
             time.sleep(0.02)
-        return not stays
+        return True
 
     def _give_back(self, unwell: str, reason: str) -> dict[str, Any]:
         self._unwell = unwell
