@@ -35,8 +35,6 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path, h
     ``announce`` is told each phase as it begins, so that a parent can say where a dead child was. In ``scratch``,
     a folder of the trial's own comes and goes. ``held`` is what this process holds for it already.
     """
-    from jobs.trackers import TRACKERS, Operators
-
     started, begin, phases = time.time(), time.monotonic(), [""]
 
     def enter(name: str) -> None:
@@ -47,23 +45,20 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path, h
     own: dict[str, Any] = {}
     anatomy: Anatomy | None = None
     with ExitStack() as stack:
-        kinds = [kind for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
-        trackers = [stack.enter_context(kind()) for kind in kinds]
+        trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
             own, anatomy = _measured(spec, trackers, held, enter, scratch)
         except Exception as error:
             outcome, rule, reason = _ending(error, spec)
             own = {"oom_requested_bytes": failures.bytes_asked(error)}
         measurements, steps = _collected(trackers)
-    if shared := company.warnings(measurements, spec.recipe):
-        own["warnings"] = [*own.get("warnings", []), *shared]
     return TrialRecord(
         spec=spec,
         outcome=outcome,
         rule=rule,
         reason=reason,
         phase="" if outcome is Outcome.OK else phases[-1],
-        measurements={**measurements, **own, **placement(spec)},
+        measurements=_in_all(spec, measurements, own),
         steps=steps,
         anatomy=anatomy,
         environment=environment.describe(),
@@ -71,6 +66,20 @@ def run(spec: TrialSpec, announce: Announce, *, isolation: str, scratch: Path, h
         wall_seconds=time.monotonic() - begin,
         isolation=isolation,
     )
+
+
+def _trackers(spec: TrialSpec) -> list[Tracker]:
+    from jobs.trackers import TRACKERS, Operators
+
+    return [kind() for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
+
+
+def _in_all(spec: TrialSpec, seen: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What trackers saw, what the trial says itself, where it ran, and whether it had its GPU to itself there."""
+    said = {**seen, **own, **placement(spec)}
+    if shared := company.warnings(said, spec.recipe):
+        said["warnings"] = [*said.get("warnings", ()), *shared]
+    return said
 
 
 def _ending(error: Exception, spec: TrialSpec) -> tuple[Outcome, str, str]:

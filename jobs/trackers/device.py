@@ -62,7 +62,7 @@ class Device(Tracker):
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._most_used = 0
+        self._most_used, self._last_used = 0, -1
         self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
         self._power_capped = Readings()
         self._stop = threading.Event()
@@ -149,11 +149,13 @@ class Device(Tracker):
             self._read()
 
     def _look(self) -> int:
-        """What is in use now, in bytes; the most of it is kept, and the most others that use it."""
-        used = self._used()
-        self._most_used = max(self._most_used, used)
-        others = max(self._values["gpu_foreign_processes"], self._others(own=True))
-        self._values["gpu_foreign_processes"] = others
+        """What is in use now, in bytes; the most of it is kept, and the most others that use it. Nobody comes without
+        taking memory: while as much is in use as before, steps are not disturbed by the question who does."""
+        used, before = self._used(), self._last_used
+        self._most_used, self._last_used = max(self._most_used, used), used
+        if used != before:
+            others = max(self._values["gpu_foreign_processes"], self._others(own=True))
+            self._values["gpu_foreign_processes"] = others
         return used
 
     def _read(self) -> None:

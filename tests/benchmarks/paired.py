@@ -30,12 +30,16 @@ def pairs(run: Path, other: Path) -> list[Pair]:
     return [(row, two[name]) for name, row in one.items() if name in two]
 
 
-def _by_name(run: Path) -> dict[str, Row]:
+def named(run: Path) -> list[Row]:
+    """A run's rows, with ``name``: what was chosen, in words."""
     trials = table.load(run)
     axes = table.axes_of(trials)
-    rows = (row for row in trials.to_pylist() if row["outcome"] == "ok" and not row.get("follows"))
-    named = ({**row, "name": label({axis: row[column] for axis, column in axes.items()}, list(axes))} for row in rows)
-    return {row["name"]: row for row in named}
+    rows = trials.to_pylist()
+    return [{**row, "name": label({axis: row[column] for axis, column in axes.items()}, list(axes))} for row in rows]
+
+
+def _by_name(run: Path) -> dict[str, Row]:
+    return {row["name"]: row for row in named(run) if row["outcome"] == "ok" and not row.get("follows")}
 
 
 def report(both: Sequence[Pair]) -> Iterator[str]:

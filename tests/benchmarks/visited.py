@@ -9,30 +9,25 @@ may is not found in them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from jobs import company
 from jobs.spec import Recipe
-from orchestrator.results import table
-from orchestrator.results.summary import label
+from tests.benchmarks.paired import Row, named
 
 
-def visited(run: Path) -> dict[str, str]:
+def visited(rows: Iterable[Row]) -> dict[str, str]:
     """Trial -> its configuration, what it took of the GPU if nobody else did, and what speaks against that."""
-    trials = table.load(run)
-    axes = table.axes_of(trials)
     said = {}
-    for row in trials.to_pylist():
+    for row in rows:
         recipe = Recipe(training_arguments={"optim": row["optimizer"]})
         if found := company.warnings({name: value for name, value in row.items() if value is not None}, recipe):
-            choices = {axis: row[column] for axis, column in axes.items()}
-            said[row["trial_id"]] = f"{label(choices, list(axes))}: {_figures(row)}; {found[0]}"
+            said[row["trial_id"]] = f"{row['name']}: {_figures(row)}; {found[0]}"
     return said
 
 
-def _figures(row: Mapping[str, Any]) -> str:
+def _figures(row: Row) -> str:
     speed = row["samples_per_second"]
     return f"{(row['device_used_bytes'] or 0) / 2**30:.1f} GiB, " + (f"{speed:.1f}/s" if speed else row["outcome"])
 
@@ -40,8 +35,8 @@ def _figures(row: Mapping[str, Any]) -> str:
 def report(runs: Sequence[Path]) -> Iterator[str]:
     """Lines."""
     for run in runs:
-        found = visited(run)
-        yield f"{run}: {len(found)} of {table.load(run).num_rows} rows"
+        found = visited(rows := named(run))
+        yield f"{run}: {len(found)} of {len(rows)} rows"
         yield from (f"  {trial} {text}" for trial, text in found.items())
 
 

@@ -19,6 +19,7 @@ from jobs.spec import Recipe
 from jobs.trackers import device
 from jobs.trackers.base import NOTHING, Held, Moment
 from jobs.trackers.device import Device
+from tests.benchmarks.paired import named
 from tests.benchmarks.visited import visited
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -51,9 +52,10 @@ class Gpu:
         return SimpleNamespace(used=self.used)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
-        if OTHER in self.pids:
+        pids = self.pids
+        if OTHER in pids:
             self.asked.set()
-        return [SimpleNamespace(pid=pid) for pid in self.pids]
+        return [SimpleNamespace(pid=pid) for pid in pids]
 
     def __getattr__(self, name: str) -> Any:
         raise self.NVMLError(name)
@@ -75,9 +77,9 @@ def test_a_visitor_between_two_moments_is_seen(gpu: Gpu) -> None:
         for moment in (Moment.CONTEXT, Moment.MODEL, Moment.TRAIN_BEGIN):
             tracker.at(moment, 0.0)
         assert others(tracker) == 0
-        gpu.pids = [os.getpid(), OTHER]
+        gpu.pids, gpu.used = [os.getpid(), OTHER], GIB
         assert gpu.asked.wait(timeout=60)
-        gpu.pids = [os.getpid()]
+        gpu.pids, gpu.used = [os.getpid()], 0
         tracker.at(Moment.TRAIN_END, 0.0)
         assert others(tracker) == 1
 
@@ -87,8 +89,18 @@ def test_who_is_there_when_a_training_fails_is_seen(gpu: Gpu, monkeypatch: pytes
     with Device() as tracker:
         tracker.start(Held(device_bytes=1))
         tracker.at(Moment.TRAIN_BEGIN, 0.0)
-        gpu.pids = [os.getpid(), OTHER]
+        gpu.pids, gpu.used = [os.getpid(), OTHER], GIB
         assert others(tracker) == 1
+
+
+def test_while_nobody_takes_memory_it_is_not_asked_who_is_there(gpu: Gpu) -> None:
+    with Device() as tracker:
+        tracker.start(Held(device_bytes=1))
+        gpu.pids, gpu.used = [OTHER], GIB
+        for asked in (True, False):
+            gpu.asked.clear()
+            tracker.at(Moment.TRAIN_END, 0.0)
+            assert gpu.asked.is_set() is asked
 
 
 @pytest.mark.parametrize("pids", [[], [OTHER]], ids=["hidden", "renumbered"])
@@ -147,7 +159,7 @@ def test_company_is_put_in_words(row: dict[str, int], recipe: Recipe, said: list
 
 def test_published_rows_had_no_company_but_where_it_is_said() -> None:
     runs = sorted(path.parent for path in RESULTS.glob("**/trials.parquet"))
-    found = {str(run.relative_to(RESULTS)): set(rows) for run in runs if (rows := visited(run))}
+    found = {str(run.relative_to(RESULTS)): set(rows) for run in runs if (rows := visited(named(run)))}
     folder = "2026-11-23-visited-2xh200"
     assert found.keys() == {f"{folder}/frontier", f"{folder}/grid"}
     assert found[f"{folder}/frontier"] == {"32842c3b82c7", "fb6cdc90f5e3"}

@@ -85,12 +85,8 @@ class SlotTrainable(tune.Trainable):
         is_time = self._ends_at - time.monotonic() > record.wall_seconds
         if was_there or not (self._has_company and is_time):
             return False
-        give_up = time.monotonic() + _RELEASE_SECONDS
-        while self.config["may_share"] and self._shared():
-            if time.monotonic() > give_up:
-                return False
-            time.sleep(0.02)
-        return True
+        with nvml.session():
+            return not (self.config["may_share"] and self._stays())
 
     def _give_back(self, unwell: str, reason: str) -> dict[str, Any]:
         self._unwell = unwell
@@ -112,10 +108,15 @@ class SlotTrainable(tune.Trainable):
             return UNLIKE, f"it is a {model}"
         may_share = self.config["may_share"]
         is_news = self._slot is None or not may_share
-        give_up = time.monotonic() + _RELEASE_SECONDS
-        while (reason := self._shared()) and is_news and (time.monotonic() < give_up or self._children > 1):
-            time.sleep(0.02)
+        reason = self._stays() if is_news else ""
         return None if may_share or not reason else (SHARED, reason)
+
+    def _stays(self) -> str:
+        """Who else is on the GPU, and has not left it in a while; or nobody."""
+        give_up = time.monotonic() + _RELEASE_SECONDS
+        while (reason := self._shared()) and (time.monotonic() < give_up or self._children > 1):
+            time.sleep(0.02)
+        return reason
 
     def _shared(self) -> str:
         return nvml.shared(waiting=min(1, self._children))
