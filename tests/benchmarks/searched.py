@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.results import table
 from tests.benchmarks.grids import RUN, Table, recorded
 from tests.benchmarks.repeats import is_the_gpus
-from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, recall
+from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, is_as_good, recall
 
 PARTS = 8
 Row = Mapping[str, Any]
@@ -38,6 +39,7 @@ def report(run: Path, grid: Table) -> Iterator[str]:
     yield _account_of([row for row in rows if row["started_at"]])
     yield from _as_it_went(measured, grid, spent)
     yield _of_the_gpus(measured, grid)
+    yield _as_it_measured_them(measured, grid)
     yield from _reasons([(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"])
 
 
@@ -74,6 +76,14 @@ def _of_the_gpus(measured: list[tuple[Row, TrialRecord]], grid: Table) -> str:
     share = recall(grid, [record.trial_id for _, record in measured], among=is_own)
     many, known = len(front(grid)), sum(is_own(point) for point in front(grid))
     return f"  of the {known} of the {many} points whose speed is the GPU's own: {share:.1%}"
+
+
+def _as_it_measured_them(measured: list[tuple[Row, TrialRecord]], grid: Table) -> str:
+    """Whether the grid knows anything better than what the search's own table holds."""
+    own = [replace(record, measurements=row) for row, record in measured]
+    points = front(grid)
+    found = sum(any(is_as_good(one, point, TOLERANCE) for one in own) for point in points)
+    return f"  by the figures that the search itself measured: {found / len(points):.1%} of the {len(points)} points"
 
 
 def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:

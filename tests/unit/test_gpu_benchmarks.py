@@ -86,9 +86,20 @@ def test_a_searched_run_meets_the_same_configurations_of_the_grid() -> None:
     )
     assert beside_all[0] == "89 of 288 configurations measured in 295 s of slot time"
     assert beside_its_own[0] == "73 of 216 configurations measured in 243 s of slot time"
-    assert beside_its_own[-3].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
-    assert beside_its_own[-2] == "  of the 31 of the 52 points whose speed is the GPU's own: 100.0%"
+    assert beside_its_own[-4].split(":")[1] == " 100.0% of the frontiers' height, 100.0% of their points within 2%"
+    assert beside_its_own[-2] == "  by the figures that the search itself measured: 88.5% of the 52 points"
+    assert beside_its_own[-3] == "  of the 31 of the 52 points whose speed is the GPU's own: 100.0%"
     assert beside_its_own[-1] == "of 135 reasons the grid is over 2% beyond the memory of 2, the speed of 2"
+
+
+def test_a_search_and_its_grid_on_one_gpu() -> None:
+    run = RUN.parent / "2026-11-23-frontier_search-2xh200"
+    lines = list(searched.report(run, recorded(run / "grid" / "trials.parquet")))
+    assert lines[0] == "92 of 288 configurations measured in 227 s of slot time"
+    assert lines[-4].split(":")[1] == "  99.2% of the frontiers' height,  92.6% of their points within 2%"
+    assert lines[-3] == "  of the 14 of the 54 points whose speed is the GPU's own: 92.9%"
+    assert lines[-2] == "  by the figures that the search itself measured: 100.0% of the 54 points"
+    assert lines[-1] == "of 188 reasons the grid is over 2% beyond the memory of 0, the speed of 0"
 
 
 def test_what_is_read_meanwhile_is_compared_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
