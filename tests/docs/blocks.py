@@ -11,7 +11,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs/results/README.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/results").glob("*.md"))]
 PAGES += [ROOT / "deploy/README.md", ROOT / "CHANGELOG.md"]
 NEEDS = ("gpu", "cluster", "network")
 """What a block may need that a test has not: written before it, as in ``<!-- needs: gpu -->``."""
