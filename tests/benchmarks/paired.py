@@ -4,12 +4,13 @@
         docs/results/2026-11-23-bert_large-2xh200/searched
 
 An update that starves the GPU is its host's. If it explains why a configuration took longer in one run, steps differ
-less without it.
+less without it. A speed's interval is of the steps of one trial: the pairs say how far another trial is from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from orchestrator.results import table
 from orchestrator.results.summary import label
-from tests.benchmarks.repeats import GPU_BOUND
+from tests.benchmarks.repeats import GPU_BOUND, is_the_gpus
 
 SHOWN = 4
 Row = Mapping[str, Any]
@@ -50,9 +51,27 @@ def report(both: Sequence[Pair]) -> Iterator[str]:
     yield f"{len(both)} configurations in both: {alike} peaks allocated are equal to the byte"
     yield f"  the device's memory differs by {device[0] / 2**10:.0f} to {device[-1] / 2**10:.0f} KiB"
     yield f"  the second's speed is {min(ratios):.2f} to {max(ratios):.2f} times the first's"
-    starved = [pair for pair in both if _starved_in_updates_alone(pair)]
-    if not starved:
-        return
+    if own := [pair for pair in both if all(map(_is_known_to_be_the_gpus, pair))]:
+        yield _of_the_gpus(own)
+    if starved := [pair for pair in both if _starved_in_updates_alone(pair)]:
+        yield from _of_updates(starved)
+
+
+def _is_known_to_be_the_gpus(row: Row) -> bool:
+    return is_the_gpus(row) and row["samples_per_second_error"] is not None
+
+
+def _of_the_gpus(own: Sequence[Pair]) -> str:
+    beyond = sum(_apart(pair, _step) > math.hypot(*(row["samples_per_second_error"] for row in pair)) for pair in own)
+    apart = sorted(_apart(pair, _step) for pair in own)
+    seconds = max(abs(_step(one) - _step(two)) for one, two in own)
+    return (
+        f"of {len(own)} whose speed is the GPU's own, {beyond} differ by more than both intervals: all by"
+        f" {statistics.median(apart):.1%} in the median, at most {apart[-1]:.1%} and {seconds * 1e3:.0f} ms a step"
+    )
+
+
+def _of_updates(starved: Sequence[Pair]) -> Iterator[str]:
     whole, rest = (sorted((_apart(pair, part) for pair in starved), reverse=True) for part in (_step, _rest))
     yield (
         f"of {len(starved)} that are the GPU's but for updates that starved it, steps differ by"

@@ -130,11 +130,21 @@ def test_starved_updates_are_what_two_gpus_of_a_host_differ_by() -> None:
     grid = RUN.parent / "2026-11-23-bert_large-2xh200"
     lines = list(paired.report(paired.pairs(grid, grid / "searched")))
     assert lines[0] == "82 configurations in both: 82 peaks allocated are equal to the byte"
-    assert "steps differ by 1.7% (at most 10.9%), without the updates by 0.9% (2.6%)" in lines[3]
-    assert lines[5] == "  438 and 476 ms a step, 367 and 370 without: batch 128×1 · bf16 · adafactor"
+    assert "steps differ by 1.7% (at most 10.9%), without the updates by 0.9% (2.6%)" in lines[4]
+    assert lines[6] == "  438 and 476 ms a step, 367 and 370 without: batch 128×1 · bf16 · adafactor"
     before = list(paired.report(paired.pairs(RUN, grid)))
     assert before[0] == "280 configurations in both: 280 peaks allocated are equal to the byte"
-    assert len(before) == 3, "older tables do not tell of updates"
+    assert len(before) == 4, "older tables do not tell of updates"
+
+
+def test_speeds_measured_again_on_one_gpu() -> None:
+    run = RUN.parent / "2026-11-23-frontier_search-2xh200"
+    lines = list(paired.report(paired.pairs(run, run / "grid")))
+    assert lines[0] == "92 configurations in both: 92 peaks allocated are equal to the byte"
+    assert lines[3] == (
+        "of 19 whose speed is the GPU's own, 8 differ by more than both intervals:"
+        " all by 0.7% in the median, at most 5.5% and 8 ms a step"
+    )
 
 
 def test_the_usual_spread_is_found_in_trials_that_were_drawn_with_it() -> None:
