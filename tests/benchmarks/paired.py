@@ -52,7 +52,7 @@ def report(both: Sequence[Pair]) -> Iterator[str]:
     yield f"  the device's memory differs by {device[0] / 2**10:.0f} to {device[-1] / 2**10:.0f} KiB"
     yield f"  the second's speed is {min(ratios):.2f} to {max(ratios):.2f} times the first's"
     if own := [pair for pair in both if all(map(_is_known_to_be_the_gpus, pair))]:
-        yield _of_the_gpus(own)
+        yield from _of_the_gpus(own)
     if starved := [pair for pair in both if _starved_in_updates_alone(pair)]:
         yield from _of_updates(starved)
 
@@ -61,26 +61,37 @@ def _is_known_to_be_the_gpus(row: Row) -> bool:
     return is_the_gpus(row) and row["samples_per_second_error"] is not None
 
 
-def _of_the_gpus(own: Sequence[Pair]) -> str:
+def _of_the_gpus(own: Sequence[Pair]) -> Iterator[str]:
     beyond = sum(_apart(pair, _step) > math.hypot(*(row["samples_per_second_error"] for row in pair)) for pair in own)
-    apart = sorted(_apart(pair, _step) for pair in own)
-    seconds = max(abs(_step(one) - _step(two)) for one, two in own)
-    return (
-        f"of {len(own)} whose speed is the GPU's own, {beyond} differ by more than both intervals: all by"
-        f" {statistics.median(apart):.1%} in the median, at most {apart[-1]:.1%} and {seconds * 1e3:.0f} ms a step"
+    yield (
+        f"of {len(own)} whose speed is the GPU's own, {beyond} differ by more than both intervals;"
+        f" steps of all differ by {_usual_and_most(own, _step)}; the most:"
     )
+    for pair in _furthest(own):
+        clocks = " and ".join(f"{row['gpu_sm_clock_mhz']:.0f}" for row in pair)
+        yield f"  {_milliseconds(pair, _step)} a step, {clocks} MHz: {pair[0]['name']}"
 
 
 def _of_updates(starved: Sequence[Pair]) -> Iterator[str]:
-    whole, rest = (sorted((_apart(pair, part) for pair in starved), reverse=True) for part in (_step, _rest))
     yield (
         f"of {len(starved)} that are the GPU's but for updates that starved it, steps differ by"
-        f" {statistics.median(whole):.1%} (at most {whole[0]:.1%}), without the updates by"
-        f" {statistics.median(rest):.1%} ({rest[0]:.1%}); the most:"
+        f" {_usual_and_most(starved, _step)}, without the updates by {_usual_and_most(starved, _rest)}; the most:"
     )
-    for pair in sorted(starved, key=lambda pair: _apart(pair, _step), reverse=True)[:SHOWN]:
-        steps, rests = ([f"{part(row) * 1e3:.0f}" for row in pair] for part in (_step, _rest))
-        yield f"  {' and '.join(steps)} ms a step, {' and '.join(rests)} without: {pair[0]['name']}"
+    for pair in _furthest(starved):
+        yield f"  {_milliseconds(pair, _step)} a step, {_milliseconds(pair, _rest)} without: {pair[0]['name']}"
+
+
+def _usual_and_most(both: Sequence[Pair], part: Callable[[Row], float]) -> str:
+    apart = [_apart(pair, part) for pair in both]
+    return f"{statistics.median(apart):.1%} (at most {max(apart):.1%})"
+
+
+def _furthest(both: Sequence[Pair]) -> list[Pair]:
+    return sorted(both, key=lambda pair: _apart(pair, _step), reverse=True)[:SHOWN]
+
+
+def _milliseconds(pair: Pair, part: Callable[[Row], float]) -> str:
+    return " and ".join(f"{part(row) * 1e3:.0f}" for row in pair) + " ms"
 
 
 def _starved_in_updates_alone(pair: Pair) -> bool:

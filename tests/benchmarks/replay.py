@@ -121,7 +121,12 @@ def recall(
     """Share of the frontier points that an asked point of the same kind of training is as good as, within this."""
     points = [point for point in front(table) if among(point)]
     run = [record for trial_id in asked if (record := table[trial_id]).outcome is Outcome.OK]
-    found = sum(any(is_as_good(one, point, tolerance) for one in run) for point in points)
+    return share_found(points, run, tolerance)
+
+
+def share_found(points: Sequence[TrialRecord], run: Sequence[TrialRecord], tolerance: float = TOLERANCE) -> float:
+    """Share of the points that one of what was run is as good as: takes about the memory, and reaches the speed."""
+    found = sum(any(_as_good(one, point, tolerance) for one in run) for point in points)
     return found / len(points) if points else 1.0
 
 
@@ -173,8 +178,7 @@ def _beats(one: TrialRecord, other: TrialRecord) -> bool:
     return no_worse and (memory, speed) != (other_memory, other_speed) and _alike(one, other)
 
 
-def is_as_good(one: TrialRecord, point: TrialRecord, tolerance: float) -> bool:
-    """Whether a trial takes about the memory of a frontier's point of its kind of training, and reaches its speed."""
+def _as_good(one: TrialRecord, point: TrialRecord, tolerance: float) -> bool:
     (memory, speed), (point_memory, point_speed) = _figures(one), _figures(point)
     close = memory <= (1 + tolerance) * point_memory and speed >= (1 - tolerance) * point_speed
     return close and _alike(one, point)

@@ -19,7 +19,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.results import table
 from tests.benchmarks.grids import RUN, Table, recorded
 from tests.benchmarks.repeats import is_the_gpus
-from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, is_as_good, recall
+from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, recall, share_found
 
 PARTS = 8
 Row = Mapping[str, Any]
@@ -82,8 +82,9 @@ def _as_it_measured_them(measured: list[tuple[Row, TrialRecord]], grid: Table) -
     """Whether the grid knows anything better than what the search's own table holds."""
     own = [replace(record, measurements=row) for row, record in measured]
     points = front(grid)
-    found = sum(any(is_as_good(one, point, TOLERANCE) for one in own) for point in points)
-    return f"  by the figures that the search itself measured: {found / len(points):.1%} of the {len(points)} points"
+    return (
+        f"  by the figures that the search itself measured: {share_found(points, own):.1%} of the {len(points)} points"
+    )
 
 
 def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
