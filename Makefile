@@ -32,7 +32,7 @@ chaos: .venv/.installed-test
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
-	$(BIN)/python -m orchestrator.results.schema > docs/schema.md
+	$(BIN)/python -m orchestrator.reporting.schema_page > docs/schema.md
 
 clean:
 	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -12,12 +12,15 @@ from pathlib import Path
 def main() -> None:
     """Run the trial that a spec file describes; exit status 0 whatever its outcome."""
     parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
-    parser.add_argument("spec", type=Path, help="a TrialSpec as JSON, or a record: its trial is run again")
+    parser.add_argument(
+        "spec", type=Path, help="a TrialSpec as JSON, or a record: its trial is run again"
+    )
     parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
 
-    from jobs import environment, inside, preload
+    from jobs.isolation import child_main, preload
+    from jobs.node import environment
     from jobs.spec import spec_from_json
 
     content = json.loads(options.spec.read_text())
@@ -27,7 +30,9 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not the record
     result = options.result or Path(f"{options.spec}.result")
-    inside.run_here(spec, result, inside.open_phase(options.phase) if options.phase else None, "fresh")
+    child_main.run_here(
+        spec, result, child_main.open_phase(options.phase) if options.phase else None, "fresh"
+    )
     if options.result is None:
         replies.write(json.dumps(json.loads(result.read_text())) + "\n")
         result.unlink()

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobs.anatomy.entry import Anatomy, anatomy_from_json
+from jobs.anatomy_record import Anatomy, anatomy_from_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
-ArrowType = Literal["int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"]
+ArrowType = Literal[
+    "int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

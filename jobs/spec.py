@@ -141,7 +141,7 @@ class Recipe:
     and set what PyTorch keeps for the process.
     """
     requires: tuple[str, ...] = ()
-    """Requirements the node must meet, in the words of ``jobs.requirements``."""
+    """Requirements the node must meet, in the words of ``jobs.node.requirements``."""
     prepares: tuple[str, ...] = ()
     """One-time costs paid once per node before timing: DeepSpeed ops to build."""
 
@@ -183,14 +183,22 @@ class TrialSpec(_Digested):
             known = self._trial_id
         except AttributeError:
             known = self._digest()
-            object.__setattr__(self, "_trial_id", known)  # asked for all the time, and slow to compute
+            object.__setattr__(
+                self, "_trial_id", known
+            )  # asked for all the time, and slow to compute
         return known
 
     def _digest(self) -> str:
         whole = to_json(self)
-        content = {k: v for k, v in whole.items() if k not in ("needs", "equivalence") and (k, v) not in _OFF}
+        content = {
+            k: v
+            for k, v in whole.items()
+            if k not in ("needs", "equivalence") and (k, v) not in _OFF
+        }
         measure = content["measure"].items()
-        content["measure"] = {k: v for k, v in measure if k != "deadline_seconds" and (k, v) not in _OFF}
+        content["measure"] = {
+            k: v for k, v in measure if k != "deadline_seconds" and (k, v) not in _OFF
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -251,6 +259,8 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
         "recipe": Recipe(**recipe),
         "measure": MeasureSpec(**{**raw["measure"], "cap": MemoryCap(**cap) if cap else None}),
         "needs": Needs(**raw["needs"]),
-        "follow_up": FollowUp(**{**follow_up, "among": tuple(follow_up["among"])}) if follow_up else None,
+        "follow_up": FollowUp(**{**follow_up, "among": tuple(follow_up["among"])})
+        if follow_up
+        else None,
     }
     return TrialSpec(**{**raw, **nested})

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.results.measured import MeasuredRun, load
+    from orchestrator.api import MeasuredRun, load
 
 __all__ = ["MeasuredRun", "load"]
 
@@ -30,6 +30,6 @@ def __getattr__(name: str) -> Any:
     """The names of ``__all__``, imported when first asked for, so that the verbs stay instant."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from orchestrator.results import measured
+    from orchestrator import api
 
-    return getattr(measured, name)
+    return getattr(api, name)

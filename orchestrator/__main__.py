@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, epilog, finish
+from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, VERBS, epilog, finish
 
 
 def verbs() -> Mapping[str, str]:
-    """Verb -> what it does, in a line: the beginning of its module's docstring, read without importing it."""
-    return {path.stem: _line(path) for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))}
+    """Verb -> its one-line summary, read from the module's docstring without importing it."""
+    folder = Path(__file__).parent
+    return {verb: _line(folder / f"{verb}.py") for verb in VERBS}
 
 
 def _line(path: Path) -> str:

@@ -11,18 +11,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import cli
+from orchestrator.analysis.batch_size import FILE, describe
 from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.loggers import TrackerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
-from orchestrator.planning.sizing import TechniqueSet, read_choice, technique_sets
-from orchestrator.planning.trackers import TrackerError, refuse_missing
-from orchestrator.results.batch_size import FILE, describe
-from orchestrator.results.run import TRIALS
-from orchestrator.running import command, reach
-from orchestrator.running.store import RunFolder
+from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
+from orchestrator.running import ray_address
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.run_metadata import TRIALS
 
 if TYPE_CHECKING:
+    from orchestrator.running.batch_size_tuning import Tuned
     from orchestrator.running.nodes import Cluster
-    from orchestrator.running.tuning import Tuned
 
 _MOST, _MOST_ON_CPU = 512, 64
 
@@ -36,16 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refuse_missing(() if options.dry_run else config.trackers)
     except (ConfigError, TrackerError, ValueError) as error:
         print(error, file=sys.stderr)
-        return command.EXIT_USAGE
+        return cli.EXIT_USAGE
     sets = technique_sets(config, over, every=options.all)
-    if options.effective_batch is None and isinstance(asked := config.baseline.get("effective_batch"), int):
+    if options.effective_batch is None and isinstance(
+        asked := config.baseline.get("effective_batch"), int
+    ):
         options.effective_batch = asked
     if options.dry_run:
-        print(json.dumps(_planned(config, sets, options), indent=2) if options.json else _plan(config, sets, options))
-        return command.EXIT_OK
+        print(
+            json.dumps(_planned(config, sets, options), indent=2)
+            if options.json
+            else _plan(config, sets, options)
+        )
+        return cli.EXIT_OK
     place = options.output or config.output.with_name(f"{config.output.name}-batch-size")
-    with reach.preloading(options.address, config.resources.cpus_per_trial):
-        return command.holding(place, lambda folder: _run(config, sets, folder, options), resume=options.resume)
+    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+        return cli.holding(
+            place, lambda folder: _run(config, sets, folder, options), resume=options.resume
+        )
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -53,22 +62,55 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.batch_size",
         description=__doc__,
-        epilog=command.epilog({command.EXIT_FAILURE: "some batch could not be tuned"}),
+        epilog=cli.epilog({cli.EXIT_FAILURE: "some batch could not be tuned"}),
     )
-    command.add_options(parser, output="runs/NAME-batch-size")
+    cli.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
-    add("--effective-batch", type=command.count, metavar="N", help="samples a step, to be reached by accumulation")
-    add("--memory-margin", type=command.margin, default=0.05, metavar="5%", help="GPU memory to keep free, or 4GiB")
+    add(
+        "--effective-batch",
+        type=cli.count,
+        metavar="N",
+        help="samples a step, to be reached by accumulation",
+    )
+    add(
+        "--memory-margin",
+        type=cli.margin,
+        default=0.05,
+        metavar="5%",
+        help="GPU memory to keep free, or 4GiB",
+    )
     most = f"try none larger (default: {_MOST}, and {_MOST_ON_CPU} without a GPU)"
-    add("--max-micro-batch", type=command.count, metavar="N", help=most)
-    add("--tolerance", type=command.share, default=0.02, metavar="2%", help="speeds closer than this are the same")
-    add("--exact", action="store_true", help="find the largest to the sample, also where it is 64 or more")
-    add("--set", action="append", default=[], metavar="AXIS=VALUE", help="choose a technique, as in precision=bf16")
-    add("--all", action="store_true", help="tune every technique set of the sweep, not only its baseline")
+    add("--max-micro-batch", type=cli.count, metavar="N", help=most)
+    add(
+        "--tolerance",
+        type=cli.share,
+        default=0.02,
+        metavar="2%",
+        help="speeds closer than this are the same",
+    )
+    add(
+        "--exact",
+        action="store_true",
+        help="find the largest to the sample, also where it is 64 or more",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="AXIS=VALUE",
+        help="choose a technique, as in precision=bf16",
+    )
+    add(
+        "--all",
+        action="store_true",
+        help="tune every technique set of the sweep, not only its baseline",
+    )
     return parser
 
 
-def _planned(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace) -> dict[str, Any]:
+def _planned(
+    config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace
+) -> dict[str, Any]:
     return {
         "name": config.name,
         "technique_sets": [{"label": one.label, "choices": dict(one.choices)} for one in sets],
@@ -89,33 +131,48 @@ def _plan(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.N
     return "\n".join(lines)
 
 
-def _run(config: SweepConfig, sets: Sequence[TechniqueSet], folder: RunFolder, options: argparse.Namespace) -> int:
-    from orchestrator.results import table
-    from orchestrator.running import fitness
-    from orchestrator.running.measuring import run_json
+def _run(
+    config: SweepConfig,
+    sets: Sequence[TechniqueSet],
+    folder: RunFolder,
+    options: argparse.Namespace,
+) -> int:
+    from orchestrator.running import gpu_screening
+    from orchestrator.running.lifecycle import run_json
+    from orchestrator.storage.tables import parquet
 
     run = run_json(config, "batch_size")
     folder.describe(run)
     begin = time.monotonic()
     tuned: list[Tuned] = []
-    with fitness.reached(options.address, config.resources) as fit:
+    with gpu_screening.reached(options.address, config.resources) as fit:
         folder.describe(run := {**run, **fit.to_json()})
         alike = fit.cluster.by_hardware()
         for part in alike:
-            own = folder if len(alike) == 1 else RunFolder(folder.path / part.hardware.replace(" ", "-"))
+            own = (
+                folder
+                if len(alike) == 1
+                else RunFolder(folder.path / part.hardware.replace(" ", "-"))
+            )
             with contextlib.nullcontext() if own is folder else own.locked():
                 tuned.append(_tune(config, sets, part, own, options, time.monotonic() - begin))
             if own.records():
-                table.load(own.path, save_tables=True)
+                parquet.load(own.path, save_tables=True)
             if tuned[-1].interrupted:
                 break
-    document = {"name": config.name, "command": run["command"], "hardware": [one.to_json() for one in tuned]}
+    document = {
+        "name": config.name,
+        "command": run["command"],
+        "hardware": [one.to_json() for one in tuned],
+    }
     folder.keep(FILE, document)
     print(json.dumps(document, indent=2) if options.json else _answers(tuned, folder))
     if any(one.interrupted for one in tuned):
-        return command.EXIT_INTERRUPTED
-    failed = any(answer.largest is None and answer.unfinished for one in tuned for answer in one.answers)
-    return command.EXIT_FAILURE if failed else command.EXIT_OK
+        return cli.EXIT_INTERRUPTED
+    failed = any(
+        answer.largest is None and answer.unfinished for one in tuned for answer in one.answers
+    )
+    return cli.EXIT_FAILURE if failed else cli.EXIT_OK
 
 
 def _tune(
@@ -126,15 +183,17 @@ def _tune(
     options: argparse.Namespace,
     spent_seconds: float,
 ) -> Tuned:
-    from orchestrator.running import measuring
+    from orchestrator.running import lifecycle
+    from orchestrator.running.batch_size_tuning import Tuning
     from orchestrator.running.progress import Progress
-    from orchestrator.running.tuning import Tuning
 
     budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
-    axes = tuple(axis for axis in sets[0].choices if len({str(one.choices[axis]) for one in sets}) > 1)
+    axes = tuple(
+        axis for axis in sets[0].choices if len({str(one.choices[axis]) for one in sets}) > 1
+    )
     stream = sys.stderr if options.json else sys.stdout
     progress = Progress(None, cluster.slots, ("micro_batch", "accumulation", *axes), stream=stream)
-    progress.say(f"{_plan(config, sets, options)}\nnow on {measuring.slots_in_words(cluster)}")
+    progress.say(f"{_plan(config, sets, options)}\nnow on {lifecycle.slots_in_words(cluster)}")
     tuning = Tuning(
         config,
         sets,
@@ -147,7 +206,14 @@ def _tune(
         },
     )
     left = None if budget is None else max(0.0, budget - spent_seconds)
-    return tuning.run(cluster, folder, progress, time_budget_seconds=left, resume=options.resume, fresh=options.fresh)
+    return tuning.run(
+        cluster,
+        folder,
+        progress,
+        time_budget_seconds=left,
+        resume=options.resume,
+        fresh=options.fresh,
+    )
 
 
 def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
@@ -157,4 +223,4 @@ def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
 
 
 if __name__ == "__main__":
-    command.finish(main)
+    cli.finish(main)

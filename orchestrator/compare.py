@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_run, epilog, finish, share
+from orchestrator.cli import EXIT_OK, EXIT_USAGE, add_run, epilog, finish, share
 
 EXIT_WORSE, EXIT_UNLIKE = 1, 3
 
@@ -19,10 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the runs are too unlike."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.results.comparison import compare
-    from orchestrator.results.comparison_text import markdown, render, to_json
-    from orchestrator.results.measured import load
-    from orchestrator.results.run import UnreadableRunError
+    from orchestrator.analysis.comparison import compare
+    from orchestrator.api import load
+    from orchestrator.reporting.comparison import markdown, render, to_json
+    from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
         before, after = load(options.before), load(options.after)
@@ -33,10 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     found = compare(before, after, unlike=options.unlike)
-    unlike = [f"{what}: {old} / {new}" for what, old, new in found.differences if what.split()[0] in _UNLIKE]
+    unlike = [
+        f"{what}: {old} / {new}"
+        for what, old, new in found.differences
+        if what.split()[0] in _UNLIKE
+    ]
     if unlike and not options.unlike:
         print(
-            f"the runs are too unlike to compare (--unlike does it all the same): {'; '.join(unlike)}", file=sys.stderr
+            f"the runs are too unlike to compare (--unlike does it all the same): {'; '.join(unlike)}",
+            file=sys.stderr,
         )
         return EXIT_UNLIKE
     if not found.matched:
@@ -54,7 +59,9 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.compare",
         description=__doc__,
-        epilog=epilog({EXIT_WORSE: "worse by more than --fail-over", EXIT_UNLIKE: "the runs are too unlike"}),
+        epilog=epilog(
+            {EXIT_WORSE: "worse by more than --fail-over", EXIT_UNLIKE: "the runs are too unlike"}
+        ),
     )
     add_run(parser, "before", "RUN_A", "the earlier run")
     add_run(parser, "after", "RUN_B", "the later run")
@@ -64,7 +71,9 @@ def command_line() -> argparse.ArgumentParser:
         metavar="3%",
         help="exit 1 when anything got slower or fatter by more than this, broke, or trains differently",
     )
-    parser.add_argument("--unlike", action="store_true", help="compare even unlike GPUs, models, data or hosts")
+    parser.add_argument(
+        "--unlike", action="store_true", help="compare even unlike GPUs, models, data or hosts"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")

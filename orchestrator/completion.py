@@ -9,8 +9,7 @@ from pathlib import Path
 
 import shtab
 
-import orchestrator
-from orchestrator.running.command import EXIT_OK, epilog, finish, run_location
+from orchestrator.cli import EXIT_OK, VERBS, epilog, finish, run_location
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -36,11 +35,9 @@ def every_verb() -> argparse.ArgumentParser:
     """``orchestrator VERB ...`` as one parser, each verb's own command line a branch of it."""
     whole = argparse.ArgumentParser(prog="orchestrator")
     branches = whole.add_subparsers()
-    for module in pkgutil.iter_modules(orchestrator.__path__):
-        if module.ispkg or module.name.startswith("_"):
-            continue
-        own: argparse.ArgumentParser = pkgutil.resolve_name(f"orchestrator.{module.name}:command_line")()
-        branch = branches.add_parser(module.name, parents=[own], add_help=False, help=own.description)
+    for verb in VERBS:
+        own: argparse.ArgumentParser = pkgutil.resolve_name(f"orchestrator.{verb}:command_line")()
+        branch = branches.add_parser(verb, parents=[own], add_help=False, help=own.description)
         for action in branch._get_positional_actions() + branch._get_optional_actions():
             if action.type in (Path, run_location):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
-from orchestrator.running.reach import to_mend, unreachable
+from orchestrator.cli import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
+from orchestrator.running.ray_address import to_mend, unreachable
 
 NODE_SECONDS = 120.0
 """A node that has not answered by then is not going to."""
@@ -23,7 +23,7 @@ Report = Mapping[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 no problem (there may be warnings), 1 problems were found, 2 for a wrong call."""
     options = command_line().parse_args(arguments)
-    from jobs import checks
+    from jobs.node import checks
 
     look = functools.partial(checks.report, options.nvme, calibrate=options.calibrate is not None)
     address = options.address or os.environ.get("RAY_ADDRESS")
@@ -41,10 +41,17 @@ def command_line() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=epilog({EXIT_FAILURE: "problems were found"}),
     )
-    parser.add_argument("--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)")
-    parser.add_argument("--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload")
     parser.add_argument(
-        "--calibrate", type=Path, metavar="FILE", help="measure idle GPUs (half a minute) and write their rates as YAML"
+        "--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)"
+    )
+    parser.add_argument(
+        "--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload"
+    )
+    parser.add_argument(
+        "--calibrate",
+        type=Path,
+        metavar="FILE",
+        help="measure idle GPUs (half a minute) and write their rates as YAML",
     )
     add_json(parser)
     return parser
@@ -53,12 +60,21 @@ def command_line() -> argparse.ArgumentParser:
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     """Every node's report, then the cluster's own. Where the cluster cannot be joined: this machine's, and why."""
     if reason := unreachable(address):
-        return [look(), _section("cluster", _problem(reason, "start Ray there, or mend the address or the firewall"))]
+        return [
+            look(),
+            _section(
+                "cluster", _problem(reason, "start Ray there, or mend the address or the firewall")
+            ),
+        ]
     from orchestrator.running import cluster
 
     try:
         answers = cluster.ask_nodes(address, look, NODE_SECONDS)
-    except (ConnectionError, RuntimeError, ValueError) as error:  # no cluster or token, other versions, no address
+    except (
+        ConnectionError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # no cluster or token, other versions, no address
         return [look(), _section("cluster", _problem(_sentence(error), to_mend(str(error))))]
     reports: list[Report] = [answer for _, answer in answers if isinstance(answer, dict)]
     mend = "look at its Ray logs; this program must be installed there"
@@ -74,7 +90,7 @@ def calibrated(reports: Sequence[Report], file: Path) -> Report:
     """Write what was measured of every GPU to a YAML file; the section that compares GPUs of one model."""
     import yaml
 
-    from jobs.checks.rates import judge
+    from jobs.node.checks.rates import judge
     from jobs.spec import to_json
 
     measured = [one for report in reports for one in report.get("calibrations", [])]
@@ -90,10 +106,18 @@ def disagreements(reports: Sequence[Report]) -> list[dict[str, str]]:
         for report in reports:
             found.setdefault(report["versions"].get(name) or "none", []).append(report["node"])
         if len(found) > 1:
-            listed = "; ".join(f"{version} on {', '.join(nodes)}" for version, nodes in found.items())
+            listed = "; ".join(
+                f"{version} on {', '.join(nodes)}" for version, nodes in found.items()
+            )
             mend = "install the same everywhere, best with -c constraints.txt"
-            findings.append(_finding("warning", f"{name} differs, rows will not be ranked together: {listed}", mend))
-    return findings or [_finding("ok", f"{len(reports)} node{'s' * (len(reports) != 1)}, versions alike")]
+            findings.append(
+                _finding(
+                    "warning", f"{name} differs, rows will not be ranked together: {listed}", mend
+                )
+            )
+    return findings or [
+        _finding("ok", f"{len(reports)} node{'s' * (len(reports) != 1)}, versions alike")
+    ]
 
 
 def render(reports: Sequence[Report]) -> str:
@@ -107,13 +131,17 @@ def render(reports: Sequence[Report]) -> str:
                 lines.append(f"  {'':<8} {'':<14} → {finding['mend']}")
         lines.append("")
     problems, warnings = count(reports, "problem"), count(reports, "warning")
-    lines.append(f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}")
+    lines.append(
+        f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    )
     return "\n".join(lines)
 
 
 def count(reports: Sequence[Report], severity: str) -> int:
     """Findings of one severity in all reports."""
-    return sum(finding["severity"] == severity for report in reports for finding in report["findings"])
+    return sum(
+        finding["severity"] == severity for report in reports for finding in report["findings"]
+    )
 
 
 def _section(name: str, *findings: Mapping[str, str]) -> Report:

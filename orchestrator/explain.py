@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.running.command import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
+from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
 
 EXIT_UNEXPLAINED = 3
 
@@ -17,10 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 explained, 2 no such run or trial, 3 a trial was not measured or not on the same hardware."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.results.explanation import NotExplainableError, explain
-    from orchestrator.results.explanation_text import render, to_json
-    from orchestrator.results.measured import load
-    from orchestrator.results.run import UnreadableRunError
+    from orchestrator.analysis.explanation import NotExplainableError, explain
+    from orchestrator.api import load
+    from orchestrator.reporting.explanation import render, to_json
+    from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
         found = explain(load(options.run), options.before, options.after)
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     print(json.dumps(to_json(found), indent=2) if options.json else render(found))
     if options.picture is not None:
-        from orchestrator.results import explanation_picture
+        from orchestrator.reporting import explanation_plot
 
-        options.picture.write_bytes(explanation_picture.render(found))
+        options.picture.write_bytes(explanation_plot.render(found))
     return EXIT_OK
 
 
@@ -57,7 +57,9 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("before", metavar="TRIAL_A", help="a trial's identifier, or its beginning")
     parser.add_argument("after", metavar="TRIAL_B", help="the trial to explain beside it")
     add_json(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="also draw where time and memory went")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE.png", help="also draw where time and memory went"
+    )
     return parser
 
 

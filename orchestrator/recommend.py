@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.planning.quantities import size_bytes
-from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.running.command import EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
+from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.cli import EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
+from orchestrator.units import size_bytes
 
 EXIT_NOTHING_FITS = 1
 
@@ -22,15 +22,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
-    from orchestrator.results.export import NotExportableError, export_candidate
-    from orchestrator.results.measured import load
-    from orchestrator.results.recommendation_text import Workload, render, to_json
-    from orchestrator.results.run import UnreadableRunError
+    from orchestrator.api import load
+    from orchestrator.export import NotExportableError, export_candidate
+    from orchestrator.reporting.recommendation import Workload, render, to_json
+    from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
         run = load(options.run)
     except FileNotFoundError as error:
-        print(f"{options.run}: no records and no table to recommend from ({error})", file=sys.stderr)
+        print(
+            f"{options.run}: no records and no table to recommend from ({error})", file=sys.stderr
+        )
         return EXIT_USAGE
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
@@ -44,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         price_per_hour=options.price_per_hour,
     )
     workload = Workload(samples=options.samples, epochs=options.epochs) if options.samples else None
-    print(json.dumps(to_json(run, answer, workload), indent=2) if options.json else render(run, answer, workload))
+    print(
+        json.dumps(to_json(run, answer, workload), indent=2)
+        if options.json
+        else render(run, answer, workload)
+    )
     if answer.best is None:
         return EXIT_NOTHING_FITS
     try:
@@ -65,17 +71,38 @@ def command_line() -> argparse.ArgumentParser:
         epilog=epilog({EXIT_NOTHING_FITS: "nothing measured keeps the constraints"}),
     )
     add_run(parser)
-    parser.add_argument("--memory", type=_sized, metavar="24GiB", help="what the configuration may take")
-    parser.add_argument("--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step")
-    parser.add_argument("--exact", action="store_true", help="refuse rows whose losses are not their reference's")
-    parser.add_argument("--any-training", action="store_true", help="rank other optimizers, adapters and weights, too")
-    parser.add_argument("--objective", choices=OBJECTIVES, default="samples_per_second", help="what to be best in")
-    parser.add_argument("--price-per-hour", type=_above_zero(float), metavar="P", help="of the GPU, for costs")
     parser.add_argument(
-        "--samples", type=_above_zero(int), metavar="N", help="your dataset's size, for hours and costs"
+        "--memory", type=_sized, metavar="24GiB", help="what the configuration may take"
     )
     parser.add_argument(
-        "--epochs", type=_above_zero(float), default=1.0, metavar="N", help="passes over it (default: 1)"
+        "--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step"
+    )
+    parser.add_argument(
+        "--exact", action="store_true", help="refuse rows whose losses are not their reference's"
+    )
+    parser.add_argument(
+        "--any-training",
+        action="store_true",
+        help="rank other optimizers, adapters and weights, too",
+    )
+    parser.add_argument(
+        "--objective", choices=OBJECTIVES, default="samples_per_second", help="what to be best in"
+    )
+    parser.add_argument(
+        "--price-per-hour", type=_above_zero(float), metavar="P", help="of the GPU, for costs"
+    )
+    parser.add_argument(
+        "--samples",
+        type=_above_zero(int),
+        metavar="N",
+        help="your dataset's size, for hours and costs",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=_above_zero(float),
+        default=1.0,
+        metavar="N",
+        help="passes over it (default: 1)",
     )
     parser.add_argument("--export", type=Path, metavar="DIR", help="write the files to train with")
     add_json(parser)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.results.location import Location, folder_of
-from orchestrator.running import command
-from orchestrator.running.store import RunFolder, RunFolderError
+from orchestrator import cli
+from orchestrator.storage.location import Location, folder_of
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,26 +20,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.watch and not isinstance(options.run, Path):
         parser.error("--watch follows a folder of this machine; at a URI, render it again")
 
-    from orchestrator.results.object_store import StoreError
-    from orchestrator.results.run import UnreadableRunError
+    from orchestrator.storage.object_store import StoreError
+    from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
         with _at_hand(options.run) as folder:
             return _report(folder, options)
     except FileNotFoundError as error:
         print(f"{options.run}: no records and no table to report on ({error})", file=sys.stderr)
-        return command.EXIT_USAGE
+        return cli.EXIT_USAGE
     except UnreadableRunError as error:
         print(error, file=sys.stderr)
-        return command.EXIT_USAGE
+        return cli.EXIT_USAGE
     except (RunFolderError, StoreError) as error:
         print(error, file=sys.stderr)
-        return command.EXIT_FAILURE
+        return cli.EXIT_FAILURE
     except BrokenPipeError:
         raise  # nobody reads the summary: no failure of the pages
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
-        return command.EXIT_FAILURE
+        return cli.EXIT_FAILURE
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -47,13 +47,15 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.report",
         description=__doc__,
-        epilog=command.epilog({command.EXIT_FAILURE: "the pages cannot be written"}),
+        epilog=cli.epilog({cli.EXIT_FAILURE: "the pages cannot be written"}),
     )
-    command.add_run(parser, about="a run, finished or still running")
+    cli.add_run(parser, about="a run, finished or still running")
     watch = "follow a run on this machine until its sweep ends, then render it"
     parser.add_argument("--watch", action="store_true", help=watch)
-    parser.add_argument("--open-nothing", action="store_true", help="do not show report.html in a browser")
-    command.add_json(parser)
+    parser.add_argument(
+        "--open-nothing", action="store_true", help="do not show report.html in a browser"
+    )
+    cli.add_json(parser)
     return parser
 
 
@@ -63,8 +65,8 @@ def _at_hand(run: Location) -> Iterator[Path]:
     if isinstance(run, Path):
         yield run
         return
-    from orchestrator.results.object_store import open_store
-    from orchestrator.running.publication import Mirror
+    from orchestrator.storage.mirror import Mirror
+    from orchestrator.storage.object_store import open_store
 
     folder = folder_of(run)
     with RunFolder(folder).locked():
@@ -75,11 +77,11 @@ def _at_hand(run: Location) -> Iterator[Path]:
 
 
 def _report(folder: Path, options: argparse.Namespace) -> int:
-    from orchestrator.results import publish
-    from orchestrator.results.page.text import print_summary
+    from orchestrator.reporting.publish import publish
+    from orchestrator.reporting.terminal import print_summary
 
     if options.watch and RunFolder(folder).in_use():
-        from orchestrator.running.watching import follow
+        from orchestrator.running.follow import follow
 
         follow(folder, to_stderr=options.json)
     summary = publish(folder)
@@ -88,8 +90,8 @@ def _report(folder: Path, options: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open((folder / "report.html").resolve().as_uri())
-    return command.EXIT_OK
+    return cli.EXIT_OK
 
 
 if __name__ == "__main__":
-    command.finish(main)
+    cli.finish(main)

@@ -12,18 +12,19 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from jobs import nvml
+from jobs.node import nvml
+from orchestrator import cli
 from orchestrator.planning.config import SweepConfig, load_config
-from orchestrator.planning.describe import describe, to_json
+from orchestrator.planning.loggers import TrackerError, refuse_missing
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.problems import ConfigError
-from orchestrator.planning.trackers import TrackerError, refuse_missing
-from orchestrator.running import command, reach
-from orchestrator.running.store import RunFolder
+from orchestrator.reporting.plan import describe, to_json
+from orchestrator.running import ray_address
+from orchestrator.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from jobs.spec import TrialSpec
-    from orchestrator.running.fitness import Fitness
+    from orchestrator.running.gpu_screening import Fitness
     from orchestrator.running.session import Session
     from orchestrator.search.base import Search
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return command.EXIT_USAGE
+        return cli.EXIT_USAGE
     if options.dry_run or options.predict:
         return _show_plan(config, options)
     try:
@@ -46,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         searching = _search(config)
     except (ImportError, TrackerError) as error:
         print(error, file=sys.stderr)
-        return command.EXIT_USAGE
-    with reach.preloading(options.address, config.resources.cpus_per_trial):
-        from orchestrator.results import publish
+        return cli.EXIT_USAGE
+    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+        from orchestrator.reporting.publish import publish
 
         place = options.output or config.output
         run = functools.partial(_run, config, searching, options)
-        return command.holding(place, run, resume=options.resume, render=publish)
+        return cli.holding(place, run, resume=options.resume, render=publish)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -60,9 +61,9 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.sweep",
         description=__doc__,
-        epilog=command.epilog({command.EXIT_FAILURE: "the sweep could not run"}),
+        epilog=cli.epilog({cli.EXIT_FAILURE: "the sweep could not run"}),
     )
-    command.add_options(parser, output="the config's, runs/NAME")
+    cli.add_options(parser, output="the config's, runs/NAME")
     predict = "print the plan with the memory that its trials will take of this GPU, and stop (default: h200)"
     parser.add_argument("--predict", nargs="?", const="h200", metavar="GPU", help=predict)
     return parser
@@ -70,16 +71,16 @@ def command_line() -> argparse.ArgumentParser:
 
 def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
     """Print the plan, and where asked what its trials will take of a GPU's memory."""
-    from orchestrator.planning.estimate.estimator import predict
-    from orchestrator.planning.estimate.gpus import load_gpu
-    from orchestrator.planning.estimate.libraries import without_gpus
-    from orchestrator.planning.estimate.text import labels, row, table
+    from orchestrator.prediction.estimator import predict
+    from orchestrator.prediction.gpus import load_gpu
+    from orchestrator.prediction.libraries import without_gpus
+    from orchestrator.reporting.prediction import labels, row, table
 
     try:
         gpu = load_gpu(options.predict) if options.predict else None
     except ValueError as error:
         print(error, file=sys.stderr)
-        return command.EXIT_USAGE
+        return cli.EXIT_USAGE
     planned = plan(config, has_gpu=bool(gpu or options.address or nvml.visible_uuids()))
     told = to_json(planned, config)
     if not options.json:
@@ -89,21 +90,28 @@ def _show_plan(config: SweepConfig, options: argparse.Namespace) -> int:
             predictions = predict(planned.trials, gpu)
         told["predicted"] = [row(prediction) for prediction in predictions]
         if not options.json:
-            print(f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, labels(predictions, config))}")
+            print(
+                f"\nPredicted of one {gpu.name}, GiB\n{table(predictions, labels(predictions, config))}"
+            )
     if options.json:
         print(json.dumps(told, indent=2))
-    return command.EXIT_OK
+    return cli.EXIT_OK
 
 
-def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder) -> int:
+def _run(
+    config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder
+) -> int:
     """Measure; where nodes have joined meanwhile, go on with what their GPU models lack."""
-    from orchestrator.results import publish
-    from orchestrator.results.page.text import print_summary
-    from orchestrator.running import fitness
+    from orchestrator.reporting.publish import publish
+    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.running import gpu_screening
 
     measured, goes_on, end = set[str](), True, time.monotonic() + (options.time_budget or math.inf)
     while goes_on:
-        with fitness.reached(options.address, config.resources) as fit, contextlib.ExitStack() as beside:
+        with (
+            gpu_screening.reached(options.address, config.resources) as fit,
+            contextlib.ExitStack() as beside,
+        ):
             models = {part.hardware for part in fit.cluster.by_hardware()}
             if models <= measured:
                 break
@@ -112,21 +120,27 @@ def _run(config: SweepConfig, searching: Searching, options: argparse.Namespace,
         goes_on = session.begins_anew or (has_grown and not session.cut_short)
         measured |= set() if session.begins_anew else models
         left = options.time_budget and max(1.0, end - time.monotonic())
-        options = argparse.Namespace(**{**vars(options), "resume": True, "fresh": False, "time_budget": left})
+        options = argparse.Namespace(
+            **{**vars(options), "resume": True, "fresh": False, "time_budget": left}
+        )
     print_summary(publish(folder.path), as_json=options.json)
-    return command.EXIT_INTERRUPTED if session.interrupted else command.EXIT_OK
+    return cli.EXIT_INTERRUPTED if session.interrupted else cli.EXIT_OK
 
 
 def _measure(
-    config: SweepConfig, searching: Searching, options: argparse.Namespace, folder: RunFolder, fit: Fitness
+    config: SweepConfig,
+    searching: Searching,
+    options: argparse.Namespace,
+    folder: RunFolder,
+    fit: Fitness,
 ) -> tuple[Session, bool]:
     """The session once it has ended, and whether the cluster has grown meanwhile."""
-    from orchestrator.running import measuring
-    from orchestrator.running.events import EventLog
-    from orchestrator.running.metrics import Metrics
+    from orchestrator.running import lifecycle
+    from orchestrator.running.event_log import EventLog
     from orchestrator.running.progress import Progress
+    from orchestrator.running.prometheus import Metrics
     from orchestrator.running.session import Session
-    from orchestrator.search.per_model import for_model, side_by_side
+    from orchestrator.search.per_gpu_model import for_model, side_by_side
 
     cluster = fit.cluster
     planned = plan(config, has_gpu=cluster.gpus > 0)
@@ -137,22 +151,32 @@ def _measure(
     budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
     wanted = {spec.trial_id for model in models for spec in for_model(trials, model)}
     is_wanted = functools.partial(_is_wanted, planned=wanted)
-    earlier = measuring.still_wanted(folder, is_wanted, fresh=options.fresh, models=models)
+    earlier = lifecycle.still_wanted(folder, is_wanted, fresh=options.fresh, models=models)
     search = side_by_side({model: searching(for_model(trials, model)) for model in models}, models)
     stream = sys.stderr if options.json else sys.stdout
-    progress = Progress(len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream)
+    progress = Progress(
+        len(wanted), cluster.slots, config.axes_in_play, baseline=config.baseline, stream=stream
+    )
     watchers = (EventLog(folder.path), Metrics(config.name, len(wanted)))
-    session = Session(search, folder, progress, time_budget_seconds=budget, watchers=watchers, may_begin_anew=True)
-    progress.say(f"{_count(config, planned, models)}, on {measuring.slots_in_words(cluster)}")
-    measuring.show(progress, fit.notes)
-    measuring.show(progress, measuring.opening(cluster, folder, budget))
-    measuring.show(progress, measuring.reuse(session, earlier, cluster, resume=options.resume))
+    session = Session(
+        search, folder, progress, time_budget_seconds=budget, watchers=watchers, may_begin_anew=True
+    )
+    progress.say(f"{_count(config, planned, models)}, on {lifecycle.slots_in_words(cluster)}")
+    lifecycle.show(progress, fit.notes)
+    lifecycle.show(progress, lifecycle.opening(cluster, folder, budget))
+    lifecycle.show(progress, lifecycle.reuse(session, earlier, cluster, resume=options.resume))
     for record in planned.ruled_out:
         folder.write(record)
     needs = next((spec.needs for spec in trials), None)
-    run = {**measuring.run_json(config, "sweep"), **fit.to_json(), "planned": len(wanted)}
-    has_grown = measuring.measure(
-        session, cluster, folder, like=search.unasked(), needs=needs, run=run, trackers=config.trackers
+    run = {**lifecycle.run_json(config, "sweep"), **fit.to_json(), "planned": len(wanted)}
+    has_grown = lifecycle.measure(
+        session,
+        cluster,
+        folder,
+        like=search.unasked(),
+        needs=needs,
+        run=run,
+        trackers=config.trackers,
     )
     progress.say(progress.status())
     return session, has_grown
@@ -162,16 +186,20 @@ def _foretold(searching: Searching, config: SweepConfig, beside: contextlib.Exit
     """A frontier search hears what memory its trials will need, as that becomes known."""
     if config.search.kind != "frontier":
         return searching
-    from orchestrator.running.foretelling import Foretelling
+    from orchestrator.running.background_prediction import Foretelling
 
     foretelling = beside.enter_context(Foretelling())
-    return lambda trials: searching(trials, predicted=foretelling.of(trials, trials[0].gpu_model if trials else ""))
+    return lambda trials: searching(
+        trials, predicted=foretelling.of(trials, trials[0].gpu_model if trials else "")
+    )
 
 
 def _with_follow_ups(searching: Searching, config: SweepConfig) -> Searching:
     from orchestrator.search.follow_ups import FollowUps
 
-    follow = functools.partial(FollowUps, wanted=config.follow_ups, budgets=config.budgets, baseline=config.baseline)
+    follow = functools.partial(
+        FollowUps, wanted=config.follow_ups, budgets=config.budgets, baseline=config.baseline
+    )
     return lambda trials: follow(searching(trials))
 
 
@@ -187,7 +215,7 @@ def _count(config: SweepConfig, planned: Plan, models: Collection[str]) -> str:
 
 def _search(config: SweepConfig) -> Searching:
     """The config's search, its options given. Raises ImportError, in a sentence, where its package is missing."""
-    from orchestrator.search.frontier import Frontier
+    from orchestrator.search.frontier.search import Frontier
     from orchestrator.search.grid import Grid
 
     options = config.search.options
@@ -203,4 +231,4 @@ def _search(config: SweepConfig) -> Searching:
 
 
 if __name__ == "__main__":
-    command.finish(main)
+    cli.finish(main)

@@ -55,7 +55,11 @@ def build_tiny_spec(
 
     ``choices`` replace the axes' defaults; ``measure`` are fields of ``MeasureSpec``.
     """
-    chosen = {name: axis.default for name, axis in AXES.items()} | {"micro_batch": 2} | dict(choices or {})
+    chosen = (
+        {name: axis.default for name, axis in AXES.items()}
+        | {"micro_batch": 2}
+        | dict(choices or {})
+    )
     variants = [AXES[name].variant(value) for name, value in chosen.items()]
     return TrialSpec(
         choices=chosen,
@@ -79,7 +83,14 @@ def ray_session() -> Iterator[None]:
     """A local Ray of two CPUs, started once for all tests that ask for it."""
     import ray
 
-    ray.init("local", num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init(
+        "local",
+        num_cpus=2,
+        num_gpus=0,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+    )
     yield
     ray.shutdown()
 

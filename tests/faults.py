@@ -36,7 +36,9 @@ def hang_once(model: Any, task: str, arguments: Any, *, announce: str) -> Any:
     return model
 
 
-def hang_with_stubborn_grandchild(model: Any, task: str, arguments: Any, *, announce: str) -> NoReturn:
+def hang_with_stubborn_grandchild(
+    model: Any, task: str, arguments: Any, *, announce: str
+) -> NoReturn:
     """Hang, and so does a process of one's own that ignores SIGTERM and announces both."""
     child = os.getpid()
     if os.fork() == 0:
@@ -91,7 +93,9 @@ def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
 
 def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
     """The GPU has no memory left, in CUDA's own words."""
-    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB")
+    raise RuntimeError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB"
+    )
 
 
 def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:

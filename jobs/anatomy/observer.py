@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from jobs.anatomy.memory import Known
-from jobs.anatomy.residents import Resident, tensors
+from jobs.anatomy.memory.live_tensors import Resident, tensors
+from jobs.anatomy.memory.timeline import Known
 from jobs.anatomy.trace import PHASE, weight
 from jobs.trackers.base import Phase
 
@@ -64,10 +64,13 @@ class Observer:
         """What the trace alone does not tell."""
         return Known(
             before=self._before,
-            names={one.address: one.name for one in self.residents if one.name != "gradients"} | self._workspaces(),
+            names={one.address: one.name for one in self.residents if one.name != "gradients"}
+            | self._workspaces(),
             gradients={one.address for one in self.residents if one.name == "gradients"},
             inputs=self._inputs,
-            parameters={one.address for one in self.residents if one.name in ("weights", "LoRA adapters")},
+            parameters={
+                one.address for one in self.residents if one.name in ("weights", "LoRA adapters")
+            },
         )
 
     def train_begin(self) -> None:
@@ -88,7 +91,9 @@ class Observer:
         """Its tensors are remembered by address."""
         self._micro_batches += 1
         if self.profile is not None:
-            self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))}
+            self._inputs |= {
+                tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))
+            }
 
     def wants(self, left: int) -> bool:
         """The last ones."""
@@ -136,7 +141,9 @@ class Observer:
         names: set[Phase] = {name for step in steps for name in step}
         # The median: a step that the host, or Python's collector, held up for once tells of nothing.
         usual = {name: statistics.median(step.get(name, 0.0) for step in steps) for name in names}
-        seconds: dict[str, float] = {name: each * weight(name, self.times) for name, each in usual.items()}
+        seconds: dict[str, float] = {
+            name: each * weight(name, self.times) for name, each in usual.items()
+        }
         return seconds | {"data": min(seconds.get("data", 0.0), self._usual_wait)}
 
     def _start(self) -> None:
@@ -145,11 +152,15 @@ class Observer:
         if self._on_gpu:
             self._before = _blocks()
         else:
-            self._before = {one.address: one.nbytes for one in self.residents if one.device == "cpu"}
+            self._before = {
+                one.address: one.nbytes for one in self.residents if one.device == "cpu"
+            }
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._on_gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self.profile = torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True)
+        self.profile = torch.profiler.profile(
+            activities=activities, record_shapes=True, profile_memory=True
+        )
         self.profile.__enter__()
         self._modules.__enter__()
         self._open("upkeep")
@@ -187,7 +198,9 @@ class Observer:
 def _by_phase(marks: Sequence[tuple[Phase, float, torch.cuda.Event | None]]) -> dict[Phase, float]:
     seconds: defaultdict[Phase, float] = defaultdict(float)
     for (name, begin, first), (_, end, last) in itertools.pairwise(marks):
-        seconds[name] += end - begin if first is None or last is None else first.elapsed_time(last) / 1000
+        seconds[name] += (
+            end - begin if first is None or last is None else first.elapsed_time(last) / 1000
+        )
     return seconds
 
 
@@ -195,4 +208,6 @@ def _blocks() -> dict[int, int]:
     """Address -> size of everything that the caching allocator has given out."""
     segments: Any = torch.cuda.memory_snapshot()
     blocks = (block for segment in segments for block in segment["blocks"])
-    return {block["address"]: block["size"] for block in blocks if block["state"] == "active_allocated"}
+    return {
+        block["address"]: block["size"] for block in blocks if block["state"] == "active_allocated"
+    }

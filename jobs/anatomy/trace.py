@@ -16,7 +16,15 @@ MODULE = "anatomy module::"
 COMPILED = "compiled graphs"
 """What stands for all modules that a compiler took."""
 
-_ALLOCATING = ("aten::empty", "aten::zeros", "aten::ones", "aten::new_", "aten::resize", "aten::clone", "aten::full")
+_ALLOCATING = (
+    "aten::empty",
+    "aten::zeros",
+    "aten::ones",
+    "aten::new_",
+    "aten::resize",
+    "aten::clone",
+    "aten::full",
+)
 _COPY = "aten::_to_copy"
 _ENGINE = "autograd::engine::"
 _OWN = (PHASE, MODULE, _ENGINE)
@@ -86,7 +94,9 @@ def weight(phase: str, times: float) -> float:
     return times if phase in ("forward", "backward") else 1.0
 
 
-def read(profile: torch.profiler.profile, device: str, counted: frozenset[str], times: float = 1.0) -> Trace:
+def read(
+    profile: torch.profiler.profile, device: str, counted: frozenset[str], times: float = 1.0
+) -> Trace:
     """A finished profile's trace; ``device`` is "cuda" or "cpu", ``counted`` the operators whose shapes matter.
 
     The profiler must have recorded shapes and memory, of kernels too where there is a GPU.
@@ -153,13 +163,21 @@ class _Reader:
         elif name.startswith(MODULE):
             context = outer._replace(module=name.removeprefix(MODULE))
         elif name.startswith(_ENGINE):
-            module = COMPILED if _GRAPH_NODE in name else self._made_in.get(event.extra_fields.sequence_number, "")
+            module = (
+                COMPILED
+                if _GRAPH_NODE in name
+                else self._made_in.get(event.extra_fields.sequence_number, "")
+            )
             context = outer._replace(module=module, backward=True, recomputed=False)
         elif name.startswith(_GRAPHS):
             context = outer._replace(module=COMPILED)
         elif "::" in name or name.endswith("Backward0"):
             context = self._computing(name, event.extra_fields, outer)
-        self.operators[event.correlation_id] = ("" if name.startswith(_OWN) else name, begin, context.module)
+        self.operators[event.correlation_id] = (
+            "" if name.startswith(_OWN) else name,
+            begin,
+            context.module,
+        )
         if self._device == "cpu":
             self._host_work(event, context)
         return context
@@ -174,11 +192,14 @@ class _Reader:
             copies=_source(fields) if name == _COPY else outer.copies,
             module=outer.module,
             backward=outer.backward,
-            recomputed=outer.recomputed or (outer.backward and number >= 0 and name.startswith("aten::")),
+            recomputed=outer.recomputed
+            or (outer.backward and number >= 0 and name.startswith("aten::")),
             counted=outer.counted or name in self._counted,
         )
         if context.counted and not outer.counted:
-            self.calls.append(Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed))
+            self.calls.append(
+                Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed)
+            )
         return context
 
     def _change(self, event: Any, context: _Context) -> None:
@@ -198,7 +219,9 @@ class _Reader:
         )
 
     def _host_work(self, event: Any, context: _Context) -> None:
-        inner = sum(child.duration_time_ns for child in event.children if child.tag.name == "TorchOp")
+        inner = sum(
+            child.duration_time_ns for child in event.children if child.tag.name == "TorchOp"
+        )
         own = event.duration_time_ns - inner
         if context.operator and own > 0 and not event.name.startswith(_OWN):
             begin = event.start_time_ns
@@ -216,14 +239,23 @@ class _Reader:
 
 
 def _source(fields: Any) -> int:
-    return next((int(one.storage_data_ptr or 0) for one in fields.inputs if hasattr(one, "storage_data_ptr")), 0)
+    return next(
+        (
+            int(one.storage_data_ptr or 0)
+            for one in fields.inputs
+            if hasattr(one, "storage_data_ptr")
+        ),
+        0,
+    )
 
 
 def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(tuple(one.sizes) if hasattr(one, "sizes") else None for one in fields.inputs)
 
 
-def _kernels(events: Sequence[Any], operators: Mapping[int, tuple[str, int, str]]) -> Iterator[Work]:
+def _kernels(
+    events: Sequence[Any], operators: Mapping[int, tuple[str, int, str]]
+) -> Iterator[Work]:
     """What ran on the device, with the operator that launched it and when it did."""
     on_device: list[Any] = []
     launches: dict[int, int] = {}
@@ -233,7 +265,9 @@ def _kernels(events: Sequence[Any], operators: Mapping[int, tuple[str, int, str]
         elif event.name().startswith("cu"):  # CUDA's runtime or driver
             launches[event.correlation_id()] = event.start_ns()
     for event in on_device:
-        if getattr(event, "is_user_annotation", bool)() or event.name().startswith((PHASE, MODULE, "Optimizer.")):
+        if getattr(event, "is_user_annotation", bool)() or event.name().startswith(
+            (PHASE, MODULE, "Optimizer.")
+        ):
             continue
         number: int = event.correlation_id()
         start: int = event.start_ns()

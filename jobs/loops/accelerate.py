@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from jobs.loops.base import Setup, Trained
 from jobs.loops.meter import Listener
-from jobs.techniques.optimizer import decay_groups
+from jobs.techniques.axes.optimizer import decay_groups
 
 
 def train(setup: Setup) -> Trained:
@@ -43,7 +43,9 @@ class _Loop:
         precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no"
         self.accelerator = Accelerator(mixed_precision=precision)
         optimizer = setup.optimizer or named_optimizer(setup.model, arguments)
-        self.model, self.optimizer, self.loader = self.accelerator.prepare(setup.model, optimizer, _dataloader(setup))
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(
+            setup.model, optimizer, _dataloader(setup)
+        )
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
 

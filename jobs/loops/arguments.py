@@ -9,7 +9,7 @@ import torch
 from transformers import TrainingArguments
 
 from jobs.spec import TrialSpec
-from jobs.techniques.activations import RENAMED
+from jobs.techniques.axes.activations import RENAMED
 
 
 def training_arguments(
@@ -21,7 +21,10 @@ def training_arguments(
     before the model is built. Raises TypeError for an argument that the installed version does not have.
     """
     known = {f.name for f in dataclasses.fields(TrainingArguments) if f.init}
-    arguments = {_installed_name(name, known): value for name, value in spec.recipe.training_arguments.items()}
+    arguments = {
+        _installed_name(name, known): value
+        for name, value in spec.recipe.training_arguments.items()
+    }
     arguments |= {
         "output_dir": output_dir,
         "report_to": "none",

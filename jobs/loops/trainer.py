@@ -29,7 +29,9 @@ class MeteredTrainer(transformers.Trainer):
         self._left = len(batches[0])
         return batches
 
-    def training_step(self, model: torch.nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def training_step(
+        self, model: torch.nn.Module, inputs: Any, *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
         """One micro-batch, forward and backward."""
         self._left -= 1
         self.meter.micro_batch(inputs)
@@ -67,7 +69,9 @@ class MeteredTrainer(transformers.Trainer):
                     epoch=0,
                     train_dataloader=loader,
                     steps_in_epoch=len(loader),
-                    num_update_steps_per_epoch=-(-len(loader) // self.args.gradient_accumulation_steps),
+                    num_update_steps_per_epoch=-(
+                        -len(loader) // self.args.gradient_accumulation_steps
+                    ),
                     trial=None,
                     ignore_keys_for_eval=None,
                     start_time=time.time(),

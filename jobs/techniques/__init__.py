@@ -3,17 +3,17 @@
 A technique is a ``Variant`` on an ``Axis``. To add one, add its row; to add an axis, add its file here.
 """
 
-from jobs.techniques.activations import ACTIVATIONS
-from jobs.techniques.adapter import ADAPTER
-from jobs.techniques.attention import ATTENTION
+from jobs.techniques.axes.activations import ACTIVATIONS
+from jobs.techniques.axes.adapter import ADAPTER
+from jobs.techniques.axes.attention import ATTENTION
+from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
+from jobs.techniques.axes.compile import COMPILE
+from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.loop import LOOP
+from jobs.techniques.axes.offload import OFFLOAD
+from jobs.techniques.axes.optimizer import OPTIMIZER
+from jobs.techniques.axes.precision import PRECISION
 from jobs.techniques.base import Axis, Effect, Variant, deep_merge, merge
-from jobs.techniques.batch import ACCUMULATION, MICRO_BATCH
-from jobs.techniques.compile import COMPILE
-from jobs.techniques.dataloader import DATALOADER
-from jobs.techniques.loop import LOOP
-from jobs.techniques.offload import OFFLOAD
-from jobs.techniques.optimizer import OPTIMIZER
-from jobs.techniques.precision import PRECISION
 
 AXES: dict[str, Axis] = {
     axis.name: axis

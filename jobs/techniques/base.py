@@ -23,7 +23,7 @@ class Variant:
     hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """Place (one of ``jobs.spec.Recipe.hooks``) -> ("module:function", keyword arguments), for what needs code."""
     requires: tuple[str, ...] = ()
-    """In the words of ``jobs.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
+    """In the words of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
     prepares: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node before any timing."""
     host: bool = False
@@ -53,12 +53,16 @@ class Axis:
         if self.integer_argument is not None:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise KeyError(value)
-            return Variant(doc=f"{self.doc} {value}", training_arguments={self.integer_argument: value})
+            return Variant(
+                doc=f"{self.doc} {value}", training_arguments={self.integer_argument: value}
+            )
         return self.variants[value]
 
 
 def merge(
-    variants: Iterable[Variant], training_arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
+    variants: Iterable[Variant],
+    training_arguments: Mapping[str, Any],
+    deepspeed: Mapping[str, Any] | None,
 ) -> Recipe:
     """The recipe of the chosen variants on top of the user's own arguments; later variants win."""
     arguments: dict[str, Any] = dict(training_arguments)

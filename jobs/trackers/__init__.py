@@ -7,12 +7,20 @@ from jobs.trackers.allocator import Allocator
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.device import Device
 from jobs.trackers.host import Host
+from jobs.trackers.launch_bound import Starvation
 from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
-from jobs.trackers.starvation import Starvation
 from jobs.trackers.steps import Steps
 
 # Operators before Steps: what looking at a step costs is then the warm-up's.
-TRACKERS: tuple[type[Tracker], ...] = (Allocator, Device, Host, Operators, Steps, Starvation, Losses)
+TRACKERS: tuple[type[Tracker], ...] = (
+    Allocator,
+    Device,
+    Host,
+    Operators,
+    Steps,
+    Starvation,
+    Losses,
+)
 
 __all__ = ["TRACKERS", "Moment", "Operators", "Steps", "Tracker"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jobs import memory_cap
+from jobs.node import memory_cap
 from jobs.record import Column
 from jobs.trackers.base import Moment, Tracker
 
@@ -32,8 +32,14 @@ class Allocator(Tracker):
             unit="B",
             doc="bytes held by tensors once the model is on the device",
         ),
-        Column(name="allocator_retries", type="int64", doc="times the allocator had to flush its cache and try again"),
-        Column(name="allocator_ooms", type="int64", doc="out-of-memory errors the allocator raised"),
+        Column(
+            name="allocator_retries",
+            type="int64",
+            doc="times the allocator had to flush its cache and try again",
+        ),
+        Column(
+            name="allocator_ooms", type="int64", doc="out-of-memory errors the allocator raised"
+        ),
         Column(
             name="allocator_limit_bytes",
             type="int64",

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 
 import psutil
 
-from jobs import nvml
+from jobs.node import nvml
 from jobs.record import Column
 from jobs.trackers.base import Held, Moment, Tracker
-from jobs.trackers.readings import Readings
+from jobs.trackers.sources.time_series import Readings
 
 _POLL_SECONDS = 0.05
 
@@ -28,42 +28,81 @@ class Device(Tracker):
 
     columns: ClassVar = (
         Column(name="gpu_uuid", type="string", doc="the GPU that ran the trial"),
-        Column(name="gpu_used_before_bytes", type="int64", unit="B", doc="in use on the GPU before the trial began"),
+        Column(
+            name="gpu_used_before_bytes",
+            type="int64",
+            unit="B",
+            doc="in use on the GPU before the trial began",
+        ),
         Column(
             name="gpu_foreign_processes",
             type="int64",
             doc="most other processes seen on the GPU at once, before the trial and through training",
         ),
-        Column(name="gpu_context_bytes", type="int64", unit="B", doc="what the bare CUDA context took"),
-        Column(name="gpu_model_bytes", type="int64", unit="B", doc="context, libraries and model weights"),
+        Column(
+            name="gpu_context_bytes", type="int64", unit="B", doc="what the bare CUDA context took"
+        ),
+        Column(
+            name="gpu_model_bytes",
+            type="int64",
+            unit="B",
+            doc="context, libraries and model weights",
+        ),
         Column(
             name="device_used_bytes",
             type="int64",
             unit="B",
             doc="most memory the trial took of the GPU, context and libraries included (polled through training)",
         ),
-        Column(name="gpu_after_training_bytes", type="int64", unit="B", doc="still taken when training ended"),
+        Column(
+            name="gpu_after_training_bytes",
+            type="int64",
+            unit="B",
+            doc="still taken when training ended",
+        ),
         Column(
             name="docs_gpu_memory_mb",
             type="int64",
             unit="MiB",
             doc="the guide's 'GPU memory occupied': NVML used after training, // 1024**2",
         ),
-        Column(name="gpu_temperature_celsius", type="int64", unit="°C", doc="highest during the counted steps"),
-        Column(name="gpu_sm_clock_mhz", type="float64", unit="MHz", doc="mean SM clock during the counted steps"),
+        Column(
+            name="gpu_temperature_celsius",
+            type="int64",
+            unit="°C",
+            doc="highest during the counted steps",
+        ),
+        Column(
+            name="gpu_sm_clock_mhz",
+            type="float64",
+            unit="MHz",
+            doc="mean SM clock during the counted steps",
+        ),
         Column(
             name="gpu_power_capped_share",
             type="float64",
             doc="share of the readings during the counted steps in which the power limit held the clocks down",
         ),
-        Column(name="gpu_utilization_percent", type="float64", unit="%", doc="mean kernel activity, counted steps"),
-        Column(name="energy_joules", type="float64", unit="J", doc="energy the GPU drew over the counted steps"),
+        Column(
+            name="gpu_utilization_percent",
+            type="float64",
+            unit="%",
+            doc="mean kernel activity, counted steps",
+        ),
+        Column(
+            name="energy_joules",
+            type="float64",
+            unit="J",
+            doc="energy the GPU drew over the counted steps",
+        ),
     )
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._most_used, self._last_used = 0, -1
-        self._energy, self._temperature, self._clock, self._utilization = (Readings() for _ in range(4))
+        self._energy, self._temperature, self._clock, self._utilization = (
+            Readings() for _ in range(4)
+        )
         self._power_capped = Readings()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -77,7 +116,10 @@ class Device(Tracker):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop_polling()
         self._session.__exit__(None, None, None)
@@ -121,12 +163,17 @@ class Device(Tracker):
             self._values["gpu_temperature_celsius"] = int(max(temperatures))
 
     def measurements(self) -> Mapping[str, Any]:
-        if self._thread is not None:  # the training has failed, perhaps for what somebody else takes
+        if (
+            self._thread is not None
+        ):  # the training has failed, perhaps for what somebody else takes
             with contextlib.suppress(self._nvml.NVMLError):
                 self._look()
         if not self._most_used:
             return self._values
-        return {**self._values, "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"]}
+        return {
+            **self._values,
+            "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"],
+        }
 
     def _used(self) -> int:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
@@ -134,14 +181,18 @@ class Device(Tracker):
     def _others(self, *, own: bool) -> int:
         """Processes on the GPU that are not the trial's, which has ``own`` there: itself, perhaps some that it made."""
         try:
-            found = [one.pid for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
+            found = [
+                one.pid for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            ]
         except self._nvml.NVMLError:
             return 0
         if len(found) <= own:
             return 0
         process = psutil.Process()
         known = {process.pid, *(child.pid for child in process.children(recursive=True))}
-        return len(found) - max(own, sum(pid in known for pid in found))  # in a container they may go by other numbers
+        return len(found) - max(
+            own, sum(pid in known for pid in found)
+        )  # in a container they may go by other numbers
 
     def _poll(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
@@ -165,7 +216,9 @@ class Device(Tracker):
         with contextlib.suppress(nv.NVMLError):
             self._utilization.take(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
             self._clock.take(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
-            self._temperature.take(nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU))
+            self._temperature.take(
+                nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU)
+            )
         with contextlib.suppress(nv.NVMLError):
             held = nv.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
             self._power_capped.take(bool(held & nv.nvmlClocksThrottleReasonSwPowerCap))

@@ -10,14 +10,19 @@ from typing import Any, ClassVar
 
 from jobs.record import Column
 from jobs.trackers.base import Held, Tracker
-from jobs.trackers.readings import Readings
+from jobs.trackers.sources.time_series import Readings
 
 
 class Host(Tracker):
     """The trial's own process; data-loader workers count in the CPU seconds only, once they have ended."""
 
     columns: ClassVar = (
-        Column(name="host_peak_resident_bytes", type="int64", unit="B", doc="most resident memory of the process"),
+        Column(
+            name="host_peak_resident_bytes",
+            type="int64",
+            unit="B",
+            doc="most resident memory of the process",
+        ),
         Column(
             name="host_peak_growth_bytes",
             type="int64",
@@ -25,9 +30,17 @@ class Host(Tracker):
             doc="peak resident memory beyond what the process held before the trial",
         ),
         Column(
-            name="host_pinned_bytes", type="int64", unit="B", doc="most page-locked memory PyTorch held for tensors"
+            name="host_pinned_bytes",
+            type="int64",
+            unit="B",
+            doc="most page-locked memory PyTorch held for tensors",
         ),
-        Column(name="host_cpu_seconds", type="float64", unit="s", doc="CPU time of all threads over the counted steps"),
+        Column(
+            name="host_cpu_seconds",
+            type="float64",
+            unit="s",
+            doc="CPU time of all threads over the counted steps",
+        ),
     )
 
     def __init__(self) -> None:
@@ -50,7 +63,11 @@ class Host(Tracker):
         import torch
 
         peak = _status_bytes("VmHWM")
-        values = {**self._values, "host_peak_resident_bytes": peak, "host_peak_growth_bytes": peak - self._before}
+        values = {
+            **self._values,
+            "host_peak_resident_bytes": peak,
+            "host_peak_growth_bytes": peak - self._before,
+        }
         if torch.cuda.is_initialized() and hasattr(torch.cuda.memory, "host_memory_stats"):
             pinned = torch.cuda.memory.host_memory_stats().get("allocated_bytes.peak")
             if pinned is not None:

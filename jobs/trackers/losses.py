@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
 from jobs.trackers.base import Tracker
-from jobs.trackers.buffer import DeviceSeries
+from jobs.trackers.sources.device_series import DeviceSeries
 
 if TYPE_CHECKING:
     import torch

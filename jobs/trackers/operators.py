@@ -14,9 +14,14 @@ from jobs.trackers.base import Phase, Tracker
 if TYPE_CHECKING:
     from torch.autograd import profiler
 
-    from jobs.trackers.dispatched import Dispatched
+    from jobs.trackers.sources.dispatch_mode import Dispatched
 
-_CPP_NAMES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
+_CPP_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+}
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
@@ -46,7 +51,11 @@ class Operators(Tracker):
             type="string",
             doc="attention operators that ran in a forward pass of the last warm-up step",
         ),
-        Column(name="matmul_dtype", type="string", doc="dtype that most matrix products seen there ran in"),
+        Column(
+            name="matmul_dtype",
+            type="string",
+            doc="dtype that most matrix products seen there ran in",
+        ),
         Column(
             name="step_growth_bytes",
             type="int64",
@@ -65,7 +74,10 @@ class Operators(Tracker):
         self._values: dict[str, Any] = {}
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end_dispatched()
 
@@ -87,7 +99,7 @@ class Operators(Tracker):
 
     def phase(self, name: Phase) -> None:
         if name == "forward" and self._is_due:
-            from jobs.trackers.dispatched import Dispatched
+            from jobs.trackers.sources.dispatch_mode import Dispatched
 
             self._is_due = False
             self._dispatched = Dispatched(self._see)
@@ -108,7 +120,9 @@ class Operators(Tracker):
     def measurements(self) -> Mapping[str, Any]:
         values = dict(self._values)
         if self._attention:  # a compiler may fuse it into kernels of its own
-            values["attention_kernel"] = ", ".join(name for name, _ in self._attention.most_common())
+            values["attention_kernel"] = ", ".join(
+                name for name, _ in self._attention.most_common()
+            )
         if self._products:
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady import are_enough, mean_step_error, onset
-from jobs.trackers import events
+from jobs.steady_state import are_enough, mean_step_error, onset
 from jobs.trackers.base import Moment, Tracker
-from jobs.trackers.buffer import DeviceSeries
+from jobs.trackers.sources import cuda_events as events
+from jobs.trackers.sources.device_series import DeviceSeries
 
 if TYPE_CHECKING:
     import torch
@@ -32,19 +32,50 @@ class Steps(Tracker):
     """
 
     columns: ClassVar = (
-        Column(name="steps_counted", type="int64", doc="optimizer steps that the rates are made of"),
+        Column(
+            name="steps_counted", type="int64", doc="optimizer steps that the rates are made of"
+        ),
         Column(
             name="warmup_steps",
             type="int64",
             doc="optimizer steps before them: warm-up, and what was not steady yet",
         ),
-        Column(name="samples_per_second", type="float64", unit="1/s", doc="samples trained over the counted time"),
-        Column(name="tokens_per_second", type="float64", unit="1/s", doc="tokens, padding included"),
-        Column(name="real_tokens_per_second", type="float64", unit="1/s", doc="tokens without padding"),
-        Column(name="step_seconds_median", type="float64", unit="s", doc="median counted step, data loading included"),
-        Column(name="step_seconds_iqr", type="float64", unit="s", doc="interquartile range of the counted steps"),
-        Column(name="data_seconds_median", type="float64", unit="s", doc="median wait for data of a counted step"),
-        Column(name="first_step_seconds", type="float64", unit="s", doc="first step: lazy loading, compiling, tuning"),
+        Column(
+            name="samples_per_second",
+            type="float64",
+            unit="1/s",
+            doc="samples trained over the counted time",
+        ),
+        Column(
+            name="tokens_per_second", type="float64", unit="1/s", doc="tokens, padding included"
+        ),
+        Column(
+            name="real_tokens_per_second", type="float64", unit="1/s", doc="tokens without padding"
+        ),
+        Column(
+            name="step_seconds_median",
+            type="float64",
+            unit="s",
+            doc="median counted step, data loading included",
+        ),
+        Column(
+            name="step_seconds_iqr",
+            type="float64",
+            unit="s",
+            doc="interquartile range of the counted steps",
+        ),
+        Column(
+            name="data_seconds_median",
+            type="float64",
+            unit="s",
+            doc="median wait for data of a counted step",
+        ),
+        Column(
+            name="first_step_seconds",
+            type="float64",
+            unit="s",
+            doc="first step: lazy loading, compiling, tuning",
+        ),
         Column(
             name="samples_per_second_error",
             type="float64",
@@ -55,7 +86,12 @@ class Steps(Tracker):
             type="float64",
             doc="share of the micro-batches after whose last launch the GPU had nothing left to do",
         ),
-        Column(name="counted_seconds", type="float64", unit="s", doc="time of all counted steps together"),
+        Column(
+            name="counted_seconds",
+            type="float64",
+            unit="s",
+            doc="time of all counted steps together",
+        ),
     )
 
     def __init__(self) -> None:
@@ -80,7 +116,9 @@ class Steps(Tracker):
         self._waited += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        self._samples.append(next(len(value) for value in inputs.values() if getattr(value, "ndim", 0)))
+        self._samples.append(
+            next(len(value) for value in inputs.values() if getattr(value, "ndim", 0))
+        )
         self._tokens.append(inputs["input_ids"].numel() if "input_ids" in inputs else 0)
         if (mask := inputs.get("attention_mask")) is not None:
             self._real.append(mask.sum())
@@ -117,7 +155,10 @@ class Steps(Tracker):
         if done <= warmup_steps:
             return False
         self._passes[done - 1].synchronize()
-        seconds = [*_device_seconds(self._events[warmup_steps:done]), *_device_seconds(self._passes[:done][-2:])]
+        seconds = [
+            *_device_seconds(self._events[warmup_steps:done]),
+            *_device_seconds(self._passes[:done][-2:]),
+        ]
         share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, share)
 
@@ -169,7 +210,10 @@ class Steps(Tracker):
         if (share := self._host_bound_share(first)) is not None:
             values["host_bound_share"] = share
         if tokens:
-            values |= {"tokens_per_second": tokens / elapsed, "real_tokens_per_second": real / elapsed}
+            values |= {
+                "tokens_per_second": tokens / elapsed,
+                "real_tokens_per_second": real / elapsed,
+            }
         return values
 
     def _micro_batches(self, first_step: int) -> slice:

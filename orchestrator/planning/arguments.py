@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from jobs.techniques import AXES
-from jobs.techniques.activations import RENAMED
+from jobs.techniques.axes.activations import RENAMED
 
 # Training arguments that are not the user's to set, and why, or what to use instead.
 RUNNER = {
@@ -76,7 +76,11 @@ def argument_names() -> frozenset[str] | None:
     # The text before the first method is a class of fields alone, and parses in milliseconds.
     (fields,) = ast.parse(text[start : text.index("\n    def ", start)]).body
     assert isinstance(fields, ast.ClassDef)
-    names = {f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)}
+    names = {
+        f.target.id
+        for f in fields.body
+        if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
+    }
     return frozenset(names | set(RENAMED) | set(RENAMED.values()))
 
 
@@ -85,7 +89,9 @@ def architecture_names() -> frozenset[str] | None:
     """Every ``model_type`` of the installed transformers, read like the arguments; None where it is not installed."""
     found: set[str] = set()
     for file in ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py"):
-        for table in re.findall(r"^CONFIG_MAPPING_NAMES\b.*?\n\)", _source(file) or "", re.DOTALL | re.MULTILINE):
+        for table in re.findall(
+            r"^CONFIG_MAPPING_NAMES\b.*?\n\)", _source(file) or "", re.DOTALL | re.MULTILINE
+        ):
             found.update(re.findall(r'"([\w.-]+)"[,:] *"\w+Config"', table))
     return frozenset(found) or None
 

@@ -25,7 +25,13 @@ Grid = Mapping[str, tuple[Choice, ...]]
 
 def lay(under: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
     """``over`` laid over ``under``; accumulation and effective batch displace one another."""
-    displaced = EFFECTIVE_BATCH if ACCUMULATION in over else ACCUMULATION if EFFECTIVE_BATCH in over else None
+    displaced = (
+        EFFECTIVE_BATCH
+        if ACCUMULATION in over
+        else ACCUMULATION
+        if EFFECTIVE_BATCH in over
+        else None
+    )
     return {**{axis: value for axis, value in under.items() if axis != displaced}, **over}
 
 
@@ -54,11 +60,20 @@ class AxisReader:
     def _axes(self, at: KeyPath) -> Iterator[tuple[str, Any]]:
         raw: Any = self._document.value
         for part in at:
-            raw = raw.get(part) if isinstance(raw, dict) else raw[part] if isinstance(part, int) else None
+            raw = (
+                raw.get(part)
+                if isinstance(raw, dict)
+                else raw[part]
+                if isinstance(part, int)
+                else None
+            )
         if not isinstance(raw, dict):
             return  # the shape's check says what it should have been
         if EFFECTIVE_BATCH in raw and ACCUMULATION in raw:
-            self._complain((*at, EFFECTIVE_BATCH), "contradicts accumulation, which it decides; remove one of them")
+            self._complain(
+                (*at, EFFECTIVE_BATCH),
+                "contradicts accumulation, which it decides; remove one of them",
+            )
         for axis, values in raw.items():
             if wrong := _name_problem(axis):
                 self._complain((*at, axis), wrong)
@@ -81,7 +96,11 @@ class AxisReader:
 
     def _is_good(self, axis: str, value: Any, at: KeyPath) -> bool:
         written = self._document.written.get(at, "")
-        wrong = _value_problem(AXES.get(axis), value, written) if axis in AXES else _number_or_argument(axis, value)
+        wrong = (
+            _value_problem(AXES.get(axis), value, written)
+            if axis in AXES
+            else _number_or_argument(axis, value)
+        )
         if wrong:
             self._complain(at, wrong)
         return wrong is None
@@ -111,7 +130,9 @@ def _value_problem(axis: Axis | None, value: Any, written: str) -> str | None:
         return _integer_problem(value)
     choices = list(axis.variants)
     if isinstance(value, str):
-        return None if value in axis.variants else f'"{value}" is not known; {advice(value, choices)}'
+        return (
+            None if value in axis.variants else f'"{value}" is not known; {advice(value, choices)}'
+        )
     if isinstance(value, bool):
         return (
             f"YAML reads {written} as the boolean {str(value).lower()}, and this axis takes names; "
@@ -132,5 +153,9 @@ def _number_or_argument(axis: str, value: Any) -> str | None:
 def _integer_problem(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return None
-    hint = "; write it without quotes" if isinstance(value, str) and re.fullmatch(r"\d+", value) else ""
+    hint = (
+        "; write it without quotes"
+        if isinstance(value, str) and re.fullmatch(r"\d+", value)
+        else ""
+    )
     return f"must be an integer from 1, not {described(value)}{hint}"

@@ -13,13 +13,18 @@ from jobs.spec import DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticDa
 from jobs.techniques import AXES
 from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, AxisReader, Grid, lay
-from orchestrator.planning.base import DEFAULT, argument_problems, base_choices, deepspeed_problems
+from orchestrator.planning.base_arguments import (
+    DEFAULT,
+    argument_problems,
+    base_choices,
+    deepspeed_problems,
+)
 from orchestrator.planning.document import Document, Part, part_of, read_document
-from orchestrator.planning.mistakes import shape_of
 from orchestrator.planning.problems import ConfigError, Problem, closest
+from orchestrator.planning.schema_models import MeasureSection, SweepSection
 from orchestrator.planning.settings import CpuSpec, FollowUpSpec, Resources, SearchSpec, SweepConfig
-from orchestrator.planning.shape import MeasureSection, SweepSection
-from orchestrator.results.location import location
+from orchestrator.planning.validation_errors import shape_of
+from orchestrator.storage.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
@@ -46,8 +51,12 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
         message = f"plans {planned:,} trials; more than {MOST_TRIALS:,} are a mistake, or need several sweeps"
         problems.append(document.problem(("axes",), message))
     if shape.model.trust_remote_code and not trust_remote_code:
-        message = "runs code that the checkpoint brings; who wants that says so on the command line too"
-        problems.append(document.problem(("model", "trust_remote_code"), f"{message}: --trust-remote-code"))
+        message = (
+            "runs code that the checkpoint brings; who wants that says so on the command line too"
+        )
+        problems.append(
+            document.problem(("model", "trust_remote_code"), f"{message}: --trust-remote-code")
+        )
     if problems:
         raise ConfigError(problems)
     return _build(Path(path), shape, points, base)
@@ -66,7 +75,9 @@ def _points(document: Document, reader: AxisReader) -> _Points:
     subsets, exclude, trials = (document.value.get(key) for key in ("subsets", "exclude", "trials"))
     return _Points(
         axes=reader.grid("axes"),
-        subsets={name: reader.grid("subsets", name, "axes") for name in subsets} if isinstance(subsets, dict) else {},
+        subsets={name: reader.grid("subsets", name, "axes") for name in subsets}
+        if isinstance(subsets, dict)
+        else {},
         exclude=tuple(reader.grid("exclude", index) for index in range(_length(exclude))),
         trials=tuple(reader.assignment("trials", index) for index in range(_length(trials))),
         baseline=reader.assignment("baseline"),
@@ -76,7 +87,9 @@ def _points(document: Document, reader: AxisReader) -> _Points:
 def _planned(points: _Points, repeats: int) -> int:
     """Trials of the grids before anything is excluded, and the lone ones."""
     grids = [lay(points.axes, subset) for subset in points.subsets.values()] or [dict(points.axes)]
-    return repeats * (sum(math.prod(map(len, grid.values())) for grid in grids) + len(points.trials))
+    return repeats * (
+        sum(math.prod(map(len, grid.values())) for grid in grids) + len(points.trials)
+    )
 
 
 def _length(value: object) -> int:
@@ -116,11 +129,15 @@ def _model_problems(document: Document, shape: SweepSection) -> Iterator[Problem
     if name is not None and known is not None and name not in known:
         meant = closest(name, known)
         guess = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
-        yield document.problem(("model", "architecture"), f'transformers has no architecture "{name}"; {guess}')
+        yield document.problem(
+            ("model", "architecture"), f'transformers has no architecture "{name}"; {guess}'
+        )
     file = shape.data.file
     if file is not None and file.format is None and _format(file.path) is None:
         formats = ", ".join(dict.fromkeys(_FORMATS.values()))
-        yield document.problem(("data", "file"), f"needs a format for {file.path}; valid choices: {formats}, disk")
+        yield document.problem(
+            ("data", "file"), f"needs a format for {file.path}; valid choices: {formats}, disk"
+        )
 
 
 Format = Literal["parquet", "json", "csv", "arrow"]
@@ -212,12 +229,20 @@ def _data(shape: SweepSection, folder: Path) -> DataSpec:
     # Trials run in other processes, on other nodes: their working folder is not this one.
     absolute = str(folder / given["path"])
     located = {"path": absolute, "tokenizer": _located(given["tokenizer"], folder)}
-    return DataSpec(file=DatasetFile(**{**given, **located, "format": given["format"] or _format(absolute)}))
+    return DataSpec(
+        file=DatasetFile(**{**given, **located, "format": given["format"] or _format(absolute)})
+    )
 
 
 def _baseline(points: _Points, base: _Base) -> Assignment:
     """As the file says; else each axis's first value; else the user's own arguments; else the axis's default."""
     named: set[str] = set().union(*points.subsets.values(), *points.trials, *points.exclude)
-    own = {name: base.training_arguments.get(name, DEFAULT) for name in sorted(named - {*AXES, EFFECTIVE_BATCH})}
+    own = {
+        name: base.training_arguments.get(name, DEFAULT)
+        for name in sorted(named - {*AXES, EFFECTIVE_BATCH})
+    }
     first = {axis: values[0] for axis, values in points.axes.items()}
-    return lay({**own, **base_choices(base.training_arguments, base.deepspeed)}, lay(first, points.baseline))
+    return lay(
+        {**own, **base_choices(base.training_arguments, base.deepspeed)},
+        lay(first, points.baseline),
+    )

@@ -26,7 +26,9 @@ class Document:
     def problem(self, at: KeyPath, message: str) -> Problem:
         """A problem of the value at ``at``, or of the nearest enclosing one that the file has."""
         known = next((at[:end] for end in range(len(at), 0, -1) if at[:end] in self.lines), ())
-        return Problem(file=self.file, line=self.lines.get(known, 1), key=dotted(at), message=message)
+        return Problem(
+            file=self.file, line=self.lines.get(known, 1), key=dotted(at), message=message
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +68,9 @@ def read_document(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError([Problem(file=str(path), line=1, message=f"cannot read it: {reason}")]) from None
+        raise ConfigError(
+            [Problem(file=str(path), line=1, message=f"cannot read it: {reason}")]
+        ) from None
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML but for tabs between its tokens
     return _Reader(str(path)).read(text)
@@ -84,7 +88,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
 )
 
 
@@ -124,8 +130,14 @@ class _Reader:
             value = None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark, start = error.problem_mark or error.context_mark, error.context_mark
-            context = f", {error.context} that starts on line {start.line + 1}" if error.context and start else ""
-            self._complain(mark.line + 1 if mark else 1, f"not valid YAML: {error.problem}{context}")
+            context = (
+                f", {error.context} that starts on line {start.line + 1}"
+                if error.context and start
+                else ""
+            )
+            self._complain(
+                mark.line + 1 if mark else 1, f"not valid YAML: {error.problem}{context}"
+            )
         except yaml.YAMLError as error:
             self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
         except RecursionError:
@@ -154,27 +166,46 @@ class _Reader:
             self._complain(node.start_mark.line + 1, _TOO_DEEP)
             return None
         if id(node) in self._open:
-            self._complain(node.start_mark.line + 1, "an alias (*) inside its own anchor (&)", dotted(at))
+            self._complain(
+                node.start_mark.line + 1, "an alias (*) inside its own anchor (&)", dotted(at)
+            )
             return None
         if node.tag not in _PLAIN:
-            self._complain(node.start_mark.line + 1, f"the tag {node.tag} makes objects; use plain YAML", dotted(at))
+            self._complain(
+                node.start_mark.line + 1,
+                f"the tag {node.tag} makes objects; use plain YAML",
+                dotted(at),
+            )
         self._open.add(id(node))
         if isinstance(node, yaml.MappingNode):
             value: Any = self._mapping(loader, node, at)
         else:
-            value = [self._value(loader, item, (*at, index)) for index, item in enumerate(node.value)]
+            value = [
+                self._value(loader, item, (*at, index)) for index, item in enumerate(node.value)
+            ]
         self._open.discard(id(node))
         return value
 
     def _scalar(self, loader: Any, node: yaml.ScalarNode, at: KeyPath) -> Any:
-        line, kind, written = node.start_mark.line + 1, node.tag.rpartition(":")[2], _short(node.value)
+        line, kind, written = (
+            node.start_mark.line + 1,
+            node.tag.rpartition(":")[2],
+            _short(node.value),
+        )
         try:
             value = loader.construct_object(node)
-        except (ValueError, KeyError, IndexError, AttributeError):  # what PyYAML's constructors raise
+        except (
+            ValueError,
+            KeyError,
+            IndexError,
+            AttributeError,
+        ):  # what PyYAML's constructors raise
             self._complain(line, f"{written} is no {kind}; for text use quotes", dotted(at))
             return None
         if not isinstance(value, (str, int, float, bool, type(None))):
-            message = f"YAML reads {written} as a {kind}, which nothing here takes; for text use quotes"
+            message = (
+                f"YAML reads {written} as a {kind}, which nothing here takes; for text use quotes"
+            )
             self._complain(line, message, dotted(at))
         elif isinstance(value, int) and value.bit_length() > 63:
             self._complain(line, "is beyond the integers of 64 bits", dotted(at))
@@ -183,14 +214,18 @@ class _Reader:
         return value
 
     def _mapping(self, loader: Any, node: yaml.MappingNode, at: KeyPath) -> dict[str, Any]:
-        if id(node) not in self._flat:  # an anchored mapping is met once more at each of its aliases
+        if (
+            id(node) not in self._flat
+        ):  # an anchored mapping is met once more at each of its aliases
             self._flat.add(id(node))
             self._refuse_duplicates(node, at)
             loader.flatten_mapping(node)
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.value):
-                self._complain(key_node.start_mark.line + 1, "a key must be a plain word", dotted(at))
+                self._complain(
+                    key_node.start_mark.line + 1, "a key must be a plain word", dotted(at)
+                )
                 continue
             # A key is always its text: YAML would read `on:` as the boolean true, and `8:` as a number.
             key = key_node.value
@@ -203,5 +238,9 @@ class _Reader:
         for key_node, _ in node.value:
             line, written = key_node.start_mark.line + 1, str(key_node.value)
             if written in first:
-                self._complain(line, f"given twice; the first is on line {first[written]}", dotted((*at, written)))
+                self._complain(
+                    line,
+                    f"given twice; the first is on line {first[written]}",
+                    dotted((*at, written)),
+                )
             first.setdefault(written, line)

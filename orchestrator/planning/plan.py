@@ -10,7 +10,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, MeasureSpec, Needs, TrialSpec
 from jobs.techniques import AXES, Variant, merge
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, Assignment, lay
-from orchestrator.planning.base import CUSTOM, DEFAULT, deepspeed_variant
+from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Choices, Variants, broken_rule
 
@@ -37,7 +37,9 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
             trials += repeats
         else:
             ruled_out += [
-                TrialRecord(spec=trial, outcome=Outcome.UNSUPPORTED, rule=rule.name, reason=rule.reason)
+                TrialRecord(
+                    spec=trial, outcome=Outcome.UNSUPPORTED, rule=rule.name, reason=rule.reason
+                )
                 for trial in repeats
             ]
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
@@ -76,7 +78,9 @@ def _solve(assignment: Assignment) -> Choices:
     effective = solved.pop(EFFECTIVE_BATCH, None)
     if isinstance(effective, int):
         micro = _integer(solved["micro_batch"])
-        solved[ACCUMULATION] = effective // micro if effective % micro == 0 else round(effective / micro, 4)
+        solved[ACCUMULATION] = (
+            effective // micro if effective % micro == 0 else round(effective / micro, 4)
+        )
     return {axis: solved[axis] for axis in (*AXES, *(axis for axis in solved if axis not in AXES))}
 
 
@@ -90,7 +94,10 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     assert isinstance(micro, int)
     assert isinstance(accumulation, (int, float))
     known = {**choices, EFFECTIVE_BATCH: round(micro * accumulation)}
-    return any(partial and all(known[axis] in values for axis, values in partial.items()) for partial in config.exclude)
+    return any(
+        partial and all(known[axis] in values for axis, values in partial.items())
+        for partial in config.exclude
+    )
 
 
 def _variants(choices: Choices, config: SweepConfig) -> Variants:
@@ -106,7 +113,9 @@ def _variants(choices: Choices, config: SweepConfig) -> Variants:
 
 
 def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
-    arguments = {axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT}
+    arguments = {
+        axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT
+    }
     uses_deepspeed = any(variant.deepspeed is not None for variant in variants.values())
     recipe = merge(
         variants.values(),

@@ -22,14 +22,18 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (f"{self.file}:{self.line}", self.key, self.message) if part)
+        return ": ".join(
+            part for part in (f"{self.file}:{self.line}", self.key, self.message) if part
+        )
 
 
 class ConfigError(Exception):
     """A configuration that cannot be used; ``problems`` holds every mistake, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line)))
+        self.problems = tuple(
+            sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line))
+        )
         super().__init__(str(self))
 
     def __str__(self) -> str:

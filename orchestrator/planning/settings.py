@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
 from orchestrator.planning.axes import Assignment, Grid
-from orchestrator.planning.trackers import Chosen
-from orchestrator.results.location import Location
+from orchestrator.planning.loggers import Chosen
+from orchestrator.storage.location import Location
 
 AnatomyOf = Literal["frontier", "all", "none"]
 """Which trials are taken apart."""

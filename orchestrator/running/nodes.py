@@ -43,7 +43,9 @@ class Place:
 
     def given(self, spec: TrialSpec) -> TrialSpec:
         """The trial with what it reserves here."""
-        return dataclasses.replace(spec, needs=dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path))
+        return dataclasses.replace(
+            spec, needs=dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path)
+        )
 
     @property
     def label_selector(self) -> list[dict[str, str]] | None:
@@ -88,9 +90,15 @@ class Cluster:
         """The nodes whose GPU's name contains one of these words; all where none is given. Raises NoSuchGpuError."""
         if not models:
             return self
-        chosen = [n for n in self.nodes if n.gpus and any(word.lower() in n.hardware.lower() for word in models)]
+        chosen = [
+            n
+            for n in self.nodes
+            if n.gpus and any(word.lower() in n.hardware.lower() for word in models)
+        ]
         if not chosen:
-            raise NoSuchGpuError(f"no node has a GPU called {' or '.join(models)}: there is {self.hardware}")
+            raise NoSuchGpuError(
+                f"no node has a GPU called {' or '.join(models)}: there is {self.hardware}"
+            )
         return Cluster(nodes=tuple(chosen), pinned=True)
 
     def slots_by_model(self) -> dict[str, int]:
@@ -106,7 +114,9 @@ class Cluster:
     @property
     def slots(self) -> int:
         """Trials that can run at once: one per GPU; without any, one per node."""
-        return self.gpus - sum(node.set_aside for node in self.nodes) if self.gpus else len(self.nodes)
+        return (
+            self.gpus - sum(node.set_aside for node in self.nodes) if self.gpus else len(self.nodes)
+        )
 
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU and, unless asked otherwise, its share of the node's cores and memory.
@@ -118,11 +128,13 @@ class Cluster:
             asked,
             gpus=1 if self.gpus else 0,
             cpus=asked.cpus or max(1, min(node.cpus // max(node.gpus, 1) for node in hosts)),
-            host_bytes=asked.host_bytes or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
+            host_bytes=asked.host_bytes
+            or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
         )
 
     def place(self, asked: Needs) -> Place:
         """Where a trial that asks for this may run, and what it reserves there."""
         return Place(
-            needs=self.needs(asked), node_ids=tuple(node.node_id for node in self.nodes) if self.pinned else ()
+            needs=self.needs(asked),
+            node_ids=tuple(node.node_id for node in self.nodes) if self.pinned else (),
         )

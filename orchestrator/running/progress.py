@@ -11,7 +11,7 @@ from typing import TextIO
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
-from orchestrator.results.words import memory
+from orchestrator.units import memory
 
 _FEW_AXES = 5
 _NOWHERE = object()
@@ -76,17 +76,34 @@ class Progress:
         """A trial has come to an end: print its line."""
         self.met(record)
         done, again = sum(self._counts.values()), record.spec.follow_up is not None
-        counted = f"{done:>{len(str(self._planned))}}/{self._planned}" if self._planned else str(done)
+        counted = (
+            f"{done:>{len(str(self._planned))}}/{self._planned}" if self._planned else str(done)
+        )
         place = _again(record.spec) if again else counted
-        self.say("  ".join([f"[{place}]", f"{_WORDS[record.outcome]:<9}", self._label(record.spec), _result(record)]))
+        self.say(
+            "  ".join(
+                [
+                    f"[{place}]",
+                    f"{_WORDS[record.outcome]:<9}",
+                    self._label(record.spec),
+                    _result(record),
+                ]
+            )
+        )
         if not again and done % 10 == 0 and self._planned and done < self._planned:
             self.say(self.status())
 
     def status(self) -> str:
         """Where the sweep stands, in one line."""
         done = sum(self._counts.values())
-        counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self._counts.most_common())
-        parts = [f"{done} of {self._planned} done ({counts})" if self._planned else f"{done} done ({counts})"]
+        counts = ", ".join(
+            f"{count} {_WORDS[outcome]}" for outcome, count in self._counts.most_common()
+        )
+        parts = [
+            f"{done} of {self._planned} done ({counts})"
+            if self._planned
+            else f"{done} done ({counts})"
+        ]
         if self._best is not None:
             parts.append(
                 f"fastest {_rate(self._best.measurements['samples_per_second'])}/s: {self._label(self._best.spec)}"
@@ -107,9 +124,18 @@ class Progress:
     def _label(self, spec: TrialSpec) -> str:
         """Few axes: all of them; many: those on which the trial departs from the baseline."""
         chosen = {axis: spec.choices[axis] for axis in self._axes if axis in spec.choices}
-        words = [f"{axis}={value}" for axis, value in chosen.items() if value != self._baseline.get(axis, _NOWHERE)]
+        words = [
+            f"{axis}={value}"
+            for axis, value in chosen.items()
+            if value != self._baseline.get(axis, _NOWHERE)
+        ]
         words += [f"repeat={spec.repeat}"] if spec.repeat else []
-        return " ".join([" ".join(words) or "the baseline", *([f"on {spec.gpu_model}"] if spec.gpu_model else [])])
+        return " ".join(
+            [
+                " ".join(words) or "the baseline",
+                *([f"on {spec.gpu_model}"] if spec.gpu_model else []),
+            ]
+        )
 
 
 def _result(record: TrialRecord) -> str:
@@ -118,7 +144,9 @@ def _result(record: TrialRecord) -> str:
     measured = record.measurements
     device = measured.get("device_used_bytes")
     peak = memory(device if device is not None else measured.get("peak_allocated_bytes"))
-    return f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.wall_seconds:.1f} s)"
+    return (
+        f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.wall_seconds:.1f} s)"
+    )
 
 
 def _again(spec: TrialSpec) -> str:

@@ -10,12 +10,20 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.events import Watcher
+from orchestrator.running.event_log import Watcher
 from orchestrator.running.progress import Progress
-from orchestrator.running.store import RunFolder, RunFolderError
 from orchestrator.search.base import Search
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
 
-_REPEATED = frozenset({Outcome.SKIPPED, Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY})
+_REPEATED = frozenset(
+    {
+        Outcome.SKIPPED,
+        Outcome.CRASHED,
+        Outcome.FAILED,
+        Outcome.TIMED_OUT,
+        Outcome.HOST_OUT_OF_MEMORY,
+    }
+)
 """Outcomes that a second run tries again; a resumed run repeats only what was skipped."""
 
 
@@ -34,7 +42,9 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.search = search
-        self._ends_at = float("inf") if time_budget_seconds is None else clock() + time_budget_seconds
+        self._ends_at = (
+            float("inf") if time_budget_seconds is None else clock() + time_budget_seconds
+        )
         self._folder = folder
         self._progress = progress
         self._watchers = watchers
@@ -53,7 +63,11 @@ class Session:
         """Trials whose earlier record was kept."""
 
     def reuse(
-        self, earlier: Mapping[str, TrialRecord], environments: Iterable[Mapping[str, Any]], *, resume: bool
+        self,
+        earlier: Mapping[str, TrialRecord],
+        environments: Iterable[Mapping[str, Any]],
+        *,
+        resume: bool,
     ) -> int:
         """Tell the search of records that need not be repeated; returns how many it had planned.
 
@@ -69,7 +83,9 @@ class Session:
             if record.environment not in alike or not record.outcome.is_final:
                 continue
             if not resume and record.outcome in _REPEATED:
-                self._earlier[trial_id] = record  # still the best that is known, if its turn does not come
+                self._earlier[trial_id] = (
+                    record  # still the best that is known, if its turn does not come
+                )
             else:
                 self._kept[trial_id] = record
         for planned in list(self.search.unasked()):
@@ -176,13 +192,17 @@ class Session:
     def interrupt(self) -> None:
         """Somebody pressed Ctrl-C."""
         self.close("interrupted")
-        self._progress.say(f"-- interrupted: finishing {self._on_slots()} running trials; press again to give them up")
+        self._progress.say(
+            f"-- interrupted: finishing {self._on_slots()} running trials; press again to give them up"
+        )
 
     def begin_anew(self) -> None:
         """GPUs have joined for which nothing is planned; does nothing where nobody could go on with them."""
         if self._may_begin_anew and not self._closing:
             self.close("joined")
-            self.say(f"GPUs have joined: finishing {self._on_slots()} running trials, then going on with all")
+            self.say(
+                f"GPUs have joined: finishing {self._on_slots()} running trials, then going on with all"
+            )
 
     def say(self, text: str) -> None:
         """Something about the sweep that its person should know."""
@@ -198,7 +218,9 @@ class Session:
         self._out.pop(record.trial_id, None)
         if self._cut_by_budget(record):
             reason = f"the sweep's time budget ended while the trial was in phase {record.phase or 'start'}"
-            record = dataclasses.replace(record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason)
+            record = dataclasses.replace(
+                record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason
+            )
         try:
             record = self._folder.write(record)
         except RunFolderError as error:  # raised here it would end in Tune's traceback
@@ -237,7 +259,9 @@ class Session:
             if (known := self._earlier.get(spec.trial_id)) is not None:
                 self._settle(known)
                 continue
-            record = TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason)
+            record = TrialRecord(
+                spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason
+            )
             self._folder.write(record)
             self._settle(record)
         if self._trouble is not None:

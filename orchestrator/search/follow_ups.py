@@ -9,15 +9,15 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice, FollowUp, MemoryCap, TrialSpec
+from orchestrator.analysis.budgets import Verdict, best_in_budgets
+from orchestrator.analysis.cap_checks import checks
+from orchestrator.analysis.summary import Cohort, summarize
+from orchestrator.analysis.tie_breaks import pairings
 from orchestrator.planning.settings import FollowUpSpec
-from orchestrator.results.columns import axis_columns
-from orchestrator.results.ranking import Verdict, best_in_budgets
-from orchestrator.results.rows import rows_of
-from orchestrator.results.run import Run
-from orchestrator.results.summary import Cohort, summarize
-from orchestrator.results.turns import pairings
-from orchestrator.results.verification import checks
 from orchestrator.search.base import Search
+from orchestrator.storage.run_metadata import Run
+from orchestrator.storage.tables.columns import axis_columns
+from orchestrator.storage.tables.rows import rows_of
 
 MOST_FAILURES = 3
 """Picks of a budget that may fail under its cap before the budget is left as it is."""
@@ -50,7 +50,9 @@ class FollowUps(Search):
         self._ended: tuple[Cohort, ...] | None = None
 
     def ask(self) -> TrialSpec | None:
-        if (spec := self._search.ask()) is None and (spec := next(self._wanted(), None)) is not None:
+        if (spec := self._search.ask()) is None and (
+            spec := next(self._wanted(), None)
+        ) is not None:
             self._charged[spec.trial_id] = self._price([spec])
         if spec is not None:
             self._out[spec.trial_id] = spec
@@ -131,7 +133,9 @@ class FollowUps(Search):
 
     def _awaits(self, series: Iterable[TrialSpec]) -> bool:
         """Whether a series was begun and is not through."""
-        return any(spec.trial_id in self._charged and spec.trial_id not in self._told for spec in series)
+        return any(
+            spec.trial_id in self._charged and spec.trial_id not in self._told for spec in series
+        )
 
     def _price(self, specs: Iterable[TrialSpec]) -> float:
         """Slot time to be expected: what the followed trials took."""
@@ -140,21 +144,37 @@ class FollowUps(Search):
 
     def _compared(self, verdict: Verdict) -> list[TrialSpec]:
         """All turns of a verdict's close candidates."""
-        return in_turns([self._records[point.trial_ids[0]] for point in verdict.close], self._spec.turns)
+        return in_turns(
+            [self._records[point.trial_ids[0]] for point in verdict.close], self._spec.turns
+        )
 
     def _verified(self, verdict: Verdict, cohort: Cohort) -> list[TrialSpec]:
         """A verdict's picks under its cap, unless the device is no larger, or enough has failed."""
-        if verdict.budget_bytes >= cohort.device_bytes or len(verdict.failed) >= MOST_FAILURES or not self._spec.verify:
+        if (
+            verdict.budget_bytes >= cohort.device_bytes
+            or len(verdict.failed) >= MOST_FAILURES
+            or not self._spec.verify
+        ):
             return []
         picks = (point for point in (verdict.best, verdict.other) if point is not None)
-        return [under_cap(self._records[point.trial_ids[0]], verdict.budget_bytes) for point in picks]
+        return [
+            under_cap(self._records[point.trial_ids[0]], verdict.budget_bytes) for point in picks
+        ]
 
     def _taken_apart(self, cohort: Cohort, verdicts: Sequence[Verdict]) -> list[TrialSpec]:
         """The budgets' picks, the frontier's ends, the rest of it; no more than asked for."""
-        picks = [point for verdict in verdicts for point in (verdict.best, verdict.other) if point is not None]
+        picks = [
+            point
+            for verdict in verdicts
+            for point in (verdict.best, verdict.other)
+            if point is not None
+        ]
         worthiest = [*picks, *cohort.front[-1:], *cohort.front]
         first = dict.fromkeys(point.trial_ids[0] for point in worthiest)
-        return [taken_apart(self._records[trial_id]) for trial_id in itertools.islice(first, self._spec.anatomies)]
+        return [
+            taken_apart(self._records[trial_id])
+            for trial_id in itertools.islice(first, self._spec.anatomies)
+        ]
 
     def _cohorts(self) -> tuple[Cohort, ...]:
         """The result of the search, which stays as it is from its end on."""
@@ -163,7 +183,11 @@ class FollowUps(Search):
             environments = [record.environment for record in records[:1]]
             alike = all(record.environment in environments for record in records)
             axes = axis_columns(records)
-            rows = rows_of(records, axes) if alike and (self._run.budgets or self._spec.anatomies) else []
+            rows = (
+                rows_of(records, axes)
+                if alike and (self._run.budgets or self._spec.anatomies)
+                else []
+            )
             found = {row["environment_id"]: environments[0] for row in rows[:1]}
             columns = {axis: column.name for axis, column in axes.items()}
             self._ended = summarize(rows, columns, self._run, found).cohorts
@@ -176,7 +200,12 @@ def in_turns(records: Sequence[TrialRecord], turns: int) -> list[TrialSpec]:
         return []
     among = tuple(record.trial_id for record in records)
     return [
-        replace(record.spec, follow_up=FollowUp(follows=record.trial_id, purpose="comparison", among=among, turn=turn))
+        replace(
+            record.spec,
+            follow_up=FollowUp(
+                follows=record.trial_id, purpose="comparison", among=among, turn=turn
+            ),
+        )
         for turn in range(turns)
         for record in (records if turn % 2 == 0 else reversed(records))
     ]
@@ -184,7 +213,9 @@ def in_turns(records: Sequence[TrialRecord], turns: int) -> list[TrialSpec]:
 
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
     """A measured trial again, on a device of so many bytes; what it took beside the allocator, it will take again."""
-    used, reserved = (record.measurements.get(name) or 0 for name in ("device_used_bytes", "peak_reserved_bytes"))
+    used, reserved = (
+        record.measurements.get(name) or 0 for name in ("device_used_bytes", "peak_reserved_bytes")
+    )
     outside = max(0, used - reserved) if used and reserved else 0
     cap = MemoryCap(device_bytes=budget_bytes, outside_bytes=outside)
     follow_up = FollowUp(follows=record.trial_id, purpose="budget")
@@ -194,4 +225,6 @@ def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
 def taken_apart(record: TrialRecord) -> TrialSpec:
     """A measured trial again, to see where its memory and time go: how fast it is, is known by now."""
     measure = replace(record.spec.measure, steps=1, anatomy=True)
-    return replace(record.spec, measure=measure, follow_up=FollowUp(follows=record.trial_id, purpose="anatomy"))
+    return replace(
+        record.spec, measure=measure, follow_up=FollowUp(follows=record.trial_id, purpose="anatomy")
+    )

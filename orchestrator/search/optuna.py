@@ -10,7 +10,7 @@ from typing import Any, Literal
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.configurations import Configuration, configurations, measured
+from orchestrator.search.frontier.configurations import Configuration, configurations, measured
 
 try:
     import optuna
@@ -33,7 +33,12 @@ class Optuna(Search):
     """
 
     def __init__(
-        self, trials: Iterable[TrialSpec], *, sampler: Sampler = "tpe", share: float = 0.25, seed: int = 0
+        self,
+        trials: Iterable[TrialSpec],
+        *,
+        sampler: Sampler = "tpe",
+        share: float = 0.25,
+        seed: int = 0,
     ) -> None:
         # Optuna announces every study on stderr; its own filter is the only way to be spared that.
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -43,7 +48,9 @@ class Optuna(Search):
         kinds: dict[str, list[Configuration]] = {}
         for one in planned:
             kinds.setdefault(one.training, []).append(one)
-        self._studies = {kind: _Study(own, sampler, seed + n) for n, (kind, own) in enumerate(kinds.items())}
+        self._studies = {
+            kind: _Study(own, sampler, seed + n) for n, (kind, own) in enumerate(kinds.items())
+        }
         self._queue: dict[str, TrialSpec] = {}
         """What is left of the configurations that were begun: repeats stay together."""
         self._records: dict[Configuration, list[TrialRecord]] = {}
@@ -51,7 +58,11 @@ class Optuna(Search):
 
     def ask(self) -> TrialSpec | None:
         if not self._queue and not self._is_full:
-            self._begin(min((study for study in self._studies.values() if study.waiting), key=_share_begun).draw())
+            self._begin(
+                min(
+                    (study for study in self._studies.values() if study.waiting), key=_share_begun
+                ).draw()
+            )
         if not self._queue:
             return None
         trial_id = next(iter(self._queue))
@@ -62,7 +73,10 @@ class Optuna(Search):
         configuration = self._configuration.get(record.trial_id)
         if configuration is None:
             return
-        study, known = self._studies[configuration.training], self._records.setdefault(configuration, [])
+        study, known = (
+            self._studies[configuration.training],
+            self._records.setdefault(configuration, []),
+        )
         if configuration in study.waiting:
             del study.waiting[configuration]
             self._begin(configuration)
@@ -72,7 +86,9 @@ class Optuna(Search):
             known.append(record)
             if len(known) == len(configuration.trials):
                 found = measured(known)
-                study.tell(configuration, (found.memory_bytes, found.samples_per_second) if found else None)
+                study.tell(
+                    configuration, (found.memory_bytes, found.samples_per_second) if found else None
+                )
 
     @property
     def exhausted(self) -> bool:
@@ -103,7 +119,9 @@ class Optuna(Search):
         return not left or self._planned - left >= self._limit
 
     def _waiting(self) -> list[TrialSpec]:
-        return [spec for study in self._studies.values() for one in study.waiting for spec in one.trials]
+        return [
+            spec for study in self._studies.values() for one in study.waiting for spec in one.trials
+        ]
 
     def _begin(self, configuration: Configuration) -> None:
         both = zip(configuration.trial_ids, configuration.trials, strict=True)
@@ -116,7 +134,9 @@ class _Study:
     def __init__(self, own: Sequence[Configuration], sampler: Sampler, seed: int) -> None:
         self.waiting = dict.fromkeys(own)
         self.size = len(own)
-        self._study = optuna.create_study(directions=["minimize", "maximize"], sampler=_SAMPLERS[sampler](seed=seed))
+        self._study = optuna.create_study(
+            directions=["minimize", "maximize"], sampler=_SAMPLERS[sampler](seed=seed)
+        )
         self._distributions, places = _space(own)
         self._places = dict(zip(own, places, strict=True))
         self._at = {tuple(place.values()): one for one, place in self._places.items()}
@@ -164,7 +184,9 @@ def _share_begun(study: _Study) -> float:
     return 1 - len(study.waiting) / study.size
 
 
-def _space(own: Sequence[Configuration]) -> tuple[dict[str, BaseDistribution], list[dict[str, int]]]:
+def _space(
+    own: Sequence[Configuration],
+) -> tuple[dict[str, BaseDistribution], list[dict[str, int]]]:
     """The axes on which configurations differ, and where each stands on them; only sizes have an order."""
     chosen = [_choices(one) for one in own]
     distributions: dict[str, BaseDistribution] = {}
@@ -175,11 +197,17 @@ def _space(own: Sequence[Configuration]) -> tuple[dict[str, BaseDistribution], l
         values = sorted(set(map(repr, column)), key=int if is_size else None)
         if len(values) > 1:
             last = len(values) - 1
-            distributions[axis] = IntDistribution(0, last) if is_size else CategoricalDistribution(range(last + 1))
+            distributions[axis] = (
+                IntDistribution(0, last) if is_size else CategoricalDistribution(range(last + 1))
+            )
             for place, value in zip(places, column, strict=True):
                 place[axis] = values.index(repr(value))
     return distributions, places
 
 
 def _choices(one: Configuration) -> Mapping[str, object]:
-    return {**one.trials[0].choices, "micro_batch": one.micro_batch, "accumulation": one.accumulation}
+    return {
+        **one.trials[0].choices,
+        "micro_batch": one.micro_batch,
+        "accumulation": one.accumulation,
+    }

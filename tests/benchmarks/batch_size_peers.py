@@ -26,18 +26,37 @@ from typing import Any
 
 import yaml
 
-from jobs import waiting
-from jobs.slot import Slot
+from jobs.isolation import prewarm
+from jobs.isolation.slot import Slot
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
-BERT = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
-LLAMA = {"vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
-TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+BERT = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+LLAMA = {
+    "vocab_size": 32000,
+    "hidden_size": 768,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 12,
+}
+TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
 CLASSIFIER = {"task": "sequence-classification", "architecture": "bert", "config": BERT}
-CAUSAL = {"task": "causal-lm", "architecture": "llama", "config": {**LLAMA, "num_attention_heads": 12}}
+CAUSAL = {
+    "task": "causal-lm",
+    "architecture": "llama",
+    "config": {**LLAMA, "num_attention_heads": 12},
+}
 SETTINGS: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
     "bf16": (CLASSIFIER, {}),
     "bf16, checkpointing": (CLASSIFIER, {"activations": "checkpoint"}),
@@ -70,7 +89,12 @@ def write_config(setting: str, micro_batch: int, path: Path, *, tiny: bool) -> T
     """The setting as a sweep of one configuration, for all to read; the trial it plans."""
     model, choices = SETTINGS[setting]
     config = {**model["config"], **(TINY if tiny else {})}
-    axes = {"precision": "bf16", "micro_batch": micro_batch, "optimizer": "adamw_torch_fused", **choices}
+    axes = {
+        "precision": "bf16",
+        "micro_batch": micro_batch,
+        "optimizer": "adamw_torch_fused",
+        **choices,
+    }
     document = {
         "model": {**model, "config": config},
         "data": {"synthetic": {"sequence_length": 32 if tiny else 512}},
@@ -83,18 +107,45 @@ def write_config(setting: str, micro_batch: int, path: Path, *, tiny: bool) -> T
 def command_of(peer: str, config: Path, spec: Path, folder: Path, largest: int) -> list[str]:
     """What is run for a peer."""
     if peer == "ours":
-        options = ["--json", "--fresh", "--output", str(folder / "ours"), "--max-micro-batch", str(largest)]
+        options = [
+            "--json",
+            "--fresh",
+            "--output",
+            str(folder / "ours"),
+            "--max-micro-batch",
+            str(largest),
+        ]
         return [sys.executable, "-m", "orchestrator.batch_size", str(config), *options]
     script = str(ROOT / "tests" / "benchmarks" / "peer.py")
     if peer == "deepspeed":
-        mapped = {"train_micro_batch_size_per_gpu": "--micro-batch", "gradient_accumulation_steps": "--accumulation"}
-        tuning = {"enabled": True, "fast": True, "max_train_micro_batch_size_per_gpu": largest, "arg_mappings": mapped}
-        settings = {**dict.fromkeys(mapped, "auto"), "bf16": {"enabled": True}, "autotuning": tuning}
+        mapped = {
+            "train_micro_batch_size_per_gpu": "--micro-batch",
+            "gradient_accumulation_steps": "--accumulation",
+        }
+        tuning = {
+            "enabled": True,
+            "fast": True,
+            "max_train_micro_batch_size_per_gpu": largest,
+            "arg_mappings": mapped,
+        }
+        settings = {
+            **dict.fromkeys(mapped, "auto"),
+            "bf16": {"enabled": True},
+            "autotuning": tuning,
+        }
         (folder / "deepspeed.json").write_text(json.dumps(settings))
         # Or its experiments take a host's GPUs in turn, whatever --num_gpus and CUDA_VISIBLE_DEVICES say.
         first_gpu = ["--include", "localhost:0"]
         launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", *first_gpu, script]
-        training = ["deepspeed_training", str(spec), str(largest), "--micro-batch", "8", "--accumulation", "1"]
+        training = [
+            "deepspeed_training",
+            str(spec),
+            str(largest),
+            "--micro-batch",
+            "8",
+            "--accumulation",
+            "1",
+        ]
         return [sys.executable, *launch, *training, "--deepspeed", "deepspeed.json"]
     return [sys.executable, script, peer, str(spec), str(largest)]
 
@@ -116,15 +167,25 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
     folder.mkdir(parents=True, exist_ok=True)
     spec = write_config(setting, 8, folder / "setting.yaml", tiny=tiny)
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
-    command = command_of(peer, folder / "setting.yaml", folder / "spec.json", folder, 32 if tiny else 512)
+    command = command_of(
+        peer, folder / "setting.yaml", folder / "spec.json", folder, 32 if tiny else 512
+    )
     began = time.perf_counter()
     picked, seconds, failure = None, None, ""
     output, errors, in_time = run(command, folder, deadline)
     try:
         picked, seconds = answer_of(peer, output, folder)
     except (ValueError, LookupError, TypeError, StopIteration) as error:
-        failure = reason_of(peer, errors, folder) or repr(error) if in_time else f"no answer in {deadline:.0f} s"
-    if failure and peer == "deepspeed" and (ended := list(folder.glob("autotuning_results/*/metrics.json"))):
+        failure = (
+            reason_of(peer, errors, folder) or repr(error)
+            if in_time
+            else f"no answer in {deadline:.0f} s"
+        )
+    if (
+        failure
+        and peer == "deepspeed"
+        and (ended := list(folder.glob("autotuning_results/*/metrics.json")))
+    ):
         failure += f"; {len(ended)} of its experiments had ended"
     return Result(
         setting=setting,
@@ -187,7 +248,9 @@ def reason_of(peer: str, errors: str, folder: Path) -> str:
     """The last thing that went wrong, in its own words; the autotuner's experiments write theirs into files."""
     texts = [errors]
     if peer == "deepspeed":
-        texts += [path.read_text() for path in sorted(folder.glob("autotuning_results/*/stderr.log"))]
+        texts += [
+            path.read_text() for path in sorted(folder.glob("autotuning_results/*/stderr.log"))
+        ]
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if "Error" in line.partition(":")[0]]
     return (raised or lines or [""])[-1][:200]
@@ -206,7 +269,9 @@ def judged(result: Result, slot: Slot, folder: Path, *, tiny: bool) -> Result:
             "samples_per_second": figures.get("samples_per_second"),
             "used_bytes": figures.get("device_used_bytes"),
             "device_bytes": record.environment.get("gpu_memory_bytes"),
-            "failure": "" if record.outcome == "ok" else f"its pick: {record.outcome}: {record.reason}"[:200],
+            "failure": ""
+            if record.outcome == "ok"
+            else f"its pick: {record.outcome}: {record.reason}"[:200],
         }
     )
 
@@ -216,7 +281,9 @@ def report(results: list[Result]) -> Iterator[str]:
     yield "| setting | peer | s to answer | of it searching | micro-batch | samples/s | memory free | |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
     for one in results:
-        free = 1 - one.used_bytes / one.device_bytes if one.used_bytes and one.device_bytes else None
+        free = (
+            1 - one.used_bytes / one.device_bytes if one.used_bytes and one.device_bytes else None
+        )
         figures = (
             f"{one.wall_seconds:.1f}",
             "" if one.search_seconds is None else f"{one.search_seconds:.1f}",
@@ -231,7 +298,9 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.batch_size_peers")
     parser.add_argument("--output", type=Path, default=Path("runs/batch_size_peers"))
-    parser.add_argument("--deadline", type=float, default=300.0, help="seconds for each peer in each setting")
+    parser.add_argument(
+        "--deadline", type=float, default=300.0, help="seconds for each peer in each setting"
+    )
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all of them")
     parser.add_argument("--only", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
@@ -242,16 +311,25 @@ def main() -> None:
     ends = time.monotonic() + options.budget
     results: list[Result] = []
     # The judge's parent preloads beside the first peer; it takes nothing of the GPU, which each peer has whole.
-    with waiting.parents(options.cpus), Slot(options.cpus) as slot:
+    with prewarm.parents(options.cpus), Slot(options.cpus) as slot:
         for peer, setting in itertools.product(options.peers, options.only):
             folder = output / setting.replace(", ", "-").replace(" ", "-") / peer
             if (left := ends - time.monotonic()) > SHORTEST_TURN_SECONDS:
                 found = search(peer, setting, folder, min(options.deadline, left), tiny=tiny)
                 results.append(judged(found, slot, folder, tiny=tiny))
             else:
-                results.append(Result(setting=setting, peer=peer, wall_seconds=0.0, failure="no turn in the budget"))
+                results.append(
+                    Result(
+                        setting=setting,
+                        peer=peer,
+                        wall_seconds=0.0,
+                        failure="no turn in the budget",
+                    )
+                )
             print(list(report(results))[-1], file=sys.stderr, flush=True)
-            (output / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=1))
+            (output / "results.json").write_text(
+                json.dumps([asdict(one) for one in results], indent=1)
+            )
     print("\n".join(report(sorted(results, key=lambda one: options.only.index(one.setting)))))
 
 

@@ -21,13 +21,13 @@ from ray import tune
 
 from jobs.record import TrialRecord, record_to_json
 from jobs.spec import TrialSpec, spec_from_json, to_json
-from orchestrator.results import publish
+from orchestrator.reporting.publish import publish
 from orchestrator.running import cluster as ray_cluster
-from orchestrator.running import measuring
+from orchestrator.running import lifecycle
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.unit.records import make_record
 
@@ -83,11 +83,16 @@ class Meter:
         """For the time of the trials."""
         begin, processor = time.perf_counter(), time.process_time()
         yield
-        self._took = Took(seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor)
+        self._took = Took(
+            seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor
+        )
 
     def run(self, name: str) -> Run:
         """What was seen."""
-        memory = {"resident_bytes": tuple(self._resident_bytes), "ended_bytes": self._process.memory_info().rss}
+        memory = {
+            "resident_bytes": tuple(self._resident_bytes),
+            "ended_bytes": self._process.memory_info().rss,
+        }
         return Run(name=name, trials=self._trials, **memory, **asdict(self._took))
 
     def tick(self) -> None:
@@ -106,7 +111,9 @@ def of(spec: TrialSpec) -> TrialRecord:
     """An invented record of usual size: a hundred measurements and a dozen steps."""
     own = make_record()
     figures = {**own.measurements, **{f"figure_{number}": number / 7 for number in range(90)}}
-    return replace(own, spec=spec, measurements=figures, steps={"step_seconds": [0.1] * 12, "loss": [1.0] * 12})
+    return replace(
+        own, spec=spec, measurements=figures, steps={"step_seconds": [0.1] * 12, "loss": [1.0] * 12}
+    )
 
 
 class StandIn(tune.Trainable):
@@ -180,7 +187,9 @@ def bare(trials: int, folder: Path) -> Run:
             storage_path=str(folder),
             verbose=0,
             callbacks=[Watch(meter)],
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_at_end=False, checkpoint_frequency=0
+            ),
         ),
     )
     with meter.running():
@@ -215,7 +224,9 @@ def timed(work: Callable[[], object]) -> Took:
     """Do it once."""
     begin, processor = time.perf_counter(), time.process_time()
     work()
-    return Took(seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor)
+    return Took(
+        seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor
+    )
 
 
 def resume(trials: int, folder: Path) -> tuple[Took, Took]:
@@ -225,7 +236,9 @@ def resume(trials: int, folder: Path) -> tuple[Took, Took]:
         plan = planned(trials)
         wanted = {spec.trial_id for spec in plan}
         run_folder = RunFolder(folder)
-        earlier = measuring.still_wanted(run_folder, lambda spec: spec.trial_id in wanted, fresh=False)
+        earlier = lifecycle.still_wanted(
+            run_folder, lambda spec: spec.trial_id in wanted, fresh=False
+        )
         progress = Progress(trials, 1, (), stream=io.StringIO())
         session = Session(Grid(plan), run_folder, progress, time_budget_seconds=None)
         kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)

@@ -26,11 +26,16 @@ from typing import Any
 
 import yaml
 
-from jobs import environment, nvml
-from orchestrator.results import table
+from jobs.node import environment, nvml
+from orchestrator.storage.tables import parquet
 
 ROOT = Path(__file__).parents[2]
-TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,12 +72,24 @@ def write_config(path: Path, trials: int, cpus: int, *, tiny: bool) -> None:
 
 def run(config: Path, devices: Sequence[str], folder: Path) -> Sweep:
     """A sweep in sight of these GPUs. Raises CalledProcessError."""
-    command = [sys.executable, "-m", "orchestrator.sweep", str(config), "--fresh", "--output", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.sweep",
+        str(config),
+        "--fresh",
+        "--output",
+        str(folder),
+    ]
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {}
     began = time.time()
     subprocess.run(command, cwd=ROOT, env={**os.environ, **visible}, check=True, stdout=sys.stderr)
     took = time.time() - began
-    rows = [row for row in table.load(folder).to_pylist() if row["outcome"] == "ok" and not row.get("follows")]
+    rows = [
+        row
+        for row in parquet.load(folder).to_pylist()
+        if row["outcome"] == "ok" and not row.get("follows")
+    ]
     return account(rows, max(1, len(devices)), began=began, took=took)
 
 
@@ -93,16 +110,25 @@ def account(rows: Sequence[dict[str, Any]], gpus: int, *, began: float, took: fl
         span_seconds=last - first,
         trial_seconds=sum(end - start for slot in trials for start, end in slot),
         before_seconds=sum(slot[0][0] - first for slot in trials),
-        between_seconds=sum(later[0] - earlier[1] for slot in trials for earlier, later in pairwise(slot)),
+        between_seconds=sum(
+            later[0] - earlier[1] for slot in trials for earlier, later in pairwise(slot)
+        ),
         after_seconds=sum(last - slot[-1][1] for slot in trials),
         phase_seconds=_phases(rows),
     )
 
 
 def _phases(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    names = {"setup": "setup_seconds", "first step": "first_step_seconds", "counted steps": "counted_seconds"}
+    names = {
+        "setup": "setup_seconds",
+        "first step": "first_step_seconds",
+        "counted steps": "counted_seconds",
+    }
     phases = {name: statistics.fmean(row[column] for row in rows) for name, column in names.items()}
-    return {**phases, "rest": statistics.fmean(row["wall_seconds"] for row in rows) - sum(phases.values())}
+    return {
+        **phases,
+        "rest": statistics.fmean(row["wall_seconds"] for row in rows) - sum(phases.values()),
+    }
 
 
 def report(sweeps: Sequence[Sweep]) -> Iterator[str]:
@@ -138,7 +164,9 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
     config = output / "sweep.yaml"
-    write_config(config, options.trials, environment.cores() // max(options.gpus), tiny=options.tiny)
+    write_config(
+        config, options.trials, environment.cores() // max(options.gpus), tiny=options.tiny
+    )
     sweeps = [run(config, devices[:count], output / f"{count}") for count in options.gpus]
     (output / "efficiency.json").write_text(json.dumps([asdict(one) for one in sweeps], indent=1))
     print("\n".join(report(sweeps)))

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from orchestrator.results import run as names
-from orchestrator.results import table
-from orchestrator.results.comparison import Comparison, compare
-from orchestrator.results.measured import MeasuredRun, load
-from orchestrator.running.command import share
+from orchestrator.analysis.comparison import Comparison, compare
+from orchestrator.api import MeasuredRun, load
+from orchestrator.cli import share
+from orchestrator.storage import run_metadata as names
+from orchestrator.storage.tables import parquet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,36 +39,58 @@ class Pair:
     @property
     def alarms(self) -> list[str]:
         """What compare says has changed, a sentence each."""
-        said = [f"{c.kind}: {c.label}" + (f" {c.ratio:.4f}" if c.ratio else "") for c in self.found.changes]
+        said = [
+            f"{c.kind}: {c.label}" + (f" {c.ratio:.4f}" if c.ratio else "")
+            for c in self.found.changes
+        ]
         shift = self.found.shift
-        return [*said, f"everything: {shift.ratio:.4f}"] if shift is not None and shift.is_real else said
+        return (
+            [*said, f"everything: {shift.ratio:.4f}"]
+            if shift is not None and shift.is_real
+            else said
+        )
 
 
 def compared(run: Path, folder: Path, slower: float = 0.0) -> Iterator[Pair]:
     """Every pair of a run's repeats; their tables are written to ``folder``."""
-    trials, steps = table.load(run, save_tables=True), pq.read_table(run / names.STEPS)
+    trials, steps = parquet.load(run, save_tables=True), pq.read_table(run / names.STEPS)
     repeats: Sequence[int] = sorted(pc.unique(trials["repeat"]).to_pylist())
     plain = {repeat: _alone(trials, steps, repeat, folder / f"{repeat}") for repeat in repeats}
-    slow = {repeat: _alone(trials, steps, repeat, folder / f"{repeat}-slow", slower) for repeat in repeats}
+    slow = {
+        repeat: _alone(trials, steps, repeat, folder / f"{repeat}-slow", slower)
+        for repeat in repeats
+    }
     for before, after in itertools.combinations(repeats, 2):
         yield Pair(before=before, after=after, found=compare(plain[before], slow[after]))
 
 
-def _alone(trials: pa.Table, steps: pa.Table, repeat: int, folder: Path, slower: float = 0.0) -> MeasuredRun:
+def _alone(
+    trials: pa.Table, steps: pa.Table, repeat: int, folder: Path, slower: float = 0.0
+) -> MeasuredRun:
     own = trials.filter(pc.equal(trials["repeat"], repeat))
     place = own.schema.get_field_index("samples_per_second")
-    own = own.set_column(place, own.schema.field(place), pc.multiply(own["samples_per_second"], 1 - slower))
+    own = own.set_column(
+        place, own.schema.field(place), pc.multiply(own["samples_per_second"], 1 - slower)
+    )
     folder.mkdir(parents=True)
-    table.write(own, folder / names.TRIALS)
-    table.write(steps.filter(pc.is_in(steps["trial_id"], own["trial_id"])), folder / names.STEPS)
+    parquet.write(own, folder / names.TRIALS)
+    parquet.write(steps.filter(pc.is_in(steps["trial_id"], own["trial_id"])), folder / names.STEPS)
     return load(folder)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print each pair that raises an alarm, and how many do."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.false_alarms", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.false_alarms", description=__doc__
+    )
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--slower", type=share, default=0.0, metavar="3%", help="plant this in the second of each pair")
+    parser.add_argument(
+        "--slower",
+        type=share,
+        default=0.0,
+        metavar="3%",
+        help="plant this in the second of each pair",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         pairs = list(compared(options.run, Path(folder), options.slower))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
-from jobs.steady import are_enough, mean_step_error, onset
+from jobs.steady_state import are_enough, mean_step_error, onset
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -67,7 +67,11 @@ def make_record(
     host_bound_share: float | None = None,
 ) -> TrialRecord:
     """What came of a trial; out of memory where it has no speed."""
-    figures = {"device_used_bytes": memory, "samples_per_second": speed, "host_bound_share": host_bound_share}
+    figures = {
+        "device_used_bytes": memory,
+        "samples_per_second": speed,
+        "host_bound_share": host_bound_share,
+    }
     return TrialRecord(
         spec=spec,
         outcome=Outcome.OUT_OF_MEMORY if speed is None else Outcome.OK,
@@ -81,7 +85,11 @@ def make_record(
 def recorded(path: Path = RECORDED) -> Table:
     """A measured table: any run's ``trials.parquet``. What was skipped is not in it, for nothing is known of it."""
     table = pq.read_table(path)
-    axes = [name for name in table.column_names if name in AXES or name in ("micro_batch", "accumulation")]
+    axes = [
+        name
+        for name in table.column_names
+        if name in AXES or name in ("micro_batch", "accumulation")
+    ]
     environments = json.loads((table.schema.metadata or {}).get(b"environments", b"{}"))
     records = []
     for row in table.to_pylist():
@@ -106,13 +114,22 @@ def predicted(table: Table, path: Path = PREDICTED) -> Mapping[str, float]:
     """Trial id -> the bytes of device memory that were predicted of its choices without a GPU; what
     ``python -m orchestrator.predict CONFIG --output FILE`` wrote."""
     rows = pq.read_table(path, columns=["choices", "device_bytes"]).to_pylist()
-    foretold = {_chosen(json.loads(row["choices"])): row["device_bytes"] for row in rows if row["device_bytes"]}
-    known = ((trial_id, foretold.get(_chosen(record.spec.choices))) for trial_id, record in table.items())
+    foretold = {
+        _chosen(json.loads(row["choices"])): row["device_bytes"]
+        for row in rows
+        if row["device_bytes"]
+    }
+    known = (
+        (trial_id, foretold.get(_chosen(record.spec.choices))) for trial_id, record in table.items()
+    )
     return {trial_id: float(nbytes) for trial_id, nbytes in known if nbytes}
 
 
 def _chosen(choices: Mapping[str, Choice]) -> tuple[Choice | None, ...]:
-    return tuple(choices.get(axis) for axis in ("precision", "activations", "optimizer", "micro_batch", "accumulation"))
+    return tuple(
+        choices.get(axis)
+        for axis in ("precision", "activations", "optimizer", "micro_batch", "accumulation")
+    )
 
 
 @cache
@@ -121,7 +138,10 @@ def measured_anew(run: Path = RUN) -> Table:
     have run, their speed and its interval, and the trial's seconds less those of the steps left out."""
     metadata = pq.read_schema(run / "trials.parquet").metadata
     measure = json.loads(metadata[b"config"])["measure"]
-    ids = [row["trial_id"] for row in pq.read_table(run / "trials.parquet", columns=["trial_id"]).to_pylist()]
+    ids = [
+        row["trial_id"]
+        for row in pq.read_table(run / "trials.parquet", columns=["trial_id"]).to_pylist()
+    ]
     steps: dict[str, list[float]] = {trial_id: [] for trial_id in ids}
     for row in pq.read_table(run / "steps.parquet").to_pylist():
         steps[row["trial_id"]].append(row["device_seconds"])
@@ -139,7 +159,9 @@ def _anew(record: TrialRecord, seconds: Sequence[float], measure: Mapping[str, A
     figures = dict(record.measurements)
     figures["samples_per_second"] = record.spec.effective_batch / statistics.fmean(counted)
     figures["samples_per_second_error"] = mean_step_error(counted)
-    return replace(record, measurements=figures, wall_seconds=record.wall_seconds - sum(seconds[len(run) :]))
+    return replace(
+        record, measurements=figures, wall_seconds=record.wall_seconds - sum(seconds[len(run) :])
+    )
 
 
 def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: int = 0) -> Table:
@@ -159,7 +181,9 @@ def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: i
     return alike
 
 
-def steps_run(seconds: Sequence[float], warmup: int, total: int, error: float, host_bound_share: float) -> int:
+def steps_run(
+    seconds: Sequence[float], warmup: int, total: int, error: float, host_bound_share: float
+) -> int:
     """How many of a trial's steps are run, warm-up included, as ``jobs.trackers.steps`` decides step by step; the share
     is that of all of them."""
     for run in range(warmup + 1, min(total, len(seconds))):
@@ -182,7 +206,11 @@ class Way:
 # After one H200: BERT-large, 512 tokens. Bytes and rates are measured ones, the shape between them is the model's.
 WAYS: Mapping[tuple[str, str], Way] = {
     (precision, activations): Way(
-        base_mib=base, sample_mib=sample, base_seconds=0.008, samples_per_second=rate, host_seconds=host
+        base_mib=base,
+        sample_mib=sample,
+        base_seconds=0.008,
+        samples_per_second=rate,
+        host_seconds=host,
     )
     for precision, activations, base, sample, rate, host in (
         ("fp32", "keep", 3931, 807.0, 44.5, 0.050),
@@ -222,11 +250,20 @@ def simulated(
     for precision, activations in ways:
         for optimizer in optimizers:
             for size in micro_batches:
-                choices = {"precision": precision, "activations": activations, "optimizer": optimizer}
+                choices = {
+                    "precision": precision,
+                    "activations": activations,
+                    "optimizer": optimizer,
+                }
                 kind = "" if optimizer == next(iter(optimizers)) else f" · optimizer={optimizer}"
-                spec = make_spec({**choices, "micro_batch": size, "accumulation": 1}, f"effective_batch={size}{kind}")
+                spec = make_spec(
+                    {**choices, "micro_batch": size, "accumulation": 1},
+                    f"effective_batch={size}{kind}",
+                )
                 way = ways[precision, activations]
-                way = replace(way, host_seconds=way.host_seconds * generator.uniform(1.0, restlessness))
+                way = replace(
+                    way, host_seconds=way.host_seconds * generator.uniform(1.0, restlessness)
+                )
                 figures = _simulate(way, *optimizers[optimizer], size, device_mib)
                 dry = float(way.host_seconds > way.base_seconds + size / way.samples_per_second)
                 records.append(make_record(spec, *figures, host_bound_share=dry))

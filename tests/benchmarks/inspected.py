@@ -17,12 +17,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.slot import Slot
+from jobs.isolation.slot import Slot
 from jobs.spec import TrialSpec
 from tests.benchmarks.overhead import chosen, run
 
-CHOSEN = {"precision": "bf16", "micro_batch": 8, "activations": "checkpoint", "optimizer": "adamw_torch_fused"}
-FIGURES = ("setup_seconds", "first_step_seconds", "step_seconds", "wall_seconds", "device_used_bytes")
+CHOSEN = {
+    "precision": "bf16",
+    "micro_batch": 8,
+    "activations": "checkpoint",
+    "optimizer": "adamw_torch_fused",
+}
+FIGURES = (
+    "setup_seconds",
+    "first_step_seconds",
+    "step_seconds",
+    "wall_seconds",
+    "device_used_bytes",
+)
 WAYS = ("inspected", "not inspected")
 
 Figures = Mapping[str, float]
@@ -50,7 +61,11 @@ def report(found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
     for name in found[WAYS[0]][0]:
         columns = [[figures[name] for figures in trials] for trials in found.values()]
         places = 0 if name.endswith("bytes") else 3
-        cells = [f"{one:,.{places}f}" for of in columns for one in (statistics.fmean(of), min(of), max(of))]
+        cells = [
+            f"{one:,.{places}f}"
+            for of in columns
+            for one in (statistics.fmean(of), min(of), max(of))
+        ]
         yield f"| {name} | {' | '.join(cells)} |"
 
 

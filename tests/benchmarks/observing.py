@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from jobs import nvml
+from jobs.node import nvml
 from jobs.spec import ModelSpec
 from tests.benchmarks.docs_method import BERT_LARGE
 from tests.benchmarks.overhead import BERT_TINY
@@ -87,7 +87,9 @@ def in_a_thread(asked: Sequence[Callable[[], Any]], every: float = POLL_SECONDS)
 @contextlib.contextmanager
 def in_a_process(uuid: str) -> Iterator[None]:
     """Ask all of them from another process."""
-    with subprocess.Popen([sys.executable, "-c", IN_A_PROCESS, uuid], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_A_PROCESS, uuid], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()  # it has imported everything, and asks
         try:
@@ -115,11 +117,13 @@ def training(*, tiny: bool) -> Callable[[], None]:
     """One step of it, issued."""
     import torch
 
-    from jobs import models
+    from jobs.trial import models
 
     device = torch.device("cpu" if tiny else "cuda")
     spec = ModelSpec(
-        task="sequence-classification", architecture="bert", config=dict(BERT_TINY if tiny else BERT_LARGE)
+        task="sequence-classification",
+        architecture="bert",
+        config=dict(BERT_TINY if tiny else BERT_LARGE),
     )
     model = models.build(spec, {}, device).train()
     model.gradient_checkpointing_enable()  # type: ignore[operator]
@@ -164,7 +168,9 @@ def report(found: Mapping[str, Sequence[float]]) -> Iterator[str]:
     yield "| read meanwhile | step s, median | slower than in the same round without: median | least | most |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for name, seconds in found.items():
-        more = sorted(one / without - 1 for one, without in zip(seconds, found[NOTHING], strict=True))
+        more = sorted(
+            one / without - 1 for one, without in zip(seconds, found[NOTHING], strict=True)
+        )
         figures = " | ".join(f"{one:+.1%}" for one in (statistics.median(more), more[0], more[-1]))
         yield f"| {name} | {statistics.median(seconds):.4f} | {figures} |"
 
@@ -188,7 +194,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where to write the seconds as JSON")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
-    read: Mapping[str, Callable[[], AbstractContextManager[None]]] = {NOTHING: contextlib.nullcontext}
+    read: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+        NOTHING: contextlib.nullcontext
+    }
     if not options.tiny:
         uuid = nvml.visible_uuids()[0]
         read = ways(uuid)

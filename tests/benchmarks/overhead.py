@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
 from jobs.spec import Choice, DataSpec, Isolation, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -35,7 +35,12 @@ CHOSEN: Mapping[str, Choice] = {
     "activations": "keep",
     "optimizer": "adamw_torch_fused",
 }
-BERT_TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+BERT_TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +99,11 @@ def bare_tune(spec: TrialSpec, count: int, cpus: int, *, tiny: bool) -> Way:
     import ray
     from ray import tune
 
-    arguments = {name: value for name, value in spec.recipe.training_arguments.items() if name != "tf32" or value}
+    arguments = {
+        name: value
+        for name, value in spec.recipe.training_arguments.items()
+        if name != "tf32" or value
+    }
     steps, warmup = spec.measure.steps or 10, spec.measure.warmup_steps
 
     def train(config: dict[str, Any]) -> None:

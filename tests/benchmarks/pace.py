@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from jobs import nvml
+from jobs.node import nvml
 from orchestrator.planning.config import load_config
-from orchestrator.results import table
+from orchestrator.storage.tables import parquet
 from tests.benchmarks import docs_method, efficiency
 
 CONFIG = efficiency.ROOT / "configs" / "bert_large.yaml"
@@ -28,17 +28,24 @@ CONFIG = efficiency.ROOT / "configs" / "bert_large.yaml"
 def write_config(path: Path, config: Path, count: int, seed: int) -> None:
     """So many of its trials, drawn with this seed."""
     document = yaml.safe_load(config.read_text())
-    chosen, _ = docs_method.drawn(load_config(config), count, seed, has_gpu=bool(nvml.visible_uuids()))
+    chosen, _ = docs_method.drawn(
+        load_config(config), count, seed, has_gpu=bool(nvml.visible_uuids())
+    )
     kept = {name: document[name] for name in ("model", "data") if name in document}
     measure = {**document.get("measure", {}), "anatomy": "none"}
     trials = [dict(spec.choices) for spec in chosen]
-    path.write_text(yaml.safe_dump({**kept, "measure": measure, "trials": trials, "search": "grid"}))
+    path.write_text(
+        yaml.safe_dump({**kept, "measure": measure, "trials": trials, "search": "grid"})
+    )
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Lines."""
     ran = [row for row in rows if row["started_at"] and not row.get("follows")]
-    outcomes = ", ".join(f"{many} {outcome}" for outcome, many in Counter(row["outcome"] for row in ran).most_common())
+    outcomes = ", ".join(
+        f"{many} {outcome}"
+        for outcome, many in Counter(row["outcome"] for row in ran).most_common()
+    )
     begin = min(row["started_at"].timestamp() for row in ran)
     span = max(row["started_at"].timestamp() + row["wall_seconds"] for row in ran) - begin
     overhead = statistics.median(row["overhead_seconds"] for row in ran if row["overhead_seconds"])
@@ -57,14 +64,16 @@ def main() -> None:
     parser.add_argument("--recorded", type=Path, help="a run folder to print again")
     options = parser.parse_args()
     if options.recorded:
-        print("\n".join(report(table.load(options.recorded).to_pylist())))
+        print("\n".join(report(parquet.load(options.recorded).to_pylist())))
         return
     output = options.output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     config = output / "drawn.yaml"
     write_config(config, options.config, options.count, options.seed)
-    efficiency.run(config, [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()[:1]], output / "run")
-    print("\n".join(report(table.load(output / "run").to_pylist())))
+    efficiency.run(
+        config, [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()[:1]], output / "run"
+    )
+    print("\n".join(report(parquet.load(output / "run").to_pylist())))
 
 
 if __name__ == "__main__":

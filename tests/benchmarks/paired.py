@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results import table
-from orchestrator.results.summary import label
+from orchestrator.analysis.summary import label
+from orchestrator.storage.tables import parquet
 from tests.benchmarks.repeats import GPU_BOUND, is_the_gpus
 
 SHOWN = 4
@@ -33,14 +33,19 @@ def pairs(run: Path, other: Path) -> list[Pair]:
 
 def named(run: Path) -> list[Row]:
     """A run's rows, with ``name``: what was chosen, in words."""
-    trials = table.load(run)
-    axes = table.axes_of(trials)
+    trials = parquet.load(run)
+    axes = parquet.axes_of(trials)
     rows = trials.to_pylist()
-    return [{**row, "name": label({axis: row[column] for axis, column in axes.items()}, list(axes))} for row in rows]
+    return [
+        {**row, "name": label({axis: row[column] for axis, column in axes.items()}, list(axes))}
+        for row in rows
+    ]
 
 
 def _by_name(run: Path) -> dict[str, Row]:
-    return {row["name"]: row for row in named(run) if row["outcome"] == "ok" and not row.get("follows")}
+    return {
+        row["name"]: row for row in named(run) if row["outcome"] == "ok" and not row.get("follows")
+    }
 
 
 def report(both: Sequence[Pair]) -> Iterator[str]:
@@ -62,7 +67,10 @@ def _is_known_to_be_the_gpus(row: Row) -> bool:
 
 
 def _of_the_gpus(own: Sequence[Pair]) -> Iterator[str]:
-    beyond = sum(_apart(pair, _step) > math.hypot(*(row["samples_per_second_error"] for row in pair)) for pair in own)
+    beyond = sum(
+        _apart(pair, _step) > math.hypot(*(row["samples_per_second_error"] for row in pair))
+        for pair in own
+    )
     yield (
         f"of {len(own)} whose speed is the GPU's own, {beyond} differ by more than both intervals;"
         f" steps of all differ by {_usual_and_most(own, _step)}; the most:"
@@ -95,7 +103,11 @@ def _milliseconds(pair: Pair, part: Callable[[Row], float]) -> str:
 
 
 def _starved_in_updates_alone(pair: Pair) -> bool:
-    others = max(row.get(f"{name}_share") or 0.0 for row in pair for name in ("host_bound", "starved_forward"))
+    others = max(
+        row.get(f"{name}_share") or 0.0
+        for row in pair
+        for name in ("host_bound", "starved_forward")
+    )
     are_told = all(row.get("starved_update_share") is not None for row in pair)
     return are_told and others <= GPU_BOUND < max(map(_update, pair))
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from transformers import Trainer, TrainingArguments, default_data_collator
 
-from jobs import data, models
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.techniques.adapter import lora
+from jobs.techniques.axes.adapter import lora
+from jobs.trial import data, models
 
 STEPS = 3
 """Of each size tried: the first has no optimizer states yet."""
@@ -27,13 +27,31 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 def build_trainer(spec: TrialSpec, size: int, folder: str, **more: Any) -> Trainer:
     """The trial's model and data in a plain Trainer, for a few steps at a micro-batch."""
-    given = {name: value for name, value in spec.recipe.training_arguments.items() if name != "tf32" or value}
-    given |= {"per_device_train_batch_size": size, "gradient_accumulation_steps": 1, "max_steps": STEPS}
-    given |= {"output_dir": folder, "report_to": "none", "save_strategy": "no", "use_cpu": DEVICE.type == "cpu"}
+    given = {
+        name: value
+        for name, value in spec.recipe.training_arguments.items()
+        if name != "tf32" or value
+    }
+    given |= {
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": 1,
+        "max_steps": STEPS,
+    }
+    given |= {
+        "output_dir": folder,
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": DEVICE.type == "cpu",
+    }
     arguments = TrainingArguments(**{**given, "disable_tqdm": True, **more})
     config = models.architecture_config(spec.model)
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=size * STEPS, seed=42)
-    return Trainer(model=build_model(spec, arguments), args=arguments, train_dataset=dataset, data_collator=collator)
+    return Trainer(
+        model=build_model(spec, arguments),
+        args=arguments,
+        train_dataset=dataset,
+        data_collator=collator,
+    )
 
 
 def build_model(spec: TrialSpec, arguments: Any) -> torch.nn.Module:
@@ -87,26 +105,39 @@ def lightning(spec: TrialSpec, largest: int) -> int:
 
             def train_dataloader(self) -> Any:
                 collate = made.data_collator or default_data_collator
-                return torch.utils.data.DataLoader(made.train_dataset, batch_size=self.batch_size, collate_fn=collate)
+                return torch.utils.data.DataLoader(
+                    made.train_dataset, batch_size=self.batch_size, collate_fn=collate
+                )
 
         if given.gradient_checkpointing:
             made.model.gradient_checkpointing_enable({"use_reentrant": False})
         module = Module()
         runner = LightningTrainer(
-            max_steps=STEPS, precision="bf16-mixed", logger=False, enable_checkpointing=False, default_root_dir=folder
+            max_steps=STEPS,
+            precision="bf16-mixed",
+            logger=False,
+            enable_checkpointing=False,
+            default_root_dir=folder,
         )
-        found = Tuner(runner).scale_batch_size(module, mode="binsearch", steps_per_trial=STEPS, init_val=8)
+        found = Tuner(runner).scale_batch_size(
+            module, mode="binsearch", steps_per_trial=STEPS, init_val=8
+        )
     return int(found or module.batch_size)
 
 
 def deepspeed_training(spec: TrialSpec, largest: int) -> int:
     """What DeepSpeed's autotuner launches: the Trainer under the file and the micro-batch of its experiment."""
-    given = {name: sys.argv[sys.argv.index(name) + 1] for name in ("--deepspeed", "--micro-batch", "--accumulation")}
+    given = {
+        name: sys.argv[sys.argv.index(name) + 1]
+        for name in ("--deepspeed", "--micro-batch", "--accumulation")
+    }
     size, accumulation = int(given["--micro-batch"]), int(given["--accumulation"])
     more = {"gradient_accumulation_steps": accumulation, "max_steps": 3 * STEPS}
     with TemporaryDirectory() as folder:
         made = build_trainer(spec, size, folder, deepspeed=given["--deepspeed"], **more)
-        if "model" in spec.recipe.hooks:  # the first launch is of ZeRO stage 3, which wants one dtype of all
+        if (
+            "model" in spec.recipe.hooks
+        ):  # the first launch is of ZeRO stage 3, which wants one dtype of all
             for adapter in (one for one in made.model.parameters() if one.requires_grad):
                 adapter.data = adapter.data.to(torch.bfloat16)
         made.train()
@@ -122,7 +153,9 @@ PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
 
 
 def main() -> None:
-    name, path, largest = [given for given in sys.argv[1:] if not given.startswith("--local_rank")][:3]
+    name, path, largest = [given for given in sys.argv[1:] if not given.startswith("--local_rank")][
+        :3
+    ]
     spec = spec_from_json(json.loads(Path(path).read_text()))
     began = time.perf_counter()
     picked = PEERS[name](spec, int(largest))

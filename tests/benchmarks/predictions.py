@@ -22,13 +22,17 @@ import pyarrow as pa
 
 from jobs.techniques import AXES
 from orchestrator.planning.config import load_config
-from orchestrator.planning.estimate.estimator import predict
-from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.prediction import CARDS
-from orchestrator.planning.estimate.text import row
 from orchestrator.planning.plan import plan
-from orchestrator.results.predictions import present_versions, read_predictions, write_predictions
-from orchestrator.results.table import read
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.prediction import CARDS
+from orchestrator.reporting.prediction import row
+from orchestrator.storage.tables.parquet import read
+from orchestrator.storage.tables.predictions import (
+    present_versions,
+    read_predictions,
+    write_predictions,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "predictions"
 ROUNDS = sorted(path.name for path in DATA.iterdir())
@@ -51,10 +55,14 @@ def predicted(config: Path) -> list[dict[str, Any]]:
     begin = time.perf_counter()
     rows = [row(prediction) for prediction in predict(trials, load_gpu("h200"))]
     seconds = (time.perf_counter() - begin) / len(rows)
-    return [{"config": config.stem, **values, "predict_seconds": round(seconds, 2)} for values in rows]
+    return [
+        {"config": config.stem, **values, "predict_seconds": round(seconds, 2)} for values in rows
+    ]
 
 
-def compared(predictions: Iterable[Row], measured: Mapping[str, Sequence[Row]]) -> Iterator[dict[str, Any]]:
+def compared(
+    predictions: Iterable[Row], measured: Mapping[str, Sequence[Row]]
+) -> Iterator[dict[str, Any]]:
     """Predicted rows beside the measured ones of the same choices: relative errors, and verdicts that were wrong."""
     found = {(name, _identity(row)): row for name, rows in measured.items() for row in rows}
     for prediction in predictions:
@@ -84,7 +92,8 @@ def _false_fits(prediction: Row, actual: Row) -> list[int]:
     return [
         card
         for card, size in CARDS.items()
-        if prediction[f"fits_{card}_gb"] == "yes" and (ran_out or actual["device_used_bytes"] > size)
+        if prediction[f"fits_{card}_gb"] == "yes"
+        and (ran_out or actual["device_used_bytes"] > size)
     ]
 
 
@@ -108,7 +117,9 @@ def details(comparisons: Sequence[Row]) -> Iterator[str]:
     off = [c for c in comparisons if abs(c["errors"].get("allocated", 0)) > 0.01]
     for comparison in sorted(off, key=lambda c: -abs(c["errors"]["allocated"])):
         choices = json.loads(comparison["prediction"]["choices"])
-        label = " ".join(f"{axis}={value}" for axis, value in choices.items() if value != AXES[axis].default)
+        label = " ".join(
+            f"{axis}={value}" for axis, value in choices.items() if value != AXES[axis].default
+        )
         yield f"  {comparison['errors']['allocated']:+.2%}  {comparison['prediction']['config']}  {label}"
 
 
@@ -120,7 +131,9 @@ def _write(folder: Path) -> None:
     write_predictions(rows, path, gpu="h200")
     unknown = sum(bool(values["unknown"]) for values in rows)
     slowest = max(values["predict_seconds"] for values in rows)
-    print(f"{path}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)")
+    print(
+        f"{path}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)"
+    )
 
 
 def _fresh(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -143,29 +156,39 @@ def _print(comparisons: Sequence[Row]) -> None:
 
 
 def _tables(folders: Mapping[str, Path]) -> dict[str, list[dict[str, Any]]]:
-    tables: dict[str, pa.Table] = {name: read(path / "trials.parquet") for name, path in folders.items()}
+    tables: dict[str, pa.Table] = {
+        name: read(path / "trials.parquet") for name, path in folders.items()
+    }
     return {name: table.to_pylist() for name, table in tables.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the three verbs."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.predictions", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.predictions", description=__doc__
+    )
     verbs = parser.add_subparsers(dest="what", required=True)
     write, compare, _ = (verbs.add_parser(name) for name in ("write", "compare", "recorded"))
     for verb in (write, compare):
         verb.add_argument("round", choices=ROUNDS)
     compare.add_argument("runs", type=Path, help="folder of run folders, one a config, by its name")
-    compare.add_argument("--fresh", action="store_true", help="predict again with the code as it is now")
+    compare.add_argument(
+        "--fresh", action="store_true", help="predict again with the code as it is now"
+    )
     options = parser.parse_args(arguments)
     if options.what == "write":
         _write(DATA / options.round)
     elif options.what == "recorded":
         folders = {name: Path("docs/results") / run for name, run in RECORDED.items()}
-        rows = [values for name in folders for values in predicted(Path("configs") / f"{name}.yaml")]
+        rows = [
+            values for name in folders for values in predicted(Path("configs") / f"{name}.yaml")
+        ]
         _print(list(compared(rows, _tables(folders))))
     else:
         configs = {path.stem for path in (DATA / options.round).glob("*.yaml")}
-        folders = {path.name: path for path in sorted(options.runs.iterdir()) if path.name in configs}
+        folders = {
+            path.name: path for path in sorted(options.runs.iterdir()) if path.name in configs
+        }
         rows = (_fresh if options.fresh else _committed)(DATA / options.round, folders)
         _print(list(compared(rows, _tables(folders))))
     return 0

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.steady import starved_share
-from orchestrator.results import table
-from orchestrator.results.summary import label
+from jobs.steady_state import starved_share
+from orchestrator.analysis.summary import label
+from orchestrator.storage.tables import parquet
 
 GPU_BOUND = 0.05
 """At most this share of the micro-batches found the GPU with nothing left to do."""
@@ -55,12 +55,15 @@ def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> 
     met: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     own: set[tuple[object, ...]] = set()
     for run in [*runs, *beside]:
-        trials = table.load(run)
-        axes = table.axes_of(trials)
+        trials = parquet.load(run)
+        axes = parquet.axes_of(trials)
         for row in trials.to_pylist():
             if row["outcome"] == "ok" and is_the_gpus(row) and not row.get("follows"):
                 choices = {axis: row[column] for axis, column in axes.items()}
-                key = (row["environment_id"], *sorted((axis, str(value)) for axis, value in choices.items()))
+                key = (
+                    row["environment_id"],
+                    *sorted((axis, str(value)) for axis, value in choices.items()),
+                )
                 met[key].append({**row, "choices": choices})
                 own |= {key} if run in runs else set()
     varying = _varying([met[key][0]["choices"] for key in own])
@@ -70,14 +73,20 @@ def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> 
                 label=label(rows[0]["choices"], varying),
                 speeds=tuple(row["samples_per_second"] for row in rows),
                 peak_bytes=frozenset(row["peak_allocated_bytes"] for row in rows),
-                clocks=tuple(row["gpu_sm_clock_mhz"] for row in rows if row.get("gpu_sm_clock_mhz")),
+                clocks=tuple(
+                    row["gpu_sm_clock_mhz"] for row in rows if row.get("gpu_sm_clock_mhz")
+                ),
                 gpus=len({row["gpu_uuid"] for row in rows}),
                 days=len({row["started_at"].date() for row in rows}),
             )
 
 
 def _varying(choices: Sequence[Mapping[str, object]]) -> list[str]:
-    return [axis for axis in choices[0] if len({str(one.get(axis)) for one in choices}) > 1] if choices else []
+    return (
+        [axis for axis in choices[0] if len({str(one.get(axis)) for one in choices}) > 1]
+        if choices
+        else []
+    )
 
 
 def report(found: Sequence[Repeated]) -> Iterator[str]:
@@ -92,7 +101,11 @@ def report(found: Sequence[Repeated]) -> Iterator[str]:
         yield f"| {one.label} | {places} | {mean:.1f} | {one.variation:.2%} | {clocks} | {same} |"
     variations = [one.variation for one in found]
     within = sum(variation <= 0.01 for variation in variations)
-    worst = f"median {statistics.median(variations):.2%}, worst {max(variations):.2%}" if found else "none repeated"
+    worst = (
+        f"median {statistics.median(variations):.2%}, worst {max(variations):.2%}"
+        if found
+        else "none repeated"
+    )
     yield f"\n{within} of {len(found)} configurations vary by 1 % or less: {worst}"
 
 
@@ -100,8 +113,17 @@ def main() -> None:
     """Print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.repeats")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    parser.add_argument("--fewest", type=int, default=5, help="repeats of a configuration that counts")
-    parser.add_argument("--beside", type=Path, nargs="+", default=[], metavar="RUN", help="runs that repeat some of it")
+    parser.add_argument(
+        "--fewest", type=int, default=5, help="repeats of a configuration that counts"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="runs that repeat some of it",
+    )
     options = parser.parse_args()
     print("\n".join(report(list(repeated(options.runs, options.fewest, options.beside)))))
 

@@ -30,11 +30,19 @@ import numpy as np
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.configurations import kind_of_training
-from orchestrator.search.frontier import Frontier
+from orchestrator.search.frontier.configurations import kind_of_training
+from orchestrator.search.frontier.search import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
-from tests.benchmarks.grids import DATA, Table, measured_anew, predicted, recorded, simulated, with_noise
+from tests.benchmarks.grids import (
+    DATA,
+    Table,
+    measured_anew,
+    predicted,
+    recorded,
+    simulated,
+    with_noise,
+)
 
 TOLERANCE = 0.02
 NOISES = (0.01, 0.03, 0.10)
@@ -91,7 +99,11 @@ def replay(
     out: list[str] = []
     spent = 0.0
     while True:
-        while len(out) < at_once and (seconds is None or spent < seconds) and (spec := search.ask()) is not None:
+        while (
+            len(out) < at_once
+            and (seconds is None or spent < seconds)
+            and (spec := search.ask()) is not None
+        ):
             out.append(spec.trial_id)
             asked.append(out[-1])
             spent += table[out[-1]].wall_seconds
@@ -99,7 +111,12 @@ def replay(
             break
         search.tell(table[out.pop(0)])
     audits = search.audit if isinstance(search, Frontier) else ()
-    errors = [error for audit in audits for error in (audit.memory_error, audit.speed_error) if error is not None]
+    errors = [
+        error
+        for audit in audits
+        for error in (audit.memory_error, audit.speed_error)
+        if error is not None
+    ]
     return Replay(
         asked=tuple(asked),
         seconds=spent,
@@ -124,7 +141,9 @@ def recall(
     return share_found(points, run, tolerance)
 
 
-def share_found(points: Sequence[TrialRecord], run: Sequence[TrialRecord], tolerance: float = TOLERANCE) -> float:
+def share_found(
+    points: Sequence[TrialRecord], run: Sequence[TrialRecord], tolerance: float = TOLERANCE
+) -> float:
     """Share of the points that one of what was run is as good as: takes about the memory, and reaches the speed."""
     found = sum(any(_as_good(one, point, tolerance) for one in run) for point in points)
     return found / len(points) if points else 1.0
@@ -141,11 +160,15 @@ def height(table: Table, asked: Iterable[str], tolerance: float = TOLERANCE) -> 
         budgets = np.geomspace(memory.min(), memory.max(), BUDGETS).clip(memory.min())
         best = np.where(memory[:, None] <= budgets, speed[:, None], 0.0).max(axis=0)
         fits = is_known[:, None] & (memory[:, None] <= (1 + tolerance) * budgets)
-        shares.append(np.minimum(1.0, np.where(fits, speed[:, None], 0.0).max(axis=0) / best).mean())
+        shares.append(
+            np.minimum(1.0, np.where(fits, speed[:, None], 0.0).max(axis=0) / best).mean()
+        )
     return float(np.mean(shares))
 
 
-def contradicted(skipped: Iterable[TrialRecord], truth: Table, tolerance: float = TOLERANCE) -> float:
+def contradicted(
+    skipped: Iterable[TrialRecord], truth: Table, tolerance: float = TOLERANCE
+) -> float:
     """Share of the bounds in rows' reasons that are wrong: less memory, or more speed, than was said to be possible."""
     wrong = []
     for record in skipped:
@@ -154,7 +177,9 @@ def contradicted(skipped: Iterable[TrialRecord], truth: Table, tolerance: float 
             continue
         memory, speed = _figures(known)
         most = float(bounds[2]) if bounds[2] else speed
-        wrong.append(memory < (1 - tolerance) * float(bounds[1]) * 2**30 or speed > (1 + tolerance) * most)
+        wrong.append(
+            memory < (1 - tolerance) * float(bounds[1]) * 2**30 or speed > (1 + tolerance) * most
+        )
     return statistics.fmean(wrong) if wrong else 0.0
 
 
@@ -205,13 +230,20 @@ def informed(foretold: Mapping[str, float]) -> MakeSearch:
     return partial(Frontier, predicted=foretold)
 
 
-def rivals(table: Table, noise: float, seed: int, foretold: Mapping[str, float]) -> Mapping[str, Replay]:
+def rivals(
+    table: Table, noise: float, seed: int, foretold: Mapping[str, float]
+) -> Mapping[str, Replay]:
     """The frontier search and, in the same slot seconds, the others, on a table with such noise."""
     noisy = with_noise(table, noise, seed)
     ours = replay(informed(foretold), noisy, truth=table)
-    others = {"optuna, TPE": optuna(seed), "optuna, NSGA-II": optuna(seed, "nsga2"), "random": random_order(seed)}
+    others = {
+        "optuna, TPE": optuna(seed),
+        "optuna, NSGA-II": optuna(seed, "nsga2"),
+        "random": random_order(seed),
+    }
     return {"frontier": ours} | {
-        name: replay(make, noisy, truth=table, seconds=ours.seconds) for name, make in others.items()
+        name: replay(make, noisy, truth=table, seconds=ours.seconds)
+        for name, make in others.items()
     }
 
 
@@ -232,12 +264,19 @@ def report(
     yield _line("frontier", [once])
     yield _line("frontier, 8 at once", [replay(search, table, at_once=8)])
     for share in SHARES:
-        yield _line(f"frontier, cut at {share:.0%}", [replay(search, table, seconds=share * once.seconds)])
+        yield _line(
+            f"frontier, cut at {share:.0%}", [replay(search, table, seconds=share * once.seconds)]
+        )
     with ProcessPoolExecutor(workers) as pool:
         for noise in (0.0, *NOISES):
-            runs = list(pool.map(rivals, repeat(table), repeat(noise), range(seeds), repeat(foretold)))
+            runs = list(
+                pool.map(rivals, repeat(table), repeat(noise), range(seeds), repeat(foretold))
+            )
             for rival in runs[0]:
-                yield _line(f"{rival}{f', {noise:.0%} noise' if noise else ''}", [run[rival] for run in runs])
+                yield _line(
+                    f"{rival}{f', {noise:.0%} noise' if noise else ''}",
+                    [run[rival] for run in runs],
+                )
 
 
 def _line(name: str, runs: Sequence[Replay]) -> str:
@@ -256,16 +295,27 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.replay", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m tests.benchmarks.replay",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("tables", type=Path, nargs="*", help="measured tables; default: those in tests/data, simulated")
-    parser.add_argument("--seeds", type=int, default=100, help="noisy tables and random orders for each figure")
+    parser.add_argument(
+        "tables",
+        type=Path,
+        nargs="*",
+        help="measured tables; default: those in tests/data, simulated",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=100, help="noisy tables and random orders for each figure"
+    )
     parser.add_argument("--workers", type=int, help="processes; default: one a core")
     options = parser.parse_args()
     paths = options.tables or sorted(DATA.glob("bert_large_h200*.parquet"))
     tables = {f"measured, {path.name}": recorded(path) for path in paths}
     if not options.tables:
-        tables["measured, bert_large_h200.parquet, as today's stopping rule would have"] = measured_anew()
+        tables["measured, bert_large_h200.parquet, as today's stopping rule would have"] = (
+            measured_anew()
+        )
     foretold = {name: predicted(table) for name, table in tables.items()}
     if not options.tables:
         tables["SIMULATED, four precisions"] = simulated()

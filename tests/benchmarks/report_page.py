@@ -20,11 +20,13 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from orchestrator.results.page import html
-from orchestrator.results.run import Run
-from orchestrator.results.summary import Summary, summarize
+from orchestrator.analysis.summary import Summary, summarize
+from orchestrator.reporting.html import page as html
+from orchestrator.storage.run_metadata import Run
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 DRAWN = '#chart[aria-busy="false"]'
 FRAME = "new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(performance.now() / 1000))))"
 
@@ -65,7 +67,10 @@ def processor_seconds(browser: Any) -> float:
 
 def opened(browser: Any, page: Path) -> Drawing:
     """One page in a fresh tab of a browser that has just been started."""
-    tab, session = browser.new_page(viewport={"width": 1440, "height": 1000}), browser.new_browser_cdp_session()
+    tab, session = (
+        browser.new_page(viewport={"width": 1440, "height": 1000}),
+        browser.new_browser_cdp_session(),
+    )
     before = processor_seconds(session)
     tab.goto(page.as_uri())
     tab.wait_for_selector(DRAWN)
@@ -92,7 +97,10 @@ def lines(found: Mapping[Path, list[Drawing]]) -> Iterator[str]:
     first = statistics.median(one.elapsed for one in next(iter(found.values())))
     for page, drawings in found.items():
         elapsed = sorted(one.elapsed for one in drawings)
-        middle, spent = statistics.median(elapsed), statistics.median(one.processor for one in drawings)
+        middle, spent = (
+            statistics.median(elapsed),
+            statistics.median(one.processor for one in drawings),
+        )
         yield (
             f"| {page.stem} | {page.stat().st_size / 1e6:.1f} | {middle:.2f} ({elapsed[0]:.2f} to {elapsed[-1]:.2f}) "
             f"| {spent:.2f} | {middle / first:.2f} |"
@@ -101,7 +109,9 @@ def lines(found: Mapping[Path, list[Drawing]]) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -109,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory() as scratch:
         own = Path(scratch) / "this version.html"
         own.write_text(html.render(summary_of(options.rows)))
-        for line in lines(in_turn([own, *(page.resolve() for page in options.pages)], options.rounds)):
+        for line in lines(
+            in_turn([own, *(page.resolve() for page in options.pages)], options.rounds)
+        ):
             print(line)
 
 

@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 
 import ray
 
-from jobs.environment import cores
+from jobs.node.environment import cores
 from tests.benchmarks import million
 from tests.benchmarks.drivers import SLOTS_OF_TUNE, Run, bare, local_ray, ours, resume, slots
 
@@ -48,9 +48,7 @@ class Cost:
     peak_gib: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.seconds:.0f} s ({self.processor_seconds:.1f} s of processor time), {self.peak_gib:.1f} GiB at most"
-        )
+        return f"{self.seconds:.0f} s ({self.processor_seconds:.1f} s of processor time), {self.peak_gib:.1f} GiB at most"
 
 
 def cost_of(*command: str) -> Cost:
@@ -94,7 +92,13 @@ def rates(pairs: Sequence[tuple[Run, Run]]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     ratios = [mine.per_second / theirs.per_second for theirs, mine in pairs]
     for number, ((theirs, mine), ratio) in enumerate(zip(pairs, ratios, strict=True), 1):
-        figures = (theirs.per_second, mine.per_second, ratio, theirs.milliseconds, mine.milliseconds)
+        figures = (
+            theirs.per_second,
+            mine.per_second,
+            ratio,
+            theirs.milliseconds,
+            mine.milliseconds,
+        )
         yield f"| {number} | {' | '.join(f'{figure:.2f}' for figure in figures)} |"
     yield ""
     yield (
@@ -117,8 +121,15 @@ def picture(runs: Sequence[Run], path: Path) -> None:
     figure = Figure(figsize=(8, 4), dpi=130, layout="constrained")
     axes = figure.subplots()
     for run in runs:
-        done = [run.trials * (place + 1) / len(run.resident_bytes) for place in range(len(run.resident_bytes))]
-        axes.plot(done, [size / MIB for size in run.resident_bytes], label=f"{run.name}: {run.trials:,} trials")
+        done = [
+            run.trials * (place + 1) / len(run.resident_bytes)
+            for place in range(len(run.resident_bytes))
+        ]
+        axes.plot(
+            done,
+            [size / MIB for size in run.resident_bytes],
+            label=f"{run.name}: {run.trials:,} trials",
+        )
     axes.set(xlabel="trials ended", ylabel="resident memory of the driver, MiB", ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
@@ -131,7 +142,9 @@ def told(run: Run) -> str:
 
     def each(since: int) -> float:
         """KiB a trial from one of the sizes to the last."""
-        return (sizes[-1] - sizes[since]) / (run.trials * (len(sizes) - 1 - since) / len(sizes)) / 1024
+        return (
+            (sizes[-1] - sizes[since]) / (run.trials * (len(sizes) - 1 - since) / len(sizes)) / 1024
+        )
 
     figures = f"{sizes[-1] / MIB:.0f} | {each(len(sizes) // 10):.1f} | {each(len(sizes) // 2):.1f}"
     return f"| {run.name} | {run.trials:,} | {figures} | {run.ended_bytes / MIB:.0f} |"
@@ -140,7 +153,9 @@ def told(run: Run) -> str:
 def main() -> None:
     """Measure and print Markdown."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
-    parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone")
+    parser.add_argument(
+        "parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone"
+    )
     parser.add_argument("--trials", type=int, default=10_000, help="over the simulated slots")
     parser.add_argument("--tune-trials", type=int, default=500, help="each way and round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -163,7 +178,10 @@ def main() -> None:
 
 def write(page: Path, part: str, lines: Sequence[str]) -> None:
     """Put the lines in the page's place for them."""
-    begin, end = f"<!-- scale {part}: written by `python -m tests.benchmarks.scale` -->", f"<!-- /scale {part} -->"
+    begin, end = (
+        f"<!-- scale {part}: written by `python -m tests.benchmarks.scale` -->",
+        f"<!-- /scale {part} -->",
+    )
     before, _, rest = page.read_text().partition(begin)
     _, _, after = rest.partition(end)
     page.write_text("\n".join([before.rstrip("\n"), "", begin, "", *lines, "", end]) + after)

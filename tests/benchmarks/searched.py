@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.results import table
+from orchestrator.storage.tables import parquet
 from tests.benchmarks.grids import RUN, Table, recorded
 from tests.benchmarks.repeats import is_the_gpus
 from tests.benchmarks.replay import BOUNDS, TOLERANCE, front, height, recall, share_found
@@ -27,20 +27,28 @@ Row = Mapping[str, Any]
 
 def report(run: Path, grid: Table) -> Iterator[str]:
     """Lines."""
-    trials = table.load(run)
-    axes = table.axes_of(trials)
+    trials = parquet.load(run)
+    axes = parquet.axes_of(trials)
     known = {_key(record.spec.choices, axes): record for record in grid.values()}
     rows = [row for row in trials.to_pylist() if row.get("purpose") in (None, "search")]
-    pairs = [(row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes))) for row in rows]
+    pairs = [
+        (row, known.get(_key({axis: row[name] for axis, name in axes.items()}, axes)))
+        for row in rows
+    ]
     both = [(row, record) for row, record in pairs if record is not None]
-    measured = sorted((pair for pair in both if pair[0]["outcome"] == "ok"), key=lambda pair: pair[0]["started_at"])
+    measured = sorted(
+        (pair for pair in both if pair[0]["outcome"] == "ok"),
+        key=lambda pair: pair[0]["started_at"],
+    )
     spent = sum(row["wall_seconds"] or 0.0 for row, _ in both)
     yield f"{len(measured)} of {len(both)} configurations measured in {spent:.0f} s of slot time"
     yield _account_of([row for row in rows if row["started_at"]])
     yield from _as_it_went(measured, grid, spent)
     yield _of_the_gpus(measured, grid)
     yield _as_it_measured_them(measured, grid)
-    yield from _reasons([(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"])
+    yield from _reasons(
+        [(row["reason"] or "", record) for row, record in both if row["outcome"] == "skipped"]
+    )
 
 
 def _account_of(ran: list[Row]) -> str:
@@ -54,7 +62,9 @@ def _account_of(ran: list[Row]) -> str:
     )
 
 
-def _as_it_went(measured: list[tuple[Row, TrialRecord]], grid: Table, spent: float) -> Iterator[str]:
+def _as_it_went(
+    measured: list[tuple[Row, TrialRecord]], grid: Table, spent: float
+) -> Iterator[str]:
     asked, seconds, part = [], 0.0, 1
     for row, record in measured:
         asked.append(record.trial_id)
@@ -82,9 +92,7 @@ def _as_it_measured_them(measured: list[tuple[Row, TrialRecord]], grid: Table) -
     """Whether the grid knows anything better than what the search's own table holds."""
     own = [replace(record, measurements=row) for row, record in measured]
     points = front(grid)
-    return (
-        f"  by the figures that the search itself measured: {share_found(points, own):.1%} of the {len(points)} points"
-    )
+    return f"  by the figures that the search itself measured: {share_found(points, own):.1%} of the {len(points)} points"
 
 
 def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
@@ -93,8 +101,15 @@ def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
         for text, known in skipped
         if known.outcome is Outcome.OK and (bounds := BOUNDS.search(text))
     ]
-    memory = sum(one["device_used_bytes"] < (1 - TOLERANCE) * float(bounds[1]) * 2**30 for bounds, one in said)
-    speed = sum(one["samples_per_second"] > (1 + TOLERANCE) * float(bounds[2]) for bounds, one in said if bounds[2])
+    memory = sum(
+        one["device_used_bytes"] < (1 - TOLERANCE) * float(bounds[1]) * 2**30
+        for bounds, one in said
+    )
+    speed = sum(
+        one["samples_per_second"] > (1 + TOLERANCE) * float(bounds[2])
+        for bounds, one in said
+        if bounds[2]
+    )
     yield f"of {len(said)} reasons the grid is over {TOLERANCE:.0%} beyond the memory of {memory}, the speed of {speed}"
 
 
@@ -106,7 +121,9 @@ def main() -> None:
     """Print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.searched")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--grid", type=Path, default=RUN / "trials.parquet", metavar="TRIALS.parquet")
+    parser.add_argument(
+        "--grid", type=Path, default=RUN / "trials.parquet", metavar="TRIALS.parquet"
+    )
     options = parser.parse_args()
     print("\n".join(report(options.run, recorded(options.grid))))
 

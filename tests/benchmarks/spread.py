@@ -1,4 +1,4 @@
-"""What the steps of one trial spread by, in the recorded tables: where the figures in ``jobs/steady.py`` come from.
+"""What the steps of one trial spread by, in the recorded tables: where the figures in ``jobs/steady_state.py`` come from.
 
     python -m tests.benchmarks.spread [RUNS]
 
@@ -19,13 +19,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from jobs.steady import FEWEST_STEPS, is_settled
-from orchestrator.results import run as names
+from jobs.steady_state import FEWEST_STEPS, is_settled
+from orchestrator.storage import run_metadata as names
 from tests.benchmarks.efficiency import ROOT
 from tests.benchmarks.repeats import is_the_gpus
 
 RUNS = ROOT / "docs" / "results"
-FREEDOM, SHARE, SECONDS = np.geomspace(0.5, 3, 28), np.geomspace(0.003, 0.015, 28), np.geomspace(0.002, 0.012, 28)
+FREEDOM, SHARE, SECONDS = (
+    np.geomspace(0.5, 3, 28),
+    np.geomspace(0.003, 0.015, 28),
+    np.geomspace(0.002, 0.012, 28),
+)
 ERROR = 0.01
 BOUNDS = (0.0, 0.2, 0.8, 1.6, math.inf)
 
@@ -53,7 +57,9 @@ def fit(taken: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     def likelihood(prior: float, share: float, longest: float) -> float:
         scale = np.minimum(share, longest / mean) ** 2
         ratio = np.maximum(variance / scale, 1e-9)
-        gamma = np.array([math.lgamma((one + prior) / 2) - math.lgamma(one / 2) for one in kinds.tolist()])
+        gamma = np.array(
+            [math.lgamma((one + prior) / 2) - math.lgamma(one / 2) for one in kinds.tolist()]
+        )
         log_density = (
             gamma[kind]
             - math.lgamma(prior / 2)
@@ -81,8 +87,12 @@ def report(taken: Sequence[Sequence[float]]) -> Iterator[str]:
     )
     for low, high in itertools.pairwise(BOUNDS):
         among = [seconds for seconds in taken if low < statistics.fmean(seconds) <= high]
-        cut = [(stopped(seconds), seconds) for seconds in among if len(stopped(seconds)) < len(seconds)]
-        off = sorted(abs(statistics.fmean(few) / statistics.fmean(seconds) - 1) for few, seconds in cut)
+        cut = [
+            (stopped(seconds), seconds) for seconds in among if len(stopped(seconds)) < len(seconds)
+        ]
+        off = sorted(
+            abs(statistics.fmean(few) / statistics.fmean(seconds) - 1) for few, seconds in cut
+        )
         if off:
             yield (
                 f"steps of {low:g} to {high:g} s: {len(cut)} of {len(among)} would end sooner, after"

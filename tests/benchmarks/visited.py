@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from jobs import company
+from jobs.node import gpu_sharing
 from jobs.spec import Recipe
 from tests.benchmarks.paired import Row, named
 
@@ -22,14 +22,18 @@ def visited(rows: Iterable[Row]) -> dict[str, str]:
     said = {}
     for row in rows:
         recipe = Recipe(training_arguments={"optim": row["optimizer"]})
-        if found := company.warnings({name: value for name, value in row.items() if value is not None}, recipe):
+        if found := gpu_sharing.warnings(
+            {name: value for name, value in row.items() if value is not None}, recipe
+        ):
             said[row["trial_id"]] = f"{row['name']}: {_figures(row)}; {found[0]}"
     return said
 
 
 def _figures(row: Row) -> str:
     speed = row["samples_per_second"]
-    return f"{(row['device_used_bytes'] or 0) / 2**30:.1f} GiB, " + (f"{speed:.1f}/s" if speed else row["outcome"])
+    return f"{(row['device_used_bytes'] or 0) / 2**30:.1f} GiB, " + (
+        f"{speed:.1f}/s" if speed else row["outcome"]
+    )
 
 
 def report(runs: Sequence[Path]) -> Iterator[str]:

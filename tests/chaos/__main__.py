@@ -27,11 +27,17 @@ AT_ONCE = 15
 
 def main() -> int:
     """Exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--faults", type=int, default=100, help="how many in all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kinds", nargs="+", default=[""], help="only kinds with one of these words in their name")
-    parser.add_argument("--train", action="store_true", help="what a trial does to itself it does in real training")
+    parser.add_argument(
+        "--kinds", nargs="+", default=[""], help="only kinds with one of these words in their name"
+    )
+    parser.add_argument(
+        "--train", action="store_true", help="what a trial does to itself it does in real training"
+    )
     parser.add_argument("--page", type=Path, help="the Markdown page to write the table into")
     options = parser.parse_args()
     arena.enter()
@@ -49,9 +55,18 @@ def main() -> int:
     for trials, faults in parts.items():
         for verdict in _sweeps(trials, faults, options.seed, say):
             verdicts.append(verdict)
-            say("\n  !! ".join([f"{len(verdict.faults)} faults in {verdict.trials} trials", *verdict.wrong]))
+            say(
+                "\n  !! ".join(
+                    [f"{len(verdict.faults)} faults in {verdict.trials} trials", *verdict.wrong]
+                )
+            )
             if options.page:
-                page.write(options.page, verdicts, len(drawn), f"python -m tests.chaos {shlex.join(sys.argv[1:])}")
+                page.write(
+                    options.page,
+                    verdicts,
+                    len(drawn),
+                    f"python -m tests.chaos {shlex.join(sys.argv[1:])}",
+                )
     print("\n".join(page.table(verdicts, len(drawn))))
     return any(verdict.wrong for verdict in verdicts)
 

@@ -59,10 +59,24 @@ def enter() -> None:
     if os.environ.get(_ARENA):
         return
     own_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    unshare = ["unshare", *own_user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    unshare = [
+        "unshare",
+        *own_user,
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
     has_tools = all(shutil.which(tool) for tool in ("unshare", "nsenter", "ip", "mount"))
-    if not has_tools or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
-        sys.exit("a chaos run needs iproute2, util-linux and namespaces, which this system does not grant")
+    if (
+        not has_tools
+        or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0
+    ):
+        sys.exit(
+            "a chaos run needs iproute2, util-linux and namespaces, which this system does not grant"
+        )
     # A shell is the namespace's first process, for it buries orphans: Ray takes a raylet's corpse for a raylet.
     _become([*unshare, "sh", "-c", '"$@"; exit $?', "sh", sys.executable, *sys.orig_argv[1:]])
 
@@ -140,9 +154,21 @@ class Arena:
 
     def start(self, nodes: int) -> None:
         """Start the head, and so many nodes."""
-        options = ["--head", "--node-ip-address", HEAD, "--port", "6379", "--num-cpus", "0", "--num-gpus", "0"]
+        options = [
+            "--head",
+            "--node-ip-address",
+            HEAD,
+            "--port",
+            "6379",
+            "--num-cpus",
+            "0",
+            "--num-gpus",
+            "0",
+        ]
         head = Node(name="head", address=HEAD, holder=None)
-        self._start_ray(head, [*options, "--include-dashboard", "false", "--temp-dir", str(ROOT / "ray")])
+        self._start_ray(
+            head, [*options, "--include-dashboard", "false", "--temp-dir", str(ROOT / "ray")]
+        )
         self.nodes["head"] = head
         for _ in range(nodes):
             self.add()
@@ -165,13 +191,34 @@ class Arena:
         hidden = f"mount -t tmpfs tmpfs {RUN} && exec sleep infinity"
         holder = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", hidden])
         _await(lambda: Path(f"/proc/{holder.pid}/comm").read_text().strip() == "sleep")
-        _do("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+        _do(
+            "ip",
+            "link",
+            "add",
+            name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            str(holder.pid),
+        )
         _do("ip", "link", "set", name, "master", "bridge", "up")
         node = Node(name=name, address=address, holder=holder)
         for command in ("link set lo up", f"address add {address}/24 dev eth0", "link set eth0 up"):
             _do(*_inside(node), "ip", *command.split())
         gpus = "1" if self.trials == "standin" else "0"
-        options = ["--address", ADDRESS, "--node-ip-address", address, "--num-cpus", "1", "--num-gpus", gpus]
+        options = [
+            "--address",
+            ADDRESS,
+            "--node-ip-address",
+            address,
+            "--num-cpus",
+            "1",
+            "--num-gpus",
+            gpus,
+        ]
         self._start_ray(node, options)
         self.nodes[name] = node
         return name
@@ -204,12 +251,20 @@ class Arena:
     def _ask_gcs(self, *question: str) -> Any:
         """From a process of its own: Ray's client ends the one that it is in when the head dies."""
         command = [sys.executable, "-c", _ASK_GCS, ADDRESS, *question]
-        done = subprocess.run(command, env={**self.environment("")}, capture_output=True, check=True)
+        done = subprocess.run(
+            command, env={**self.environment("")}, capture_output=True, check=True
+        )
         return json.loads(done.stdout)
 
     def _start_ray(self, node: Node, options: Sequence[str]) -> None:
         before = set(psutil.pids())
-        small = ["--object-store-memory", "80000000", "--memory", "2000000000", "--disable-usage-stats"]
+        small = [
+            "--object-store-memory",
+            "80000000",
+            "--memory",
+            "2000000000",
+            "--disable-usage-stats",
+        ]
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options, *small]
         started = subprocess.run(
             [*_inside(node), *ray],

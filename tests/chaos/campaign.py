@@ -12,7 +12,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.results.run import read_records
+from orchestrator.storage.run_metadata import read_records
 from tests.chaos import judge
 from tests.chaos.arena import ROOT, Arena
 from tests.chaos.control import Arm
@@ -88,7 +88,9 @@ class Verdict:
     @property
     def wrong(self) -> list[str]:
         """Everything that must not be."""
-        faults = [f"{seen.kind} in {seen.phase}: {seen.wrong}" for seen in self.faults if seen.wrong]
+        faults = [
+            f"{seen.kind} in {seen.phase}: {seen.wrong}" for seen in self.faults if seen.wrong
+        ]
         return [*faults, *self.lost, *self.rowless, *self.repeated, *self.unlike]
 
 
@@ -100,7 +102,11 @@ def draw(seed: int, count: int, kinds: Sequence[Kind] = KINDS) -> list[tuple[Kin
     chance.shuffle(inside)
     turns = chance.sample(outside, len(outside))
     weights = [kind.weight for kind in outside]
-    turns += chance.choices(outside, weights, k=max(0, count - len(inside) - len(turns))) if outside else []
+    turns += (
+        chance.choices(outside, weights, k=max(0, count - len(inside) - len(turns)))
+        if outside
+        else []
+    )
     return [*inside, *((kind, chance.choice(kind.phases)) for kind in turns)][:count]
 
 
@@ -133,7 +139,9 @@ class Campaign:
         while waiting:
             outside = all(kind.is_outside for kind, _ in waiting)
             batch = [one for one in waiting if one[0].is_outside is outside][:at_once]
-            verdict = self._sweep(self._spread(batch), PATIENCE if outside else HANGING_SECONDS[self._arena.trials])
+            verdict = self._sweep(
+                self._spread(batch), PATIENCE if outside else HANGING_SECONDS[self._arena.trials]
+            )
             yield verdict
             if not verdict.faults:
                 raise UnexpectedError(f"no fault struck: {verdict.wrong}")
@@ -148,7 +156,10 @@ class Campaign:
         places = sorted(self._chance.sample(range(len(self.trials) * 3 // 4), len(faults)))
         ordered = sorted(faults, key=lambda fault: (fault[0].is_last, not fault[0].always))
         pairs = zip(ordered, places, strict=True)
-        return [Drawn(kind=kind, phase=phase, trial=self.trials[place]) for (kind, phase), place in pairs]
+        return [
+            Drawn(kind=kind, phase=phase, trial=self.trials[place])
+            for (kind, phase), place in pairs
+        ]
 
     def _sweep(self, faults: Sequence[Drawn], deadline_seconds: float) -> Verdict:
         control, verdict = self._arena.control, Verdict(trials=len(self.trials))
@@ -204,7 +215,12 @@ class Campaign:
         wrong = []
         if record is None or record.outcome is not kind.outcome or kind.reason not in record.reason:
             wrong.append(f"its row is {record and (record.outcome, record.reason)}")
-        if record and record.outcome is not Outcome.OK and not kind.always and record.phase != drawn.phase:
+        if (
+            record
+            and record.outcome is not Outcome.OK
+            and not kind.always
+            and record.phase != drawn.phase
+        ):
             wrong.append(f"its row's phase is {record.phase}")
         fewest = kind.starts + (struck.earlier if struck else 0)
         if not fewest <= starts <= fewest + (struck.repeats if struck else 0):
@@ -220,7 +236,11 @@ class Campaign:
         )
 
     def _judge(
-        self, scene: Scene, drawn: Mapping[str, Drawn], seen: Mapping[Path, tuple[int, bytes]], verdict: Verdict
+        self,
+        scene: Scene,
+        drawn: Mapping[str, Drawn],
+        seen: Mapping[Path, tuple[int, bytes]],
+        verdict: Verdict,
     ) -> None:
         inside = [one for one in drawn.values() if not one.kind.is_outside]
         verdict.faults += [self._look(scene, one) for one in inside]
@@ -231,7 +251,11 @@ class Campaign:
         if not drawn:
             self._undisturbed = records
         struck = {(one.kind, one.phase) for one in verdict.faults}
-        hurt = {key: one.kind.outcome for key, one in drawn.items() if (one.kind.name, one.phase) in struck}
+        hurt = {
+            key: one.kind.outcome
+            for key, one in drawn.items()
+            if (one.kind.name, one.phase) in struck
+        }
         verdict.unlike += judge.unwarned(scene, records)
         figures = self._arena.trials == "standin"
         verdict.unlike += judge.unlike(records, self._undisturbed, hurt, all_figures=figures)

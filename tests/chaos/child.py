@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs import company, environment, failures, preload, trial
+from jobs import errors
+from jobs.isolation import preload
+from jobs.node import environment, gpu_sharing
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.base import NOTHING, Held, Moment
 from jobs.trackers.device import Device
+from jobs.trial import run as trial
 from tests import faults
 from tests.chaos.control import Announcement, Control
 
@@ -34,7 +37,9 @@ def install(*, training: bool) -> None:
     """In a slot's parent, before it is loaded: its children meet their faults, and train or do as if."""
     run = trial.run if training else _stand_in
 
-    def run_with_fault(spec: TrialSpec, announce: trial.Announce, *, held: Held = NOTHING, **how: Any) -> TrialRecord:
+    def run_with_fault(
+        spec: TrialSpec, announce: trial.Announce, *, held: Held = NOTHING, **how: Any
+    ) -> TrialRecord:
         control, node = Control.here(), os.environ["CHAOS_NODE"]
         control.started(spec.trial_id, node)
 
@@ -59,11 +64,15 @@ def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
         return
     parent = os.getppid()
     actor = faults.parent_of(parent)
-    announcement = Announcement(trial_id=trial_id, node=node, child=os.getpid(), parent=parent, actor=actor)
+    announcement = Announcement(
+        trial_id=trial_id, node=node, child=os.getpid(), parent=parent, actor=actor
+    )
     control.announce(announcement, always=arm.always)
 
 
-def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, held: Held, scratch: Path) -> TrialRecord:
+def _stand_in(
+    spec: TrialSpec, announce: trial.Announce, *, isolation: str, held: Held, scratch: Path
+) -> TrialRecord:
     """A trial that goes through all phases and measures what its choices say: the same on every node, every time."""
     started, outcome, reason, phase = time.time(), Outcome.OK, "", ""
     figures: dict[str, Any] = {}
@@ -77,8 +86,8 @@ def _stand_in(spec: TrialSpec, announce: trial.Announce, *, isolation: str, held
                     device.at(Moment.TRAIN_BEGIN, 0.0)
             figures = _figures(spec, device)
         except Exception as error:
-            outcome, _, reason = failures.classify(error)
-            figures = {"oom_requested_bytes": failures.bytes_asked(error)}
+            outcome, _, reason = errors.classify(error)
+            figures = {"oom_requested_bytes": errors.bytes_asked(error)}
         seen = dict(device.measurements())
     return TrialRecord(
         spec=spec,
@@ -101,5 +110,5 @@ def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
         "samples_per_second": speed,
         "samples_per_second_error": 0.001,
         "step_seconds_median": spec.effective_batch / speed,
-        "warnings": company.warnings(device.measurements(), spec.recipe),
+        "warnings": gpu_sharing.warnings(device.measurements(), spec.recipe),
     }

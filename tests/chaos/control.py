@@ -110,7 +110,11 @@ class Control:
 
     def nodes_started(self) -> set[str]:
         """The nodes on which any trial has begun."""
-        return {node for path in (self.folder / "starts").iterdir() for _, node in self.starts(path.name)}
+        return {
+            node
+            for path in (self.folder / "starts").iterdir()
+            for _, node in self.starts(path.name)
+        }
 
     def set_gpu(self, node: str, state: str) -> None:
         """The node's simulated GPU: "" is well, "foreign" holds somebody's memory, "visited" a process's beside a
@@ -123,7 +127,11 @@ class Control:
 
     def shared_since(self, node: str) -> float:
         """Unix time from which on somebody else uses the node's GPU; infinite where nobody does."""
-        return (self.folder / f"gpus/{node}").stat().st_mtime if self.gpu(node) == "foreign" else float("inf")
+        return (
+            (self.folder / f"gpus/{node}").stat().st_mtime
+            if self.gpu(node) == "foreign"
+            else float("inf")
+        )
 
     def set_clock(self, seconds: float) -> None:
         """How far the driver's wall clock is ahead."""

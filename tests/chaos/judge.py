@@ -9,7 +9,7 @@ import pyarrow.parquet as parquet
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.results.run import read_records
+from orchestrator.storage.run_metadata import read_records
 from tests.chaos.scene import Scene
 
 EQUAL = ("peak_allocated_bytes", "optimizer_class", "steps_counted")
@@ -29,7 +29,9 @@ def lost(scene: Scene, seen: Mapping[Path, tuple[int, bytes]]) -> Iterator[str]:
 
 def rowless(folder: Path, planned: Sequence[TrialSpec]) -> Iterator[str]:
     """Planned trials without exactly one row, in the records and in the table."""
-    rows = parquet.read_table(folder / "trials.parquet", columns=["trial_id"])["trial_id"].to_pylist()
+    rows = parquet.read_table(folder / "trials.parquet", columns=["trial_id"])[
+        "trial_id"
+    ].to_pylist()
     records = [record.trial_id for record in read_records(folder)]
     for spec in planned:
         for where, found in (("records", records), ("trials.parquet", rows)):
@@ -50,8 +52,13 @@ def unwarned(scene: Scene, found: Mapping[str, TrialRecord]) -> Iterator[str]:
     for node in scene.arena.nodes:
         since = scene.control.shared_since(node)
         for trial_id, record in found.items():
-            here = record.measurements.get("gpu_uuid", "").endswith(f"-{node}") and record.started_at > since
-            if here and not any("shared" in warning for warning in record.measurements.get("warnings", ["shared"])):
+            here = (
+                record.measurements.get("gpu_uuid", "").endswith(f"-{node}")
+                and record.started_at > since
+            )
+            if here and not any(
+                "shared" in warning for warning in record.measurements.get("warnings", ["shared"])
+            ):
                 yield f"{trial_id} was measured on {node}'s GPU beside somebody else, and does not say so"
 
 

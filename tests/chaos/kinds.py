@@ -44,10 +44,24 @@ class Kind:
 
 def _rows() -> Iterator[Kind]:
     row = "its row; the next trial of the slot is unharmed"
-    yield Kind(name="the trial hangs", act="hang", outcome=Outcome.TIMED_OUT, reason="no result after", answer=row)
-    yield Kind(name="the GPU's memory runs out", act="raise_device_oom", outcome=Outcome.OUT_OF_MEMORY, answer=row)
     yield Kind(
-        name="the host's memory runs out", act="raise_memory_error", outcome=Outcome.HOST_OUT_OF_MEMORY, answer=row
+        name="the trial hangs",
+        act="hang",
+        outcome=Outcome.TIMED_OUT,
+        reason="no result after",
+        answer=row,
+    )
+    yield Kind(
+        name="the GPU's memory runs out",
+        act="raise_device_oom",
+        outcome=Outcome.OUT_OF_MEMORY,
+        answer=row,
+    )
+    yield Kind(
+        name="the host's memory runs out",
+        act="raise_memory_error",
+        outcome=Outcome.HOST_OUT_OF_MEMORY,
+        answer=row,
     )
     yield Kind(
         name="SIGKILL of the trial",
@@ -58,8 +72,16 @@ def _rows() -> Iterator[Kind]:
         answer=row,
     )
     repeated = "the trial is repeated"
-    yield Kind(name="SIGKILL of the slot's parent", strike=strikes.kill_parent, weight=6, starts=2, answer=repeated)
-    yield Kind(name="SIGKILL of the actor", strike=strikes.kill_actor, weight=6, starts=2, answer=repeated)
+    yield Kind(
+        name="SIGKILL of the slot's parent",
+        strike=strikes.kill_parent,
+        weight=6,
+        starts=2,
+        answer=repeated,
+    )
+    yield Kind(
+        name="SIGKILL of the actor", strike=strikes.kill_actor, weight=6, starts=2, answer=repeated
+    )
     yield Kind(
         name="SIGKILL of the actor, every time",
         strike=strikes.kill_actor,
@@ -69,11 +91,25 @@ def _rows() -> Iterator[Kind]:
         answer="repeated twice, then its row",
     )
     elsewhere = "the trial is repeated on another node; nothing lives on the lost one; a new node gets trials"
-    yield Kind(name="SIGKILL of a node's raylet", strike=strikes.kill_raylet, starts=2, answer=elsewhere)
+    yield Kind(
+        name="SIGKILL of a node's raylet", strike=strikes.kill_raylet, starts=2, answer=elsewhere
+    )
     yield Kind(name="a node's power fails", strike=strikes.fail_power, starts=2, answer=elsewhere)
-    yield Kind(name="a node's network is cut", strike=strikes.cut_for_good, starts=2, answer=elsewhere)
-    yield Kind(name="a node's raylet stands still", strike=strikes.freeze_raylet, starts=2, answer=elsewhere)
-    yield Kind(name="a node's network is cut for a moment", strike=strikes.cut_for_a_moment, weight=6, answer="nothing")
+    yield Kind(
+        name="a node's network is cut", strike=strikes.cut_for_good, starts=2, answer=elsewhere
+    )
+    yield Kind(
+        name="a node's raylet stands still",
+        strike=strikes.freeze_raylet,
+        starts=2,
+        answer=elsewhere,
+    )
+    yield Kind(
+        name="a node's network is cut for a moment",
+        strike=strikes.cut_for_a_moment,
+        weight=6,
+        answer="nothing",
+    )
     yield Kind(
         name="two nodes join and leave",
         strike=strikes.add_nodes,
@@ -81,9 +117,13 @@ def _rows() -> Iterator[Kind]:
     )
     lost = "the trial is repeated on another; the GPU gets none until it is well"
     yield Kind(name="a GPU answers no more", strike=strikes.lose_gpu, starts=2, answer=lost)
-    yield Kind(name="a GPU fails at every CUDA call", strike=strikes.kill_gpu, starts=2, answer=lost)
+    yield Kind(
+        name="a GPU fails at every CUDA call", strike=strikes.kill_gpu, starts=2, answer=lost
+    )
     shared = "trials go to another; where there is none, rows measured there say so (`warnings`)"
-    yield Kind(name="somebody else's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared)
+    yield Kind(
+        name="somebody else's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared
+    )
     yield Kind(
         name="somebody else's process on a GPU for a moment",
         strike=strikes.visit_gpu,
@@ -92,9 +132,24 @@ def _rows() -> Iterator[Kind]:
         answer="the trial is measured again",
     )
     resumed = "a sentence, exit status 1; a new cluster and `--resume` go on"
-    yield Kind(name="SIGKILL of the cluster's head (GCS)", strike=strikes.kill_gcs, starts=2, answer=resumed)
-    yield Kind(name="the cluster runs another Ray", strike=strikes.resume_with_other_ray, starts=2, answer=resumed)
-    yield Kind(name="SIGKILL of the driver", strike=strikes.kill_driver, starts=2, answer="`--resume` goes on")
+    yield Kind(
+        name="SIGKILL of the cluster's head (GCS)",
+        strike=strikes.kill_gcs,
+        starts=2,
+        answer=resumed,
+    )
+    yield Kind(
+        name="the cluster runs another Ray",
+        strike=strikes.resume_with_other_ray,
+        starts=2,
+        answer=resumed,
+    )
+    yield Kind(
+        name="SIGKILL of the driver",
+        strike=strikes.kill_driver,
+        starts=2,
+        answer="`--resume` goes on",
+    )
     yield Kind(
         name="Ctrl-C",
         strike=strikes.press_ctrl_c,
@@ -108,11 +163,34 @@ def _rows() -> Iterator[Kind]:
         answer="refused, exit status 1",
     )
     full = "nothing new is started; a sentence, exit status 1; `--resume` goes on"
-    yield Kind(name="the disk is full", strike=strikes.fill_disk, is_last=True, starts=2, answer=full)
-    yield Kind(name="the disk is full for a while", strike=strikes.fill_disk_for_a_while, is_last=True, answer=full)
-    yield Kind(name="the records become read-only", strike=strikes.make_read_only, is_last=True, starts=2, answer=full)
-    yield Kind(name="a torn record in the folder", strike=strikes.plant_torn_file, weight=6, answer="left alone")
-    yield Kind(name="a foreign file in the folder", strike=strikes.plant_foreign_file, weight=6, answer="left alone")
+    yield Kind(
+        name="the disk is full", strike=strikes.fill_disk, is_last=True, starts=2, answer=full
+    )
+    yield Kind(
+        name="the disk is full for a while",
+        strike=strikes.fill_disk_for_a_while,
+        is_last=True,
+        answer=full,
+    )
+    yield Kind(
+        name="the records become read-only",
+        strike=strikes.make_read_only,
+        is_last=True,
+        starts=2,
+        answer=full,
+    )
+    yield Kind(
+        name="a torn record in the folder",
+        strike=strikes.plant_torn_file,
+        weight=6,
+        answer="left alone",
+    )
+    yield Kind(
+        name="a foreign file in the folder",
+        strike=strikes.plant_foreign_file,
+        weight=6,
+        answer="left alone",
+    )
     yield Kind(
         name="the driver's clock jumps ahead",
         strike=strikes.set_clock_forward,

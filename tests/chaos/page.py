@@ -22,7 +22,8 @@ def write(path: Path, verdicts: Sequence[Verdict], drawn: int, command: str) -> 
     before, _, rest = path.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     path.write_text(
-        "\n".join([before.rstrip("\n"), "", BEGIN, *_origin(command), *table(verdicts, drawn), END]) + after
+        "\n".join([before.rstrip("\n"), "", BEGIN, *_origin(command), *table(verdicts, drawn), END])
+        + after
     )
 
 
@@ -45,7 +46,10 @@ def table(verdicts: Sequence[Verdict], drawn: int) -> Iterator[str]:
         ("finished trials lost or changed, or somebody else's files touched", "lost"),
         ("planned trials without exactly one row, in the records or in the table", "rowless"),
         ("trials begun again after their row was written", "repeated"),
-        ("rows unlike the undisturbed sweep's, but for the trials that were hurt themselves", "unlike"),
+        (
+            "rows unlike the undisturbed sweep's, but for the trials that were hurt themselves",
+            "unlike",
+        ),
     ):
         yield f"| {what} | {sum(len(getattr(verdict, found)) for verdict in verdicts)} |"
     yield f"| faults of which came what is not in the table below | {sum(bool(seen.wrong) for seen in faults)} |"
@@ -55,7 +59,10 @@ def table(verdicts: Sequence[Verdict], drawn: int) -> Iterator[str]:
     for kind in KINDS:
         own = [seen for seen in faults if seen.kind == kind.name]
         if own:
-            rows = ", ".join(f"{count} {outcome}" for outcome, count in Counter(seen.outcome for seen in own).items())
+            rows = ", ".join(
+                f"{count} {outcome}"
+                for outcome, count in Counter(seen.outcome for seen in own).items()
+            )
             longest = max(seen.seconds for seen in own)
             until = f"{longest:.1f} s" if kind.is_outside else ""
             yield f"| {kind.name} | {len(own)} | {kind.answer} | {rows} | {until} |"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.record import TrialRecord
-from orchestrator.results.record_file import read_record
-from orchestrator.results.run import record_files
+from orchestrator.storage.record_reader import read_record
+from orchestrator.storage.run_metadata import record_files
 from tests.chaos.arena import ADDRESS, CODE, ROOT, RUN, Arena
 from tests.chaos.control import Announcement
 
@@ -41,7 +41,14 @@ class Scene:
 
     def start(self, *options: str) -> None:
         """Start the driver, as a person does."""
-        command = [sys.executable, "-m", "orchestrator.sweep", str(self.config), "--address", ADDRESS]
+        command = [
+            sys.executable,
+            "-m",
+            "orchestrator.sweep",
+            str(self.config),
+            "--address",
+            ADDRESS,
+        ]
         with open(self._log, "wb") as log:
             self._driver = subprocess.Popen(
                 [*command, "--output", str(self.folder), "--time-budget", "1h", *options],

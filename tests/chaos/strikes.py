@@ -81,7 +81,9 @@ def freeze_raylet(scene: Scene) -> None:
 def add_nodes(scene: Scene) -> None:
     """Two more nodes join: both must be given a trial while the others stand still."""
     names = [scene.arena.add() for _ in range(2)]
-    scene.wait(lambda: set(names) <= scene.control.nodes_started(), f"{' and '.join(names)} get trials")
+    scene.wait(
+        lambda: set(names) <= scene.control.nodes_started(), f"{' and '.join(names)} get trials"
+    )
     for name in names:  # and leave again, in the middle of their trials
         scene.arena.lose(name)
 
@@ -168,7 +170,10 @@ def fill_disk_for_a_while(scene: Scene) -> None:
     filler.unlink()
     scene.release_all()
     scene.ends(1, says="No space left on device")
-    scene.must(scene.record(scene.victim.trial_id) is not None, "the row was not written when there was room again")
+    scene.must(
+        scene.record(scene.victim.trial_id) is not None,
+        "the row was not written when there was room again",
+    )
     scene.resume()
 
 
@@ -222,7 +227,9 @@ def _replace(scene: Scene) -> None:
 
 
 def _is_deserted(scene: Scene, processes: Sequence[psutil.Process]) -> None:
-    scene.wait(lambda: not any(one.is_running() for one in processes), "the lost node's processes end")
+    scene.wait(
+        lambda: not any(one.is_running() for one in processes), "the lost node's processes end"
+    )
 
 
 def _fill() -> Path:

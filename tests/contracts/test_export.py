@@ -10,10 +10,10 @@ import pytest
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
+from orchestrator.export import arguments, script
+from orchestrator.export.source_lifting import lifted
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.results.export import arguments, script
-from orchestrator.results.export.source import lifted
 
 ROOT = Path(__file__).parents[2]
 TRIALS = plan(load_config(ROOT / "configs" / "all_techniques.yaml")).trials
@@ -33,20 +33,28 @@ ALLOWED = {
 
 
 def named(spec: TrialSpec) -> str:
-    return "-".join(str(v) for axis, v in spec.choices.items() if axis in AXES and v != AXES[axis].default)
+    return "-".join(
+        str(v) for axis, v in spec.choices.items() if axis in AXES and v != AXES[axis].default
+    )
 
 
 @pytest.mark.parametrize("spec", TRIALS, ids=named)
 def test_every_technique_becomes_files_that_stand_alone(spec: TrialSpec) -> None:
     tree = ast.parse(script.train_script(spec, "a test", peak_bytes=1))
-    modules = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    modules = {
+        a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names
+    }
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in modules} <= ALLOWED | {"__future__", "bitsandbytes"}
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     assert len(set(names)) == len(names)
     settings = arguments.training_arguments(spec, epochs=2)
     assert json.loads(json.dumps(settings)) == settings
-    kept = {name: v for name, v in spec.recipe.training_arguments.items() if "activation_checkpointing" not in name}
+    kept = {
+        name: v
+        for name, v in spec.recipe.training_arguments.items()
+        if "activation_checkpointing" not in name
+    }
     assert kept.items() <= settings.items()
     assert ("deepspeed" in settings) == (arguments.deepspeed(spec) is not None)
 

@@ -14,10 +14,10 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.settings import FollowUpSpec
 from orchestrator.search.base import Search
 from orchestrator.search.follow_ups import FollowUps
-from orchestrator.search.frontier import Frontier
+from orchestrator.search.frontier.search import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
-from orchestrator.search.per_model import PerModel
+from orchestrator.search.per_gpu_model import PerModel
 from tests.conftest import build_tiny_spec
 
 MakeSearch = Callable[[Iterable[TrialSpec]], Search]
@@ -25,8 +25,12 @@ SEARCHES: dict[str, MakeSearch] = {
     "grid": Grid,
     "frontier": Frontier,
     "optuna": Optuna,
-    "with follow-ups": lambda trials: FollowUps(Grid(trials), FollowUpSpec(), budgets=(2**22,), baseline={}),
-    "per model": lambda trials: PerModel({"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1}),
+    "with follow-ups": lambda trials: FollowUps(
+        Grid(trials), FollowUpSpec(), budgets=(2**22,), baseline={}
+    ),
+    "per model": lambda trials: PerModel(
+        {"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1}
+    ),
     "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
 }
 
@@ -44,7 +48,10 @@ def measured(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
     """What a GPU that holds a micro-batch of four would have made of a trial; or another outcome."""
     fits = spec.micro_batch <= LARGEST_THAT_FITS
     found = outcome or (Outcome.OK if fits else Outcome.OUT_OF_MEMORY)
-    figures = {"samples_per_second": 10.0 * spec.micro_batch, "peak_allocated_bytes": 2**20 * spec.micro_batch}
+    figures = {
+        "samples_per_second": 10.0 * spec.micro_batch,
+        "peak_allocated_bytes": 2**20 * spec.micro_batch,
+    }
     return TrialRecord(
         spec=spec,
         outcome=found,
@@ -58,7 +65,9 @@ def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
     return [trial.trial_id for trial in trials]
 
 
-def run_to_the_end(search: Search, *, at_once: int = 1, outcome: Outcome | None = None) -> list[TrialSpec]:
+def run_to_the_end(
+    search: Search, *, at_once: int = 1, outcome: Outcome | None = None
+) -> list[TrialSpec]:
     """Ask and tell, with some trials out at once, until the search is exhausted; what was run, in order.
 
     Beyond the first, those that are out have not begun when the search is told of it.
@@ -76,7 +85,9 @@ def run_to_the_end(search: Search, *, at_once: int = 1, outcome: Outcome | None 
             search.tell(measured(begun, outcome))
 
 
-def assert_accounts_for_the_plan(search: Search, asked: Iterable[TrialSpec], told: Iterable[TrialRecord] = ()) -> None:
+def assert_accounts_for_the_plan(
+    search: Search, asked: Iterable[TrialSpec], told: Iterable[TrialRecord] = ()
+) -> None:
     """Asked, told, skipped and unasked are disjoint and together the plan."""
     parts = [*ids(asked), *ids(told), *ids(search.skipped()), *ids(search.unasked())]
     assert sorted(parts) == sorted(ids(PLAN))
@@ -85,7 +96,9 @@ def assert_accounts_for_the_plan(search: Search, asked: Iterable[TrialSpec], tol
 @every_search
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
-def test_a_run_to_the_end_accounts_for_the_plan(make: MakeSearch, at_once: int, outcome: Outcome | None) -> None:
+def test_a_run_to_the_end_accounts_for_the_plan(
+    make: MakeSearch, at_once: int, outcome: Outcome | None
+) -> None:
     search = make(PLAN)
     asked = run_to_the_end(search, at_once=at_once, outcome=outcome)
     assert_accounts_for_the_plan(search, asked)
@@ -136,12 +149,17 @@ def test_looking_changes_nothing(make: MakeSearch) -> None:
 @given(data=st.data())
 def test_cut_short_anywhere_it_accounts_for_the_plan(make: MakeSearch, data: st.DataObject) -> None:
     search = make(PLAN)
-    earlier = [measured(spec) for spec in data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")]
+    earlier = [
+        measured(spec)
+        for spec in data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")
+    ]
     for record in earlier:
         search.tell(record)
     asked: list[TrialSpec] = []
     out: list[TrialSpec] = []
-    for action in data.draw(st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40), label="actions"):
+    for action in data.draw(
+        st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40), label="actions"
+    ):
         if action == "ask" and (spec := search.ask()) is not None:
             assert spec.trial_id not in ids(asked), "asked for twice"
             assert spec.trial_id not in ids(earlier), "asked for though it was told"

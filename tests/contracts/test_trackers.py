@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jobs import inspection, trial_columns
 from jobs.record import Column
 from jobs.trackers import TRACKERS, Moment, Tracker
 from jobs.trackers.allocator import Allocator
 from jobs.trackers.device import Device
+from jobs.trial import columns, effective_config
 
 every_tracker = pytest.mark.parametrize("kind", TRACKERS, ids=lambda kind: kind.__name__)
-no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a CUDA device")
+no_cuda = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="is about machines without a CUDA device"
+)
 
 PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "int64": int,
@@ -27,12 +29,19 @@ UNITS = {"", "B", "s", "1/s", "J", "°C", "MHz", "MiB", "%"}
 
 def all_columns() -> list[Column]:
     """Every column that a row's measurements may have."""
-    return [*(column for kind in TRACKERS for column in kind.columns), *inspection.COLUMNS, *trial_columns.COLUMNS]
+    return [
+        *(column for kind in TRACKERS for column in kind.columns),
+        *effective_config.COLUMNS,
+        *columns.COLUMNS,
+    ]
 
 
 def play(tracker: Tracker, until: Moment | None = None) -> None:
     """Every moment of a trial of two steps on the CPU, in order, up to and including ``until``."""
-    inputs = {"input_ids": torch.ones(2, 3, dtype=torch.int64), "attention_mask": torch.ones(2, 3, dtype=torch.int64)}
+    inputs = {
+        "input_ids": torch.ones(2, 3, dtype=torch.int64),
+        "attention_mask": torch.ones(2, 3, dtype=torch.int64),
+    }
     for number, moment in enumerate(Moment):
         tracker.at(moment, float(number))
         if moment is until:
@@ -66,7 +75,13 @@ def test_a_column_says_what_it_is(column: Column) -> None:
     assert column.doc.strip()
     assert "\n" not in column.doc
     assert column.unit in UNITS
-    for ending, unit in {"_bytes": "B", "_seconds": "s", "_mhz": "MHz", "_joules": "J", "_celsius": "°C"}.items():
+    for ending, unit in {
+        "_bytes": "B",
+        "_seconds": "s",
+        "_mhz": "MHz",
+        "_joules": "J",
+        "_celsius": "°C",
+    }.items():
         assert not column.name.endswith(ending) or column.unit == unit
 
 
@@ -79,7 +94,9 @@ def test_a_trial_that_never_began_keeps_to_the_columns(kind: type[Tracker]) -> N
 
 @every_tracker
 @pytest.mark.parametrize("until", Moment)
-def test_a_trial_that_ends_anywhere_keeps_to_the_columns(kind: type[Tracker], until: Moment) -> None:
+def test_a_trial_that_ends_anywhere_keeps_to_the_columns(
+    kind: type[Tracker], until: Moment
+) -> None:
     with kind() as tracker:
         play(tracker, until)
         assert_keeps_to_its_columns(tracker)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size import BatchSize
-from orchestrator.search.together import Together
+from orchestrator.search.batch_size.search import BatchSize
+from orchestrator.search.round_robin import Together
 from tests.unit.devices import Device, make_trial
 
 
@@ -23,7 +23,9 @@ def _another(micro_batch: int, accumulation: int) -> TrialSpec:
 
 MAKERS: dict[str, Callable[[], Search]] = {
     "batch size": lambda: BatchSize(make_trial, effective_batch=96),
-    "batch sizes together": lambda: Together([BatchSize(make_trial), BatchSize(_another, effective_batch=96)]),
+    "batch sizes together": lambda: Together(
+        [BatchSize(make_trial), BatchSize(_another, effective_batch=96)]
+    ),
 }
 every_maker = pytest.mark.parametrize("make", list(MAKERS.values()), ids=list(MAKERS))
 OUTCOMES = [None, *Outcome]
@@ -87,7 +89,9 @@ def test_strangers_and_repetitions_are_ignored(make: Callable[[], Search]) -> No
 @every_maker
 @settings(deadline=None, max_examples=50)
 @given(cut=st.integers(0, 12))
-def test_what_was_measured_before_is_not_asked_for_again(make: Callable[[], Search], cut: int) -> None:
+def test_what_was_measured_before_is_not_asked_for_again(
+    make: Callable[[], Search], cut: int
+) -> None:
     earlier = run(make(), at_most=cut)
     search = make()
     for record in earlier.values():

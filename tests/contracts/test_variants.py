@@ -11,11 +11,11 @@ from typing import Any, get_args
 import pytest
 import transformers
 
-from jobs import requirements
-from jobs.failures import UnsupportedError
+from jobs.errors import UnsupportedError
+from jobs.node import requirements
 from jobs.spec import TrialSpec, spec_from_json, to_json
 from jobs.techniques import AXES, Axis, Effect, Variant
-from jobs.techniques.activations import RENAMED
+from jobs.techniques.axes.activations import RENAMED
 from tests.conftest import build_tiny_spec
 
 PLACES = ("collator", "compiler", "kernels", "model", "optimizer", "loop")
@@ -96,7 +96,9 @@ def test_hooks_can_be_called(axis: Axis, name: str, variant: Variant) -> None:
 
 @every_row
 def test_training_arguments_exist(axis: Axis, name: str, variant: Variant) -> None:
-    known = {field.name for field in dataclasses.fields(transformers.TrainingArguments) if field.init}
+    known = {
+        field.name for field in dataclasses.fields(transformers.TrainingArguments) if field.init
+    }
     for argument in variant.training_arguments:
         assert {argument, RENAMED.get(argument, argument)} & known
 
@@ -111,14 +113,24 @@ def test_a_trial_travels_as_json(axis: Axis, name: str, variant: Variant) -> Non
 
 def test_no_two_rows_are_the_same_trial() -> None:
     """But for each axis's default, which is the same trial on every axis."""
-    ids = [build_tiny_spec({axis.name: name}).trial_id for axis in AXES.values() for name in axis.variants]
-    defaults = [build_tiny_spec({axis.name: axis.default}).trial_id for axis in AXES.values() if axis.variants]
+    ids = [
+        build_tiny_spec({axis.name: name}).trial_id
+        for axis in AXES.values()
+        for name in axis.variants
+    ]
+    defaults = [
+        build_tiny_spec({axis.name: axis.default}).trial_id
+        for axis in AXES.values()
+        if axis.variants
+    ]
     assert len(set(defaults)) == 1
     assert len(ids) - len(set(ids)) == len(defaults) - 1
 
 
 @every_row
-def test_kin_are_of_one_axis_and_one_stands_for_all(axis: Axis, name: str, variant: Variant) -> None:
+def test_kin_are_of_one_axis_and_one_stands_for_all(
+    axis: Axis, name: str, variant: Variant
+) -> None:
     assert not variant.kin or (variant.kin != name and axis.variants[variant.kin].kin == "")
 
 

@@ -11,14 +11,20 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/results").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/results").glob("*.md")),
+]
 PAGES += [ROOT / "deploy/README.md", ROOT / "CHANGELOG.md"]
 NEEDS = ("gpu", "cluster", "network")
 """What a block may need that a test has not: written before it, as in ``<!-- needs: gpu -->``."""
 
 _MARKDOWN = MarkdownIt().enable("table")
 _NEEDS = re.compile(r"<!-- needs: (\w+) -->\s*")
-_COMMAND = re.compile(r"(?:\borchestrator |\b-m orchestrator(?:\.| ))(?P<verb>[a-z][a-z_-]*)(?P<rest>[^\n]*)")
+_COMMAND = re.compile(
+    r"(?:\borchestrator |\b-m orchestrator(?:\.| ))(?P<verb>[a-z][a-z_-]*)(?P<rest>[^\n]*)"
+)
 _PROMPT = "$ "
 
 
@@ -40,7 +46,9 @@ class Block:
             return [(self.code, "")]
         parts = re.split(rf"^{re.escape(_PROMPT)}", self.code, flags=re.MULTILINE)
         assert not parts[0].strip(), f"line {self.line}: a console block begins with a prompt"
-        return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts[1:])]
+        return [
+            (command, shown) for command, _, shown in (part.partition("\n") for part in parts[1:])
+        ]
 
 
 def blocks(page: Path) -> list[Block]:
@@ -51,7 +59,14 @@ def blocks(page: Path) -> list[Block]:
             needs = marker[1]
         elif token.type == "fence":
             assert token.map is not None
-            found.append(Block(line=token.map[0] + 2, language=token.info.strip(), code=token.content, needs=needs))
+            found.append(
+                Block(
+                    line=token.map[0] + 2,
+                    language=token.info.strip(),
+                    code=token.content,
+                    needs=needs,
+                )
+            )
         if token.type != "html_block":
             needs = ""
     return found
@@ -76,4 +91,7 @@ def calls(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     """(verb, arguments) of every call of this program in a piece of shell; what is optional, in [...], is taken."""
     for found in _COMMAND.finditer(text.replace("\\\n", " ")):
         own = re.split(r"['\"]|[;|&<>)]", found["rest"])[0]
-        yield found["verb"].replace("-", "_"), shlex.split(re.sub(r"[\[\]]", " ", own), comments=True)
+        yield (
+            found["verb"].replace("-", "_"),
+            shlex.split(re.sub(r"[\[\]]", " ", own), comments=True),
+        )

@@ -26,7 +26,9 @@ def test_the_table_of_exit_statuses_is_every_verbs_own() -> None:
     rows = [(int(status), verb, meaning) for status, verb, meaning in STATUSES.findall(PAGE)]
     assert {verb for _, verb, _ in rows} <= {"", *verbs()}
     for verb in verbs():
-        assert [(status, meaning) for status, of, meaning in rows if of in ("", verb)] == [*told(verb)], verb
+        assert [(status, meaning) for status, of, meaning in rows if of in ("", verb)] == [
+            *told(verb)
+        ], verb
 
 
 def test_every_verb_is_on_the_page_and_prints_json_where_it_prints_a_table() -> None:

@@ -42,22 +42,41 @@ def workspace(tmp_path: Path) -> Path:
 
 def run_shell(command: str, expected: str, folder: Path) -> None:
     """Run a command; where the page shows its output, it is that output (``...`` stands for anything)."""
-    environment = {**os.environ, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
     ran = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=environment, capture_output=True, text=True
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, f"$ {command}\n{ran.stdout}\n{ran.stderr}"
     shown = doctest.OutputChecker().check_output(expected, ran.stdout, _ALIKE)
-    assert not expected or shown, f"$ {command}\nthe page shows\n{expected}\nand it prints\n{ran.stdout}"
+    assert not expected or shown, (
+        f"$ {command}\nthe page shows\n{expected}\nand it prints\n{ran.stdout}"
+    )
 
 
 def plan_shell(command: str, folder: Path) -> None:
     """What can be said of a command without running it: its grammar, its files, its arguments, its plan."""
     subprocess.run(["bash", "-nc", command], check=True)
-    missing = [word for word in shlex.split(command, comments=True) if is_ours(word) and not (folder / word).exists()]
+    missing = [
+        word
+        for word in shlex.split(command, comments=True)
+        if is_ours(word) and not (folder / word).exists()
+    ]
     assert not missing, f"no such file in the repository: {missing}"
     if command.startswith("make "):
-        subprocess.run(["make", "--dry-run", *command.split()[1:2]], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["make", "--dry-run", *command.split()[1:2]],
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     for verb, arguments in calls(command):
         config = getattr(parser_of(verb).parse_args(arguments), "config", None)
         if config is not None and str(config) != "CONFIG":
@@ -117,7 +136,9 @@ def techniques() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
-def test_every_block_of_a_page_runs(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_of_a_page_runs(
+    page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(workspace)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
@@ -133,8 +154,12 @@ def test_no_block_is_passed_over(page: Path) -> None:
     for block in blocks(page):
         assert block.needs in ("", *NEEDS), f"{named(page)}, line {block.line}: needs what?"
         known = ("bash", "console", "python", "yaml", "json", *SHOWN)
-        assert block.language in known, f"{named(page)}, line {block.line}: nobody runs {block.language}"
-        assert block.language not in SHOWN or not list(calls(block.code)), f"{named(page)}, line {block.line}"
+        assert block.language in known, (
+            f"{named(page)}, line {block.line}: nobody runs {block.language}"
+        )
+        assert block.language not in SHOWN or not list(calls(block.code)), (
+            f"{named(page)}, line {block.line}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -152,7 +177,9 @@ def test_commands_named_in_passing_are_as_the_verbs_take_them(page: Path) -> Non
 
 
 def test_every_flag_named_in_passing_is_some_verbs() -> None:
-    flags = {flag for verb in verbs() for flag in parser_of(verb).format_help().split() if "--" in flag}
+    flags = {
+        flag for verb in verbs() for flag in parser_of(verb).format_help().split() if "--" in flag
+    }
     flags = {flag.strip("[],()") for flag in flags}
     for page in PAGES:
         for span in (span for span in spans(page) if span.startswith("--")):

@@ -23,12 +23,28 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 WARMUP_STEPS = 8
 
-BERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
-BERT_TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+BERT_LARGE = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+BERT_TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
 
 ZERO2_OFFLOAD = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -48,7 +64,11 @@ ZERO2_OFFLOAD = {
 def checkpointing() -> dict[str, Any]:
     """The arguments that turn gradient checkpointing on, under the name that the installed transformers has for it."""
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
-    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
+    name = (
+        "activation_checkpointing"
+        if "activation_checkpointing" in known
+        else "gradient_checkpointing"
+    )
     return {name: True, f"{name}_kwargs": {"use_reentrant": False}}
 
 
@@ -56,17 +76,31 @@ def lora(model: torch.nn.Module) -> torch.nn.Module:
     """The model with LoRA adapters of rank 8 on query and value."""
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(r=8, target_modules=["query", "value"], task_type="SEQ_CLS"))
+    return get_peft_model(
+        model, LoraConfig(r=8, target_modules=["query", "value"], task_type="SEQ_CLS")
+    )
 
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "fp32_bs4": lambda: {"per_device_train_batch_size": 4},
     "bf16_bs16": lambda: {"per_device_train_batch_size": 16, "bf16": True},
-    "bf16_bs64_checkpoint": lambda: {"per_device_train_batch_size": 64, "bf16": True, **checkpointing()},
-    "adamw_bnb_8bit": lambda: {"per_device_train_batch_size": 16, "bf16": True, "optim": "adamw_bnb_8bit"},
+    "bf16_bs64_checkpoint": lambda: {
+        "per_device_train_batch_size": 64,
+        "bf16": True,
+        **checkpointing(),
+    },
+    "adamw_bnb_8bit": lambda: {
+        "per_device_train_batch_size": 16,
+        "bf16": True,
+        "optim": "adamw_bnb_8bit",
+    },
     "adafactor": lambda: {"per_device_train_batch_size": 16, "bf16": True, "optim": "adafactor"},
     "lora": lambda: {"per_device_train_batch_size": 16, "bf16": True},
-    "zero2_offload": lambda: {"per_device_train_batch_size": 16, "bf16": True, "deepspeed": ZERO2_OFFLOAD},
+    "zero2_offload": lambda: {
+        "per_device_train_batch_size": 16,
+        "bf16": True,
+        "deepspeed": ZERO2_OFFLOAD,
+    },
 }
 
 
@@ -119,7 +153,13 @@ def prepare_deepspeed() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launched = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    launched = {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     for name, value in launched.items():
         os.environ.setdefault(name, value)
     if torch.cuda.is_available():
@@ -156,7 +196,9 @@ def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[fl
             use_cpu=not torch.cuda.is_available(),
             **CASES[case](),
         )
-        model: torch.nn.Module = BertForSequenceClassification(BertConfig(**(BERT_TINY if tiny else BERT_LARGE)))
+        model: torch.nn.Module = BertForSequenceClassification(
+            BertConfig(**(BERT_TINY if tiny else BERT_LARGE))
+        )
         if case == "lora":
             model = lora(model)
         dataset = random_dataset(samples, 32 if tiny else 512)
@@ -182,9 +224,13 @@ def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
-    parser.add_argument("--samples", type=int, default=512, help="sequences to train on (one epoch)")
+    parser.add_argument(
+        "--samples", type=int, default=512, help="sequences to train on (one epoch)"
+    )
     parser.add_argument("--tiny", action="store_true", help="a two-layer model and short sequences")
-    parser.add_argument("--steps-log", type=Path, help="write every step's seconds to this file, as JSON")
+    parser.add_argument(
+        "--steps-log", type=Path, help="write every step's seconds to this file, as JSON"
+    )
     options = parser.parse_args()
     figures, seconds = run(options.case, samples=options.samples, tiny=options.tiny)
     if options.steps_log:

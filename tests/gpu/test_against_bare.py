@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from jobs import nvml
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
 from jobs.record import Outcome
-from jobs.slot import Slot
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -65,13 +65,16 @@ def last_json_line(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, (
+        f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
@@ -99,7 +102,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Figures]:
 
         def run(case: str) -> dict[str, Any]:
             if case not in measured:
-                record = slot.run(planned(case, tmp_path_factory.mktemp(case)), deadline_seconds=600.0)
+                record = slot.run(
+                    planned(case, tmp_path_factory.mktemp(case)), deadline_seconds=600.0
+                )
                 assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
                 assert (record.isolation, slot.hello["unclean"]) == ("fork", "")
                 measured[case] = dict(record.measurements)
@@ -111,7 +116,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Figures]:
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
     """Both sides of every case that ran, for a person to read (``pytest -s``)."""
-    lines = [f"{'case':<22} {'bare bytes':>14} {'our bytes':>14} {'bare samples/s':>15} {'our samples/s':>14}"]
+    lines = [
+        f"{'case':<22} {'bare bytes':>14} {'our bytes':>14} {'bare samples/s':>15} {'our samples/s':>14}"
+    ]
     for case, figures in measured.items():
         expected = bare(case)
         lines.append(

@@ -13,25 +13,42 @@ from typing import Any
 
 import pytest
 
-from jobs import nvml
-from jobs.anatomy.entry import Anatomy
-from jobs.anatomy.phases import BACKWARD_TO_FORWARD
+from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
+from jobs.anatomy_record import Anatomy
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES
 from jobs.techniques.base import merge
 
-_BERT = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
-_DECODER = {"hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "intermediate_size": 2816}
+_BERT = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+_DECODER = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "intermediate_size": 2816,
+}
 BERT = ModelSpec(task="sequence-classification", architecture="bert", config=_BERT)
 LLAMA = ModelSpec(
-    task="causal-lm", architecture="llama", config={**_DECODER, "num_key_value_heads": 4, "vocab_size": 32000}
+    task="causal-lm",
+    architecture="llama",
+    config={**_DECODER, "num_key_value_heads": 4, "vocab_size": 32000},
 )
 VIT = ModelSpec(
     task="image-classification",
     architecture="vit",
-    config={"hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 16, "intermediate_size": 4096},
+    config={
+        "hidden_size": 1024,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
 )
 T5 = ModelSpec(
     task="seq2seq-lm",
@@ -46,13 +63,27 @@ CASES: dict[str, tuple[ModelSpec, dict[str, Any]]] = {
     "checkpointing": (BERT, {"micro_batch": 32, "precision": "bf16", "activations": "checkpoint"}),
     "LoRA": (BERT, {"micro_batch": 16, "precision": "bf16", "adapter": "lora_r8"}),
     "8-bit AdamW": (BERT, {"micro_batch": 16, "precision": "bf16", "optimizer": "adamw_bnb_8bit"}),
-    "paged 8-bit AdamW": (BERT, {"micro_batch": 16, "precision": "bf16", "optimizer": "paged_adamw_8bit"}),
-    "ZeRO-2 offload": (BERT, {"micro_batch": 16, "precision": "bf16", "offload": "zero2_cpu_optimizer"}),
+    "paged 8-bit AdamW": (
+        BERT,
+        {"micro_batch": 16, "precision": "bf16", "optimizer": "paged_adamw_8bit"},
+    ),
+    "ZeRO-2 offload": (
+        BERT,
+        {"micro_batch": 16, "precision": "bf16", "offload": "zero2_cpu_optimizer"},
+    ),
     "ZeRO-2 offload, accumulation": (
         BERT,
-        {"micro_batch": 8, "accumulation": 4, "precision": "bf16", "offload": "zero2_cpu_optimizer"},
+        {
+            "micro_batch": 8,
+            "accumulation": 4,
+            "precision": "bf16",
+            "offload": "zero2_cpu_optimizer",
+        },
     ),
-    "steps long enough to be timed and profiled at once": (BERT, {"micro_batch": 128, "precision": "tf32"}),
+    "steps long enough to be timed and profiled at once": (
+        BERT,
+        {"micro_batch": 128, "precision": "tf32"},
+    ),
     "accelerate loop": (BERT, {"micro_batch": 16, "precision": "bf16", "loop": "accelerate"}),
     "causal LM": (LLAMA, {"micro_batch": 8, "precision": "bf16"}),
     "vision": (VIT, {"micro_batch": 32, "precision": "bf16"}),
@@ -120,7 +151,9 @@ def test_operations_and_phases_add_up_to_the_step(slot: Slot, case: str) -> None
     assert sum(found.values("operations").values()) == pytest.approx(step, rel=0.1)
     assert sum(found.values("step").values()) == pytest.approx(step, rel=0.1)
     if record.measurements["host_bound_share"] < 0.5:
-        timed = sum(value for name, value in found.values("phases").items() if name != BACKWARD_TO_FORWARD)
+        timed = sum(
+            value for name, value in found.values("phases").items() if name != BACKWARD_TO_FORWARD
+        )
         assert timed == pytest.approx(step, rel=0.3), "another step than those that counted"
 
 
@@ -165,8 +198,14 @@ def render(record: TrialRecord) -> str:
     )
     for entry in record.anatomy.entries if record.anatomy else ():
         scale, unit = {"B": (2**-20, "MiB"), "s": (1e3, "ms")}.get(entry.unit, (1, entry.unit))
-        beside = "" if entry.expected is None else f" rule {entry.expected * scale:.5g} held {entry.held}"
-        lines.append(f"  {entry.part:<11} {entry.name:<50} {entry.value * scale:>14.6g} {unit}{beside}")
+        beside = (
+            ""
+            if entry.expected is None
+            else f" rule {entry.expected * scale:.5g} held {entry.held}"
+        )
+        lines.append(
+            f"  {entry.part:<11} {entry.name:<50} {entry.value * scale:>14.6g} {unit}{beside}"
+        )
     return "\n".join(lines)
 
 
@@ -175,12 +214,19 @@ def main() -> None:
     with Slot(cpus=os.cpu_count() or 1) as slot:
         for case, (model, choices) in CASES.items():
             record = slot.run(spec(model, choices), 300)
-            print(f"== {case}: {record.outcome} {record.reason} {record.measurements.get('anatomy_missing', '')}")
+            print(
+                f"== {case}: {record.outcome} {record.reason} {record.measurements.get('anatomy_missing', '')}"
+            )
             print(render(record) if record.outcome is Outcome.OK else record.log, flush=True)
             if record.measurements.get("anatomy_missing"):
                 print(record.log)
-        plain = slot.run(replace(spec(*CASES["bf16"]), measure=MeasureSpec(warmup_steps=3, steps=4)), 300)
-        print("bf16 without anatomy:", {k: v for k, v in plain.measurements.items() if k.startswith("peak_")})
+        plain = slot.run(
+            replace(spec(*CASES["bf16"]), measure=MeasureSpec(warmup_steps=3, steps=4)), 300
+        )
+        print(
+            "bf16 without anatomy:",
+            {k: v for k, v in plain.measurements.items() if k.startswith("peak_")},
+        )
 
 
 if __name__ == "__main__":

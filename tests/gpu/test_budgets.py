@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs import nvml
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
-from orchestrator.results.frontier import Point
-from orchestrator.results.publishing import summarize_folder
-from orchestrator.results.summary import Summary
-from orchestrator.running.store import RunFolder
+from orchestrator.analysis.pareto import Point
+from orchestrator.analysis.summary import Summary
+from orchestrator.reporting.publish import summarize_folder
 from orchestrator.search.follow_ups import under_cap
+from orchestrator.storage.run_folder import RunFolder
 
 GIB = 2**30
 
@@ -47,8 +47,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep's folder: a line of micro-batches two GiB apart, and a budget in every gap."""
     made = tmp_path_factory.mktemp("budgets")
     (made / "budgets.yaml").write_text(CONFIG)
-    command = [sys.executable, "-m", "orchestrator.sweep", str(made / "budgets.yaml"), "--output", str(made / "run")]
-    printed = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.sweep",
+        str(made / "budgets.yaml"),
+        "--output",
+        str(made / "run"),
+    ]
+    printed = subprocess.run(
+        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
+    )
     print(printed.stdout)
     return made / "run"
 
@@ -72,17 +81,27 @@ def slot() -> Iterator[Slot]:
         yield one
 
 
-def test_ten_picks_were_seen_to_fit_their_budgets(summary: Summary, records: dict[str, TrialRecord]) -> None:
+def test_ten_picks_were_seen_to_fit_their_budgets(
+    summary: Summary, records: dict[str, TrialRecord]
+) -> None:
     (cohort,) = summary.cohorts
     checks = [verdict.seen(verdict.best) for verdict in cohort.verdicts if verdict.best is not None]
     assert len(checks) == 10
-    assert len({check.follows for check in checks if check is not None}) >= 5, "too few picks differ"
+    assert len({check.follows for check in checks if check is not None}) >= 5, (
+        "too few picks differ"
+    )
     for check in checks:
         assert check is not None
         assert check.fits, check
         capped, free = records[check.trial_id].measurements, records[check.follows].measurements
-        outside = max(free["device_used_bytes"] - free["peak_reserved_bytes"], capped["gpu_context_bytes"])
-        assert capped["peak_reserved_bytes"] <= capped["allocator_limit_bytes"] <= check.budget_bytes - outside
+        outside = max(
+            free["device_used_bytes"] - free["peak_reserved_bytes"], capped["gpu_context_bytes"]
+        )
+        assert (
+            capped["peak_reserved_bytes"]
+            <= capped["allocator_limit_bytes"]
+            <= check.budget_bytes - outside
+        )
         assert capped["peak_allocated_bytes"] == free["peak_allocated_bytes"]
 
 

@@ -19,10 +19,10 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster as RayNodes
 
-from jobs import environment, nvml
+from jobs.node import environment, nvml
 from jobs.record import Outcome, TrialRecord
-from orchestrator.results.publishing import summarize_folder
-from orchestrator.running.store import RunFolder
+from orchestrator.reporting.publish import summarize_folder
+from orchestrator.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 UUIDS = nvml.visible_uuids()
@@ -65,7 +65,12 @@ pytestmark = [
 def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:
     """The environment of a process that sees these GPUs alone, in this order."""
     seen = ",".join(nvml.visible_device(uuid) for uuid in uuids)
-    return {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen, **variables}
+    return {
+        **os.environ,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": seen,
+        **variables,
+    }
 
 
 @contextmanager
@@ -85,7 +90,9 @@ def somebody_else(uuid: str, *arguments: str) -> Iterator[None]:
     """Another process on a GPU."""
     command = [sys.executable, "-m", "tests.gpu.hog", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=with_gpus(uuid), stdin=pipe, stdout=pipe, text=True) as hog:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=with_gpus(uuid), stdin=pipe, stdout=pipe, text=True
+    ) as hog:
         assert hog.stdout is not None
         assert hog.stdout.readline() == "ready\n"
         yield
@@ -105,17 +112,30 @@ class Swept:
         """(micro-batch, activations) -> the record on this GPU model."""
         records = RunFolder(self.folder).records().values()
         own = [record for record in records if record.environment["gpu_model"] == model]
-        found = {(record.spec.micro_batch, str(record.spec.choices["activations"])): record for record in own}
+        found = {
+            (record.spec.micro_batch, str(record.spec.choices["activations"])): record
+            for record in own
+        }
         assert len(found) == len(own) == TRIALS, f"{model}: {len(own)} rows\n{self.printed}"
         return found
 
 
 def sweep(
-    folder: Path, variables: Mapping[str, str], *options: str, meanwhile: Callable[[subprocess.Popen[str]], Any]
+    folder: Path,
+    variables: Mapping[str, str],
+    *options: str,
+    meanwhile: Callable[[subprocess.Popen[str]], Any],
 ) -> Swept:
     """Run the sweep, and ``meanwhile`` beside it, as a person does."""
     (folder / "config.yaml").write_text(CONFIG)
-    command = [sys.executable, "-m", "orchestrator.sweep", str(folder / "config.yaml"), "--output", str(folder / "run")]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.sweep",
+        str(folder / "config.yaml"),
+        "--output",
+        str(folder / "run"),
+    ]
     begin, log = time.monotonic(), folder / "log.txt"
     with log.open("w") as file:
         driver = subprocess.Popen(
@@ -159,14 +179,22 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
             nodes.add_node(**small)
 
         def scrape() -> str:
-            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer,
+            ):
                 text = str(answer.read().decode())
                 return text if 'outcome="ok"' in text else ""
             return ""
 
         folder = tmp_path_factory.mktemp("unlike")
         options = ("--address", nodes.address)
-        return sweep(folder, with_gpus(UUIDS[0], **often), *options, meanwhile=lambda driver: until(scrape, driver))
+        return sweep(
+            folder,
+            with_gpus(UUIDS[0], **often),
+            *options,
+            meanwhile=lambda driver: until(scrape, driver),
+        )
     finally:
         nodes.shutdown()
 
@@ -184,7 +212,10 @@ def test_each_model_has_every_row_once_and_what_does_not_fit_the_smaller_ran_out
             assert small[key].reason.startswith(f"under a cap of {PLAYED_GIB} GiB")
             continue
         assert small[key].outcome is Outcome.OK, f"{key}: {small[key].reason}\n{small[key].log}"
-        assert small[key].measurements["peak_allocated_bytes"] == row.measurements["peak_allocated_bytes"], key
+        assert (
+            small[key].measurements["peak_allocated_bytes"]
+            == row.measurements["peak_allocated_bytes"]
+        ), key
         assert small[key].measurements["device_used_bytes"] <= PLAYED_GIB * 2**30
 
 
@@ -195,11 +226,23 @@ def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) 
 
 
 def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
-    for needed in ("prometheus_client", "opencensus", "opentelemetry.exporter.prometheus", "aiohttp_cors", "grpc"):
+    for needed in (
+        "prometheus_client",
+        "opencensus",
+        "opentelemetry.exporter.prometheus",
+        "aiohttp_cors",
+        "grpc",
+    ):
         pytest.importorskip(needed, reason="Ray exports no metrics without ray[default]")
-    lines = [line for line in unlike.seen.splitlines() if "orchestrator_" in line and not line.startswith("#")]
+    lines = [
+        line
+        for line in unlike.seen.splitlines()
+        if "orchestrator_" in line and not line.startswith("#")
+    ]
     print("\n".join(lines))
-    assert any("orchestrator_trials" in line and 'outcome="ok"' in line for line in lines), unlike.seen[-3000:]
+    assert any("orchestrator_trials" in line and 'outcome="ok"' in line for line in lines), (
+        unlike.seen[-3000:]
+    )
 
 
 def is_actor(process: psutil.Process, parent: int) -> bool:
@@ -207,7 +250,9 @@ def is_actor(process: psutil.Process, parent: int) -> bool:
     end."""
     with suppress(psutil.Error, OSError):
         watched = [path.read_text() for path in Path(f"/proc/{process.pid}/fdinfo").iterdir()]
-        return psutil.Process(parent).ppid() == process.pid != 1 or any(f"Pid:\t{parent}\n" in one for one in watched)
+        return psutil.Process(parent).ppid() == process.pid != 1 or any(
+            f"Pid:\t{parent}\n" in one for one in watched
+        )
     return False
 
 
@@ -245,7 +290,12 @@ def test_a_gpu_that_somebody_slows_is_named_and_gets_no_trial() -> None:
     variables = with_gpus(*UUIDS[:2])
     with somebody_else(UUIDS[1], "1", "--busy"):
         done = subprocess.run(
-            [sys.executable, "-c", CALIBRATE], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+            [sys.executable, "-c", CALIBRATE],
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -260,6 +310,8 @@ def test_the_doctor_calibrates_both(tmp_path: Path) -> None:
     file = tmp_path / "rates.yaml"
     command = [sys.executable, "-m", "orchestrator.doctor", "--calibrate", str(file)]
     begin = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), capture_output=True, text=True, check=False
+    )
     print(f"{time.monotonic() - begin:.1f} s\n{done.stdout}")
     assert {one["uuid"] for one in yaml.safe_load(file.read_text())} == set(UUIDS[:2])

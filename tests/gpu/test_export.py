@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import nvml, preload
+from jobs.isolation import preload
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
 from jobs.record import Outcome
-from jobs.slot import Slot
+from orchestrator.export import export
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.results.export import export
 
 CONFIG = """\
 model:
@@ -67,7 +68,11 @@ def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_pa
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
     expected = record.measurements["peak_allocated_bytes"]
     export(spec, tmp_path / "exported", label=case, peak_bytes=expected)
-    variables = {name: v for name, v in preload.environment(os.cpu_count() or 1).items() if name != "PYTHONPATH"}
+    variables = {
+        name: v
+        for name, v in preload.environment(os.cpu_count() or 1).items()
+        if name != "PYTHONPATH"
+    }
     done = subprocess.run(
         [sys.executable, "train.py", "--max_steps", str(len(record.steps["loss"]))],
         cwd=tmp_path / "exported",

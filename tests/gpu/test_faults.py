@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import company, nvml
+from jobs.isolation.slot import Slot
+from jobs.node import gpu_sharing, nvml
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -81,7 +81,10 @@ def ok_before(slot: Slot, folder: Path) -> TrialRecord:
 def settled_used_bytes(expected: int) -> int:
     """Memory in use on the GPU, once it has come back to ``expected`` or has had time enough to."""
     end = time.monotonic() + RELEASE_SECONDS
-    while abs((used := nvml.used_bytes(UUIDS[0])) - expected) > DRIVER_BYTES and time.monotonic() < end:
+    while (
+        abs((used := nvml.used_bytes(UUIDS[0])) - expected) > DRIVER_BYTES
+        and time.monotonic() < end
+    ):
         time.sleep(0.1)
     return used
 
@@ -102,7 +105,9 @@ def test_the_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRec
     assert ok_before.measurements["gpu_foreign_processes"] == 0
 
 
-def test_a_batch_that_does_not_fit_is_out_of_memory(slot: Slot, ok_before: TrialRecord, folder: Path) -> None:
+def test_a_batch_that_does_not_fit_is_out_of_memory(
+    slot: Slot, ok_before: TrialRecord, folder: Path
+) -> None:
     before = resting_bytes()
     record = slot.run(planned(folder, micro_batch=1024), deadline_seconds=300.0)
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.log}"
@@ -121,15 +126,43 @@ def missing_package(spec: TrialSpec) -> TrialSpec:
 @pytest.mark.parametrize(
     ("faulty", "outcome", "phase", "reason"),
     [
-        pytest.param(lambda s: with_fault(s, "hang"), Outcome.TIMED_OUT, "model", "no result after 20 s", id="hang"),
-        pytest.param(lambda s: with_fault(s, "kill"), Outcome.CRASHED, "model", "SIGKILL", id="kill"),
-        pytest.param(lambda s: with_fault(s, "segfault"), Outcome.CRASHED, "model", "SIGSEGV", id="segfault"),
-        pytest.param(lambda s: with_fault(s, "raise_error"), Outcome.FAILED, "model", "ValueError", id="raise"),
-        pytest.param(missing_package, Outcome.UNSUPPORTED, "requirements", "no_such_package", id="missing_package"),
+        pytest.param(
+            lambda s: with_fault(s, "hang"),
+            Outcome.TIMED_OUT,
+            "model",
+            "no result after 20 s",
+            id="hang",
+        ),
+        pytest.param(
+            lambda s: with_fault(s, "kill"), Outcome.CRASHED, "model", "SIGKILL", id="kill"
+        ),
+        pytest.param(
+            lambda s: with_fault(s, "segfault"), Outcome.CRASHED, "model", "SIGSEGV", id="segfault"
+        ),
+        pytest.param(
+            lambda s: with_fault(s, "raise_error"),
+            Outcome.FAILED,
+            "model",
+            "ValueError",
+            id="raise",
+        ),
+        pytest.param(
+            missing_package,
+            Outcome.UNSUPPORTED,
+            "requirements",
+            "no_such_package",
+            id="missing_package",
+        ),
     ],
 )
 def test_a_fault_is_one_classified_row(
-    faulty: Faulty, outcome: Outcome, phase: str, reason: str, slot: Slot, ok_before: TrialRecord, folder: Path
+    faulty: Faulty,
+    outcome: Outcome,
+    phase: str,
+    reason: str,
+    slot: Slot,
+    ok_before: TrialRecord,
+    folder: Path,
 ) -> None:
     # After what is suspicious the next trial's process is not made yet.
     unsupported = outcome is Outcome.UNSUPPORTED
@@ -151,19 +184,26 @@ input()
 """
 
 
-def test_who_comes_during_a_trial_and_leaves_is_told_of(slot: Slot, ok_before: TrialRecord, folder: Path) -> None:
+def test_who_comes_during_a_trial_and_leaves_is_told_of(
+    slot: Slot, ok_before: TrialRecord, folder: Path
+) -> None:
     spec = planned(folder, micro_batch=4)
     spec = replace(spec, measure=replace(spec.measure, steps=100))
     pipe = subprocess.PIPE
     with (
-        subprocess.Popen([sys.executable, "-c", VISITOR], stdin=pipe, stdout=pipe, text=True) as visitor,
+        subprocess.Popen(
+            [sys.executable, "-c", VISITOR], stdin=pipe, stdout=pipe, text=True
+        ) as visitor,
         ThreadPoolExecutor() as pool,
     ):
         assert visitor.stdin is not None
         assert visitor.stdout is not None
         visitor.stdout.readline()
         running = pool.submit(slot.run, spec, 300.0)
-        trains = ok_before.measurements["gpu_used_before_bytes"] + ok_before.measurements["peak_allocated_bytes"]
+        trains = (
+            ok_before.measurements["gpu_used_before_bytes"]
+            + ok_before.measurements["peak_allocated_bytes"]
+        )
         while nvml.used_bytes(UUIDS[0]) < trains and not running.done():
             time.sleep(0.1)
         visitor.stdin.write("\n")
@@ -173,10 +213,13 @@ def test_who_comes_during_a_trial_and_leaves_is_told_of(slot: Slot, ok_before: T
         record = running.result()
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
     assert record.measurements["gpu_foreign_processes"] == 1
-    assert company.is_shared(record.measurements["warnings"])
-    assert record.measurements["peak_allocated_bytes"] == ok_before.measurements["peak_allocated_bytes"]
+    assert gpu_sharing.is_shared(record.measurements["warnings"])
+    assert (
+        record.measurements["peak_allocated_bytes"]
+        == ok_before.measurements["peak_allocated_bytes"]
+    )
     after = slot.run(ok_before.spec, deadline_seconds=300.0)
-    assert not company.is_shared(after.measurements["warnings"])
+    assert not gpu_sharing.is_shared(after.measurements["warnings"])
 
 
 def assert_unharmed(slot: Slot, before: TrialRecord) -> None:

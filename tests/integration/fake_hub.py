@@ -32,7 +32,9 @@ class FakeHub:
             return self._create(json.loads(body))
         if path == "/api/validate-yaml":
             return 200, {"errors": [], "warnings": []}
-        if found := re.fullmatch(r"(?:/api)?/datasets/([^/]+/[^/]+)(?:/([^/]+)/main)?(?:/(.*))?", path):
+        if found := re.fullmatch(
+            r"(?:/api)?/datasets/([^/]+/[^/]+)(?:/([^/]+)/main)?(?:/(.*))?", path
+        ):
             repository, call, rest = found[1], found[2] or "", found[3] or ""
             if repository not in self.repositories:
                 return 404, {"error": "Repository not found"}
@@ -42,14 +44,24 @@ class FakeHub:
     def _create(self, asked: dict[str, Any]) -> tuple[int, Any]:
         name = f"{asked.get('organization') or 'user'}/{asked['name']}"
         if name in self.repositories:
-            return 409, {"error": "You already created this dataset repo", "url": f"{self.address}/datasets/{name}"}
-        self.repositories[name], self.private[name] = {}, asked.get("private") or asked.get("visibility") == "private"
+            return 409, {
+                "error": "You already created this dataset repo",
+                "url": f"{self.address}/datasets/{name}",
+            }
+        self.repositories[name], self.private[name] = (
+            {},
+            asked.get("private") or asked.get("visibility") == "private",
+        )
         return 200, {"url": f"{self.address}/datasets/{name}", "id": name}
 
     def _call(self, repository: str, call: str, rest: str, body: bytes) -> tuple[int, Any]:
         files = self.repositories[repository]
         if call in ("", "revision"):
-            return 200, {"id": repository, "sha": SHA, "siblings": [{"rfilename": name} for name in files]}
+            return 200, {
+                "id": repository,
+                "sha": SHA,
+                "siblings": [{"rfilename": name} for name in files],
+            }
         if call == "tree":
             return 200, list(_tree(files, f"{rest}/" if rest else ""))
         if call == "paths-info":
@@ -57,7 +69,9 @@ class FakeHub:
             return 200, [entry for entry in _tree(files, "") if entry["path"] in asked]
         if call == "preupload":
             names = [file["path"] for file in json.loads(body)["files"]]
-            modes = [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]
+            modes = [
+                {"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names
+            ]
             return 200, {"files": modes}
         if call == "commit":
             self._commit(files, [json.loads(line) for line in body.splitlines()])
@@ -66,7 +80,11 @@ class FakeHub:
                 "commitOid": SHA,
                 "commitUrl": f"{self.address}/datasets/{repository}/commit/{SHA}",
             }
-        return (200, files[rest]) if call == "resolve" and rest in files else (404, {"error": "Entry not found"})
+        return (
+            (200, files[rest])
+            if call == "resolve" and rest in files
+            else (404, {"error": "Entry not found"})
+        )
 
     def _commit(self, files: dict[str, bytes], lines: list[dict[str, Any]]) -> None:
         for line in lines:
@@ -79,7 +97,11 @@ class FakeHub:
 
 def _tree(files: dict[str, bytes], under: str) -> Iterator[dict[str, Any]]:
     folders = {name[: end.start()] for name in files for end in re.finditer("/", name)}
-    yield from ({"type": "directory", "path": name, "oid": SHA} for name in sorted(folders) if name.startswith(under))
+    yield from (
+        {"type": "directory", "path": name, "oid": SHA}
+        for name in sorted(folders)
+        if name.startswith(under)
+    )
     for name, content in files.items():
         if name.startswith(under):
             yield {"type": "file", "path": name, "size": len(content), "oid": SHA}
@@ -101,10 +123,17 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
                 status, content = 401, {"error": "Invalid username or password."}
             sent = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            for name, value in {"ETag": f'"{SHA}"', "X-Repo-Commit": SHA, "Content-Length": str(len(sent))}.items():
+            for name, value in {
+                "ETag": f'"{SHA}"',
+                "X-Repo-Commit": SHA,
+                "Content-Length": str(len(sent)),
+            }.items():
                 self.send_header(name, value)
             if status == 404 and "not found" in content["error"]:
-                self.send_header("X-Error-Code", f"{content['error'].split()[0][:5].replace('Repos', 'Repo')}NotFound")
+                self.send_header(
+                    "X-Error-Code",
+                    f"{content['error'].split()[0][:5].replace('Repos', 'Repo')}NotFound",
+                )
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(sent)

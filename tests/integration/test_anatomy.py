@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobs.anatomy.entry import Anatomy
+from jobs.anatomy_record import Anatomy
+from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
 from tests.conftest import build_tiny_spec
 
 
@@ -39,12 +39,18 @@ def test_the_ledger_is_the_peak_and_its_classes_the_tensors(slot: Slot) -> None:
     assert memory["weights"] + memory["optimizer states"] == row["persistent_bytes"]
     rules = {entry.name: entry for entry in anatomy_of(record).entries if entry.part == "rules"}
     assert rules["gradients"].value == 4 * row["parameters_trainable"]
-    assert all(rules[name].held for name in ("weights, fp32", "gradients", "optimizer states, AdamW"))
+    assert all(
+        rules[name].held for name in ("weights, fp32", "gradients", "optimizer states, AdamW")
+    )
 
 
 def test_a_trial_that_is_taken_apart_measures_the_same(slot: Slot) -> None:
-    with_it, without = (run(slot, {"precision": "bf16"}, anatomy=anatomy) for anatomy in (True, False))
-    assert with_it.measurements["peak_allocated_bytes"] == without.measurements["peak_allocated_bytes"]
+    with_it, without = (
+        run(slot, {"precision": "bf16"}, anatomy=anatomy) for anatomy in (True, False)
+    )
+    assert (
+        with_it.measurements["peak_allocated_bytes"] == without.measurements["peak_allocated_bytes"]
+    )
     assert with_it.steps["loss"] == without.steps["loss"]
     assert without.anatomy is None
     assert with_it.measurements["anatomy_seconds"] < with_it.measurements["overhead_seconds"]
@@ -57,7 +63,9 @@ def test_of_many_micro_batches_the_last_tell_of_all(slot: Slot, loop: str) -> No
     assert flop[1] == 6 * flop[0]
     memory = anatomy_of(many).values("memory")
     peak = many.measurements["peak_allocated_bytes"]
-    assert sum(memory.values()) == pytest.approx(peak, rel=0.01), "only the inputs of micro-batches that are over"
+    assert sum(memory.values()) == pytest.approx(peak, rel=0.01), (
+        "only the inputs of micro-batches that are over"
+    )
     assert memory["gradients"] >= 0.9 * 4 * many.measurements["parameters_trainable"]
     assert "other" not in memory
 
@@ -65,9 +73,17 @@ def test_of_many_micro_batches_the_last_tell_of_all(slot: Slot, loop: str) -> No
 @pytest.mark.parametrize(
     ("choices", "present", "absent"),
     [
-        ({"precision": "bf16"}, {"autocast copies of weights"}, {"recomputed activations", "LoRA adapters"}),
+        (
+            {"precision": "bf16"},
+            {"autocast copies of weights"},
+            {"recomputed activations", "LoRA adapters"},
+        ),
         ({"activations": "checkpoint"}, {"recomputed activations"}, {"autocast copies of weights"}),
-        ({"adapter": "lora_r8", "loop": "accelerate"}, {"LoRA adapters"}, {"recomputed activations"}),
+        (
+            {"adapter": "lora_r8", "loop": "accelerate"},
+            {"LoRA adapters"},
+            {"recomputed activations"},
+        ),
     ],
     ids=["autocast", "checkpointing", "LoRA by Accelerate"],
 )

@@ -12,7 +12,7 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import batch_size
 from orchestrator.running.nodes import Cluster, Node
-from orchestrator.running.store import RunFolder
+from orchestrator.storage.run_folder import RunFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
 
@@ -44,9 +44,19 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tuned(config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+def tuned(
+    config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, Any]]:
     """The verb's exit status and the JSON it printed."""
-    arguments = [str(config), "--output", str(folder), "--max-micro-batch", "12", "--json", *options]
+    arguments = [
+        str(config),
+        "--output",
+        str(folder),
+        "--max-micro-batch",
+        "12",
+        "--json",
+        *options,
+    ]
     status = batch_size.main(arguments)
     return status, json.loads(capsys.readouterr().out)
 
@@ -65,7 +75,8 @@ def test_every_answer_is_a_trial_and_a_second_run_repeats_none(
     assert answer["largest"]["micro_batch"] == 12
     assert answer["accumulated"]["micro_batch"] * answer["accumulated"]["accumulation"] == 24
     assert (
-        answer["fastest"]["memory_bytes"] == records[answer["fastest"]["trial_id"]].measurements["peak_allocated_bytes"]
+        answer["fastest"]["memory_bytes"]
+        == records[answer["fastest"]["trial_id"]].measurements["peak_allocated_bytes"]
     )
     assert json.loads((tmp_path / "batch_size.json").read_text()) == document
     assert (tmp_path / "trials.parquet").stat().st_size > 0
@@ -76,15 +87,21 @@ def test_every_answer_is_a_trial_and_a_second_run_repeats_none(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()} == written
 
 
-def test_a_set_that_cannot_run_says_why(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, document = tuned(config, tmp_path, "--set", "attention=flash_attention_2", capsys=capsys)
+def test_a_set_that_cannot_run_says_why(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, document = tuned(
+        config, tmp_path, "--set", "attention=flash_attention_2", capsys=capsys
+    )
     assert status == 1
     (answer,) = document["hardware"][0]["answers"]
     assert answer["largest"] is None
     assert answer["unfinished"].startswith("unsupported: ")
 
 
-def test_without_time_there_is_no_answer(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_time_there_is_no_answer(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, document = tuned(config, tmp_path, "--time-budget", "0.001s", capsys=capsys)
     assert status == 1
     (answer,) = document["hardware"][0]["answers"]
@@ -92,7 +109,10 @@ def test_without_time_there_is_no_answer(config: Path, tmp_path: Path, capsys: p
 
 
 def test_each_kind_of_hardware_is_tuned_on_its_own(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
 
@@ -101,7 +121,9 @@ def test_each_kind_of_hardware_is_tuned_on_its_own(
             return (cluster,)
         (node,) = cluster.nodes
         asked.append(node.node_id)
-        return tuple(Cluster(nodes=(renamed(node, name),), pinned=True) for name in ("one model", "another"))
+        return tuple(
+            Cluster(nodes=(renamed(node, name),), pinned=True) for name in ("one model", "another")
+        )
 
     monkeypatch.setattr(Cluster, "by_hardware", by_hardware)
     status, document = tuned(config, tmp_path, "--max-micro-batch", "1", capsys=capsys)

@@ -22,7 +22,17 @@ KINDS = [
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_missing_or_repeated() -> None:
-    command = [sys.executable, "-m", "tests.chaos", "--faults", str(len(KINDS)), "--seed", "1", "--kinds", *KINDS]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chaos",
+        "--faults",
+        str(len(KINDS)),
+        "--seed",
+        "1",
+        "--kinds",
+        *KINDS,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if "which this system does not grant" in done.stderr:
         pytest.skip("no namespaces here")

@@ -20,12 +20,20 @@ import pytest
 import transformers
 import yaml
 
-from jobs.models import AUTO_CLASSES
-from jobs.preload import environment
+from jobs.isolation.preload import environment
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
-from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData, TrialSpec, spec_from_json, to_json
-from orchestrator.results.export import script
-from orchestrator.results.export.writing import export
+from jobs.spec import (
+    DatasetFile,
+    DataSpec,
+    ModelSpec,
+    SyntheticData,
+    TrialSpec,
+    spec_from_json,
+    to_json,
+)
+from jobs.trial.models import AUTO_CLASSES
+from orchestrator.export import script
+from orchestrator.export.writing import export
 from tests.conftest import TINY_BERT, SpecFactory
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
@@ -39,7 +47,11 @@ def processes() -> Iterator[ForkServerContext]:
     before = dict(os.environ)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        os.environ |= {**environment(1), "MASTER_PORT": str(free.getsockname()[1]), "CUDA_VISIBLE_DEVICES": ""}
+        os.environ |= {
+            **environment(1),
+            "MASTER_PORT": str(free.getsockname()[1]),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LIBRARIES)
     yield context
@@ -66,37 +78,55 @@ def _quietly(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -
 
 
 def _measure(spec: dict[str, Any], folder: Path) -> None:
-    from jobs import trial
+    from jobs.trial import run
 
-    record = trial.run(spec_from_json(spec), lambda phase: None, isolation="fresh", scratch=folder)
+    record = run.run(spec_from_json(spec), lambda phase: None, isolation="fresh", scratch=folder)
     (folder / "record.json").write_text(json.dumps(record_to_json(record)))
 
 
 def _train(arguments: list[str], folder: Path) -> None:
-    sys.modules |= {name: None for name in [*sys.modules] if name.startswith(("jobs", "orchestrator"))}  # type: ignore
+    sys.modules |= {
+        name: None for name in [*sys.modules] if name.startswith(("jobs", "orchestrator"))
+    }  # type: ignore
     with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
         sys.argv = ["train.py", *arguments]
         runpy.run_path(str(folder / "train.py"), run_name="__main__")
 
 
-def trained_twice(context: ForkServerContext, spec: TrialSpec, folder: Path) -> tuple[TrialRecord, float]:
+def trained_twice(
+    context: ForkServerContext, spec: TrialSpec, folder: Path
+) -> tuple[TrialRecord, float]:
     """The trial's record, and the mean loss of its exported files over as many steps."""
     in_a_process(context, _measure, to_json(spec), folder)
     record = record_from_json(json.loads((folder / "record.json").read_text()))
     assert record.outcome is Outcome.OK, record.reason
     exported = folder / "exported"
     export(spec, exported, label="a test")
-    in_a_process(context, _train, ["--max_steps", str(len(record.steps["loss"])), "--disable_tqdm", "true"], exported)
+    in_a_process(
+        context,
+        _train,
+        ["--max_steps", str(len(record.steps["loss"])), "--disable_tqdm", "true"],
+        exported,
+    )
     figures = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
     return record, figures["train_loss"]
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "accumulated_checkpointed": {"accumulation": 4, "activations": "checkpoint", "precision": "bf16"},
+    "accumulated_checkpointed": {
+        "accumulation": 4,
+        "activations": "checkpoint",
+        "precision": "bf16",
+    },
     "lora_and_8bit_adam_by_hand": {"adapter": "lora_r8", "optimizer": "adam8bit_decay_groups"},
     "asynchronous_unmasked": {"loop": "trainer_async", "attention": "unmasked"},
     "adamw_bnb_8bit": {"optimizer": "adamw_bnb_8bit", "dataloader": "unpinned"},
-    "accelerate_loop": {"loop": "accelerate", "optimizer": "adafactor", "accumulation": 2, "activations": "checkpoint"},
+    "accelerate_loop": {
+        "loop": "accelerate",
+        "optimizer": "adafactor",
+        "accumulation": 2,
+        "activations": "checkpoint",
+    },
     "zero2_offload": {"offload": "zero2_cpu_optimizer", "precision": "bf16"},
 }
 
@@ -111,12 +141,23 @@ def test_exported_files_train_as_the_trial_did(
     assert len(set(losses)) > 1
 
 
-TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+TINY = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 MODELS = {
-    "causal-lm": ModelSpec(task="causal-lm", architecture="llama", config={**TINY, "vocab_size": 128}),
-    "masked-lm": ModelSpec(task="masked-lm", architecture="bert", config={**TINY, "vocab_size": 128}),
+    "causal-lm": ModelSpec(
+        task="causal-lm", architecture="llama", config={**TINY, "vocab_size": 128}
+    ),
+    "masked-lm": ModelSpec(
+        task="masked-lm", architecture="bert", config={**TINY, "vocab_size": 128}
+    ),
     "image-classification": ModelSpec(
-        task="image-classification", architecture="vit", config={**TINY, "image_size": 32, "patch_size": 16}
+        task="image-classification",
+        architecture="vit",
+        config={**TINY, "image_size": 32, "patch_size": 16},
     ),
 }
 
@@ -139,7 +180,9 @@ def test_the_users_own_checkpoint_and_dataset_are_read_as_they_were(
     rows = [{"tokens": [(7 * n + k) % 128 for k in range(16)], "labels": n % 2} for n in range(16)]
     (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows))
     file = DatasetFile(
-        path=str(tmp_path / "rows.json"), format="json", columns={"input_ids": "tokens", "labels": "labels"}
+        path=str(tmp_path / "rows.json"),
+        format="json",
+        columns={"input_ids": "tokens", "labels": "labels"},
     )
     model = ModelSpec(task="sequence-classification", name_or_path=str(tmp_path / "checkpoint"))
     spec = dataclasses.replace(tiny_spec(inspect=False), model=model, data=DataSpec(file=file))
@@ -148,25 +191,43 @@ def test_the_users_own_checkpoint_and_dataset_are_read_as_they_were(
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
-def test_settings_load_with_the_libraries_own_loaders(tiny_spec: SpecFactory, tmp_path: Path) -> None:
+def test_settings_load_with_the_libraries_own_loaders(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
 
-    spec = tiny_spec({"precision": "bf16", "activations": "checkpoint", "accumulation": 4, "optimizer": "adafactor"})
+    spec = tiny_spec(
+        {
+            "precision": "bf16",
+            "activations": "checkpoint",
+            "accumulation": 4,
+            "optimizer": "adafactor",
+        }
+    )
     export(spec, tmp_path, label="a test", epochs=3)
     parser = transformers.HfArgumentParser(transformers.TrainingArguments)
     (from_yaml,) = parser.parse_yaml_file(str(tmp_path / "training_arguments.yaml"))
     (from_json,) = parser.parse_json_file(str(tmp_path / "training_arguments.json"))
     assert from_yaml.to_dict() == from_json.to_dict()
-    assert (from_yaml.gradient_accumulation_steps, from_yaml.bf16, from_yaml.num_train_epochs) == (4, True, 3)
+    assert (from_yaml.gradient_accumulation_steps, from_yaml.bf16, from_yaml.num_train_epochs) == (
+        4,
+        True,
+        3,
+    )
     assert from_yaml.optim == "adafactor"
     assert load_config_from_file(str(tmp_path / "accelerate.yaml")).mixed_precision == "bf16"
 
 
-def test_accelerate_is_told_of_deepspeed_and_not_of_precision_twice(tiny_spec: SpecFactory, tmp_path: Path) -> None:
+def test_accelerate_is_told_of_deepspeed_and_not_of_precision_twice(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
     export(tiny_spec({"offload": "zero3_nvme_both", "precision": "bf16"}), tmp_path, label="a test")
     told = yaml.safe_load((tmp_path / "accelerate.yaml").read_text())
     assert told["distributed_type"] == "DEEPSPEED"
-    assert told["deepspeed_config"] == {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": True}
+    assert told["deepspeed_config"] == {
+        "deepspeed_config_file": "deepspeed.json",
+        "zero3_init_flag": True,
+    }
     assert "mixed_precision" not in told
     assert "{nvme}" not in (tmp_path / "deepspeed.json").read_text()
 
@@ -175,7 +236,9 @@ def test_every_task_has_the_trials_own_class() -> None:
     assert script.AUTO_CLASSES == AUTO_CLASSES
 
 
-def test_the_script_says_where_the_users_own_goes_and_what_accumulation_does(tiny_spec: SpecFactory) -> None:
+def test_the_script_says_where_the_users_own_goes_and_what_accumulation_does(
+    tiny_spec: SpecFactory,
+) -> None:
     text = script.train_script(tiny_spec({"accumulation": 4}), "a test", peak_bytes=123)
     ast.parse(text)
     assert "YOUR MODEL" in text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import DatasetCard
 
-from orchestrator.results import publish
+from orchestrator.reporting.publish import publish
 from tests.integration.fake_hub import FakeHub, serving
 from tests.unit.records import make_record, write_run
 
@@ -21,8 +21,8 @@ PUBLISH = """
 import sys
 from pathlib import Path
 import orchestrator
-from orchestrator.results.location import location
-from orchestrator.running.publication import published
+from orchestrator.storage.location import location
+from orchestrator.storage.mirror import published
 
 with published(location(sys.argv[1]), Path(sys.argv[2]), None):
     Path(sys.argv[2], "report.md").write_text("changed")
@@ -31,18 +31,29 @@ print(len(orchestrator.load(sys.argv[1]).rows))
 
 
 @pytest.fixture
-def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+def hub(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeHub]:
     """An empty one, and a home of its own for what is fetched from it."""
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
     with serving(FakeHub()) as found:
         yield found
 
 
-def run(hub: FakeHub, code: str, *arguments: str, token: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    hub: FakeHub, code: str, *arguments: str, token: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Another process, because the library reads where its hub is when it is imported."""
-    own = {"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_TOKEN": token or hub.token, "HF_HUB_DISABLE_XET": "1"}
+    own = {
+        "HF_ENDPOINT": hub.address,
+        "HF_HUB_OFFLINE": "0",
+        "HF_TOKEN": token or hub.token,
+        "HF_HUB_DISABLE_XET": "1",
+    }
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True
+    )
 
 
 def rendered(folder: Path) -> Path:
@@ -51,7 +62,9 @@ def rendered(folder: Path) -> Path:
     return folder
 
 
-def test_a_run_is_one_commit_with_a_card_in_a_private_repository(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_run_is_one_commit_with_a_card_in_a_private_repository(
+    hub: FakeHub, tmp_path: Path
+) -> None:
     folder = rendered(tmp_path / "run")
     done = run(hub, PUBLISH, URI, str(folder))
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", f"published to {URI}\n")

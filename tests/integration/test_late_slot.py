@@ -24,8 +24,8 @@ from jobs.spec import spec_from_json
 from orchestrator.running import cluster as ray_cluster
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.benchmarks.drivers import SLOTS_OF_TUNE, StandIn, local_ray, of, planned
 
 ROOT = Path(__file__).parents[2]
@@ -40,13 +40,19 @@ class BusySlot(StandIn):
     def step(self) -> dict[str, Any]:
         time.sleep(0.1)
         record = of(spec_from_json(json.loads(self.config["specs"][0])))
-        told = replace(record, measurements={**record.measurements, "pid": os.getpid(), "niceness": os.nice(0)})
+        told = replace(
+            record, measurements={**record.measurements, "pid": os.getpid(), "niceness": os.nice(0)}
+        )
         return {"record": json.dumps(record_to_json(told)), "done": True}
 
 
 def threads() -> int:
     """How many this process computes on."""
-    return max(int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas")
+    return max(
+        int(library["num_threads"])
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    )
 
 
 class Counting(Session):
@@ -80,7 +86,9 @@ def main(path: Path) -> None:
 def test_every_slot_runs_trials(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.integration.test_late_slot", str(tmp_path)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert [int(word) for word in done.stdout.splitlines()[-1].split()] == [SLOTS_OF_TUNE, 2, 1, 0]
 
 

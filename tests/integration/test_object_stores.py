@@ -15,11 +15,11 @@ import pytest
 import orchestrator
 from jobs.record import Outcome
 from orchestrator import compare, recommend, report, sweep
-from orchestrator.results import publish
-from orchestrator.results.location import Uri, location
-from orchestrator.results.object_store import Store, StoreError, open_store
-from orchestrator.running import publication
-from orchestrator.running.publication import Mirror
+from orchestrator.reporting.publish import publish
+from orchestrator.storage import mirror as publication
+from orchestrator.storage.location import Uri, location
+from orchestrator.storage.mirror import Mirror
+from orchestrator.storage.object_store import Store, StoreError, open_store
 from tests.unit.records import make_record, write_run
 
 KEY, SECRET = "loopback", "hunter2-planted"
@@ -75,7 +75,9 @@ def at(text: str) -> Uri:
 
 def some_run(folder: Path) -> Path:
     """Three trials, rendered."""
-    records = [make_record(micro_batch=size, memory_mib=500 * size, speed=90.0 * size) for size in (1, 2)]
+    records = [
+        make_record(micro_batch=size, memory_mib=500 * size, speed=90.0 * size) for size in (1, 2)
+    ]
     write_run(folder, [*records, make_record(micro_batch=4, outcome=Outcome.OUT_OF_MEMORY)])
     publish(folder)
     return folder
@@ -89,7 +91,9 @@ class Counting(Store):
         super().update(folder, changed, gone)
 
 
-def test_a_run_at_a_uri_is_asked_as_one_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_at_a_uri_is_asked_as_one_in_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     here, there = some_run(tmp_path / "here"), "s3://bucket/asked"
     Mirror(here, open_store(at(there))).send()
     ours, theirs = orchestrator.load(here), orchestrator.load(there)
@@ -135,7 +139,9 @@ def test_the_newer_record_wins_wherever_it_is(tmp_path: Path) -> None:
         here = write_run(tmp_path / place, [mine])
         mirror = Mirror(here, open_store(uri))
         mirror.bring()
-        speeds = {row["micro_batch"]: row["samples_per_second"] for row in orchestrator.load(here).rows}
+        speeds = {
+            row["micro_batch"]: row["samples_per_second"] for row in orchestrator.load(here).rows
+        }
         assert speeds == {4: 2.0 if place == "behind" else 3.0, 8: 100.0}
 
 
@@ -180,7 +186,12 @@ def test_a_sweep_is_published_while_it_runs_and_resumed_elsewhere(
     assert "2 trials were measured before and are kept" in said
     assert "published to s3://bucket/swept" in said
     assert {path.name: path.read_bytes() for path in (swept / "records").glob("*.json")} == records
-    kept = b"".join(path.read_bytes() for root in (bucket, tmp_path) for path in root.rglob("*") if path.is_file())
+    kept = b"".join(
+        path.read_bytes()
+        for root in (bucket, tmp_path)
+        for path in root.rglob("*")
+        if path.is_file()
+    )
     assert SECRET.encode() not in kept
     assert SECRET not in said
 
@@ -195,11 +206,16 @@ def test_a_refused_bucket_is_a_sentence_before_anything_starts(
     assert report.main(["s3://bucket/swept"]) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 3
-    assert all(line.startswith("s3://bucket/swept: ") and "SIGNATURE_DOES_NOT_MATCH" in line for line in errors)
+    assert all(
+        line.startswith("s3://bucket/swept: ") and "SIGNATURE_DOES_NOT_MATCH" in line
+        for line in errors
+    )
     assert "planted" not in "".join(errors)
 
 
-def test_what_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_is_not_there_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "tiny.yaml").write_text(CONFIG)
     assert recommend.main(["s3://bucket/nothing"]) == 2
     assert report.main(["s3://bucket/nothing"]) == 2

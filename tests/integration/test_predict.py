@@ -16,12 +16,12 @@ from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques import AXES
 from orchestrator import sweep
 from orchestrator.planning.config import load_config
-from orchestrator.planning.estimate.estimator import predict
-from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.prediction import CARDS, Prediction
 from orchestrator.planning.plan import plan
-from orchestrator.results.predictions import read_predictions
-from orchestrator.results.table import read
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.prediction import CARDS, Prediction
+from orchestrator.storage.tables.parquet import read
+from orchestrator.storage.tables.predictions import read_predictions
 from tests.conftest import SpecFactory
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,10 @@ def _identity(choices: Mapping[str, Any]) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
     """Predictions of the chosen trials, each with its measured row."""
-    base = {name: axis.default for name, axis in AXES.items()} | {"micro_batch": 16, "precision": "bf16"}
+    base = {name: axis.default for name, axis in AXES.items()} | {
+        "micro_batch": 16,
+        "precision": "bf16",
+    }
     wanted = {_identity({**base, **choices}) for choices in CHOSEN}
     trials = [
         trial
@@ -61,17 +64,25 @@ def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
 
 
 @pytest.mark.slow
-def test_peaks_are_those_an_h200_measured(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+def test_peaks_are_those_an_h200_measured(
+    pairs: list[tuple[Prediction, Mapping[str, Any]]],
+) -> None:
     assert len(pairs) == len(CHOSEN)
     for prediction, row in pairs:
         assert prediction.allocated is not None, prediction.unknown
         assert prediction.device is not None
-        assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=2e-3), prediction.choices
-        assert prediction.device.low <= row["device_used_bytes"] <= prediction.device.high, prediction.choices
+        assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=2e-3), (
+            prediction.choices
+        )
+        assert prediction.device.low <= row["device_used_bytes"] <= prediction.device.high, (
+            prediction.choices
+        )
 
 
 @pytest.mark.slow
-def test_no_trial_is_said_to_fit_where_it_did_not(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+def test_no_trial_is_said_to_fit_where_it_did_not(
+    pairs: list[tuple[Prediction, Mapping[str, Any]]],
+) -> None:
     for prediction, row in pairs:
         for size in CARDS.values():
             assert prediction.fits(size) != "yes" or row["device_used_bytes"] <= size
@@ -83,7 +94,9 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
         assert prediction.allocated is not None
         assert sum(prediction.anatomy.values()) == prediction.allocated.bytes
         if prediction.choices["offload"] == "none" and prediction.choices["adapter"] == "none":
-            assert prediction.anatomy["weights"] == pytest.approx(row["model_allocated_bytes"], rel=1e-3)
+            assert prediction.anatomy["weights"] == pytest.approx(
+                row["model_allocated_bytes"], rel=1e-3
+            )
 
 
 @pytest.mark.slow
@@ -95,7 +108,9 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
     ],
 )
 def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, Any]) -> None:
-    measured = read(ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet").to_pylist()
+    measured = read(
+        ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet"
+    ).to_pylist()
     trials = plan(load_config(ROOT / f"tests/data/predictions/first/{name}.yaml")).trials
     trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
     (prediction,) = predict([trial], H200)
@@ -109,7 +124,7 @@ def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, A
 def test_a_bias_whose_rows_lie_apart_is_attended_to_without_a_fused_kernel() -> None:
     import torch
 
-    from orchestrator.planning.estimate.cuda_semantics import attention_kernel
+    from orchestrator.prediction.cuda_semantics import attention_kernel
 
     query = torch.empty((2, 4, 16, 64), dtype=torch.bfloat16, device="meta")
     bias = torch.empty((1, 4, 16, 16), dtype=torch.bfloat16, device="meta")
@@ -122,8 +137,8 @@ def test_tensors_without_data_are_written_over_where_those_with_data_would_be() 
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from orchestrator.planning.estimate.recording import Recorder
-    from orchestrator.planning.estimate.stream import Allocation
+    from orchestrator.prediction.affine_stream import Allocation
+    from orchestrator.prediction.allocation_trace import Recorder
 
     def blocks(forward: Any) -> tuple[int, int]:
         """Tensors of 1 MiB that the two passes make."""
@@ -134,20 +149,34 @@ def test_tensors_without_data_are_written_over_where_those_with_data_would_be() 
             loss = forward(weight * 2).sum()
             for step in (lambda: None, loss.backward):
                 step()
-                events = [event for event in recorder.stream().events if isinstance(event, Allocation)]
+                events = [
+                    event for event in recorder.stream().events if isinstance(event, Allocation)
+                ]
                 made.append(sum(event.integers == (MIB,) for event in events))
         return made[0], made[1]
 
     indices = torch.arange(512)
-    assert blocks(lambda x: x.sin() + x.cos()) == (4, 6)  # two gradients from five operators, their sum, twice that
-    assert blocks(lambda x: (x + x).sin()) == (3, 4)  # a gradient that is its own other summand stays
+    assert blocks(lambda x: x.sin() + x.cos()) == (
+        4,
+        6,
+    )  # two gradients from five operators, their sum, twice that
+    assert blocks(lambda x: (x + x).sin()) == (
+        3,
+        4,
+    )  # a gradient that is its own other summand stays
     assert blocks(lambda x: x[indices]) == (2, 2)  # zeros that gradients are added to, twice that
     assert blocks(lambda x: x.roll((3, 3), (0, 1))) == (3, 3)  # a dimension after the other
 
 
-def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(tiny_spec: SpecFactory) -> None:
-    spec = _with_model(tiny_spec({"micro_batch": 2}), "causal-lm", "llama", {"num_key_value_heads": 1})
-    larger = _with_model(tiny_spec({"micro_batch": 4}), "causal-lm", "llama", {"num_key_value_heads": 1})
+def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(
+    tiny_spec: SpecFactory,
+) -> None:
+    spec = _with_model(
+        tiny_spec({"micro_batch": 2}), "causal-lm", "llama", {"num_key_value_heads": 1}
+    )
+    larger = _with_model(
+        tiny_spec({"micro_batch": 4}), "causal-lm", "llama", {"num_key_value_heads": 1}
+    )
     (alone,) = predict([larger], H200)
     after = predict([spec, larger], H200)[1]
     assert alone.allocated == after.allocated
@@ -161,32 +190,53 @@ def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(tiny_spec: 
         ("token-classification", "bert", {}),
         ("masked-lm", "bert", {}),
         ("causal-lm", "llama", {"num_key_value_heads": 1}),
-        ("seq2seq-lm", "t5", {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}),
+        (
+            "seq2seq-lm",
+            "t5",
+            {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2},
+        ),
         ("image-classification", "vit", {"image_size": 32, "patch_size": 16}),
-        ("causal-lm", "olmoe", {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}),
+        (
+            "causal-lm",
+            "olmoe",
+            {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2},
+        ),
     ],
 )
 def test_every_task_is_predicted(
-    tiny_spec: SpecFactory, task: Any, architecture: str, config: Mapping[str, Any], accumulation: int
+    tiny_spec: SpecFactory,
+    task: Any,
+    architecture: str,
+    config: Mapping[str, Any],
+    accumulation: int,
 ) -> None:
-    spec = _with_model(tiny_spec({"precision": "bf16", "accumulation": accumulation}), task, architecture, config)
+    spec = _with_model(
+        tiny_spec({"precision": "bf16", "accumulation": accumulation}), task, architecture, config
+    )
     (prediction,) = predict([spec], H200)
     assert prediction.unknown == ""
     assert prediction.allocated is not None
     assert prediction.anatomy["library workspaces"] >= 2 * H200.cublas_workspace_bytes
 
 
-def _with_model(spec: TrialSpec, task: Any, architecture: str, config: Mapping[str, Any]) -> TrialSpec:
+def _with_model(
+    spec: TrialSpec, task: Any, architecture: str, config: Mapping[str, Any]
+) -> TrialSpec:
     tiny = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes = {} if architecture == "t5" else {**tiny, "intermediate_size": 64}
-    model = ModelSpec(task=task, architecture=architecture, config={"vocab_size": 128, **sizes, **config})
+    model = ModelSpec(
+        task=task, architecture=architecture, config={"vocab_size": 128, **sizes, **config}
+    )
     return replace(spec, model=model)
 
 
 def test_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) -> None:
     spec = tiny_spec({"offload": "zero3_cpu_both", "precision": "bf16"})
     config = dict(spec.recipe.deepspeed or {})
-    config["zero_optimization"] = {**config["zero_optimization"], "stage3_max_live_parameters": 1000}
+    config["zero_optimization"] = {
+        **config["zero_optimization"],
+        "stage3_max_live_parameters": 1000,
+    }
     small = replace(spec, recipe=replace(spec.recipe, deepspeed=config))
     known, beyond = predict([spec], H200) + predict([small], H200)
     assert known.unknown == ""
@@ -201,7 +251,9 @@ def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> Non
 
 
 @pytest.mark.slow
-def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_compiler(tmp_path: Path) -> None:
+def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_compiler(
+    tmp_path: Path,
+) -> None:
     code = (
         "import gc, resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
         "print(gc.isenabled(), 'torch._inductor.compile_fx' in sys.modules, file=sys.stderr);"
@@ -210,7 +262,17 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_com
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
     done = subprocess.run(
-        [sys.executable, "-c", code, str(config), "--trial", first, "--json", "--output", str(tmp_path / "p.parquet")],
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(config),
+            "--trial",
+            first,
+            "--json",
+            "--output",
+            str(tmp_path / "p.parquet"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -225,11 +287,15 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_com
     assert (collecting, compiler) == ("True", "False")
 
 
-def test_a_plan_is_shown_with_what_it_will_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_shown_with_what_it_will_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shape = "{hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}"
     model = f"{{task: sequence-classification, architecture: bert, config: {shape}}}"
     config = tmp_path / "small.yaml"
-    config.write_text(f"model: {model}\ndata: {{synthetic: {{sequence_length: 16}}}}\naxes: {{micro_batch: [1, 8]}}\n")
+    config.write_text(
+        f"model: {model}\ndata: {{synthetic: {{sequence_length: 16}}}}\naxes: {{micro_batch: [1, 8]}}\n"
+    )
     assert sweep.main([str(config), "--predict", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     (one, eight) = told["predicted"]

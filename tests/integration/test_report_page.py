@@ -18,8 +18,8 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator import recommend
-from orchestrator.results import publish
-from orchestrator.results.page import html
+from orchestrator.reporting.html import page as html
+from orchestrator.reporting.publish import publish
 from orchestrator.search.follow_ups import under_cap
 from tests.benchmarks.report_page import CHROMIUM, DRAWN, summary_of
 from tests.unit.records import H200, make_anatomy, make_grid, make_record, write_run
@@ -49,7 +49,11 @@ def browser() -> Iterator[Any]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = make_grid()
     other = {**H200, "gpu_model": "Another GPU"}
-    energy = {"joules_per_sample": 3.0, "host_peak_resident_bytes": 2**30, "warnings": ["unstable: it is"]}
+    energy = {
+        "joules_per_sample": 3.0,
+        "host_peak_resident_bytes": 2**30,
+        "warnings": ["unstable: it is"],
+    }
     choices = {"precision": "bf16", "activations": "keep", "optimizer": "adamw_torch_fused"}
     for batch, joules in ((4, 7.0), (8, 5.0), (16, 6.0)):
         records.append(
@@ -75,13 +79,20 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
 
 def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
     """The page with its chart drawn; in the end nothing may have failed, asked the network or opened a dialogue."""
-    own = browser.new_context(**{"viewport": {"width": 1440, "height": 1000}, "reduced_motion": "reduce", **context})
+    own = browser.new_context(
+        **{"viewport": {"width": 1440, "height": 1000}, "reduced_motion": "reduce", **context}
+    )
     own.set_default_timeout(60_000)
     page, wrong = own.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.on("dialog", lambda dialog: (wrong.append("dialogue"), dialog.dismiss()))
-    page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None)
+    page.on(
+        "request",
+        lambda asked: (
+            wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+        ),
+    )
     page.goto(path.as_uri())
     page.wait_for_selector(DRAWN)
     yield page
@@ -147,7 +158,10 @@ def test_a_point_is_told_of_when_hovered_and_kept_when_picked(page: Any) -> None
     page.wait_for_selector("#picked", state="visible")
     assert page.locator("#picked h3").inner_text() == verdict(page)
     page.locator("#table tbody button").first.click()
-    assert page.locator("#picked h3").inner_text() == page.locator("#table tbody button").first.inner_text()
+    assert (
+        page.locator("#picked h3").inner_text()
+        == page.locator("#table tbody button").first.inner_text()
+    )
 
 
 def test_axes_objective_and_batch_are_the_readers_to_choose(page: Any) -> None:
@@ -156,10 +170,16 @@ def test_axes_objective_and_batch_are_the_readers_to_choose(page: Any) -> None:
     assert verdict(page).startswith("batch 8")
     assert "5.00 J/sample" in page.locator("#verdict").inner_text()
     assert page.locator("#map-title").inner_text() == "Memory against joules per sample"
-    assert [row.inner_text().split(" · ")[0] for row in page.locator("#table tbody th").all()] == ["batch 4", "batch 8"]
+    assert [row.inner_text().split(" · ")[0] for row in page.locator("#table tbody th").all()] == [
+        "batch 4",
+        "batch 8",
+    ]
     page.select_option("#batch", "16")
     assert verdict(page).startswith("batch 16")
-    assert "--effective-batch 16 --objective joules_per_sample" in page.locator("#command").inner_text()
+    assert (
+        "--effective-batch 16 --objective joules_per_sample"
+        in page.locator("#command").inner_text()
+    )
     page.select_option("#objective", "dollars_per_million")
     page.locator("#price").fill("5.76")
     assert "10.0 per million samples" in page.locator("#verdict").inner_text()
@@ -185,14 +205,21 @@ def test_other_trainings_can_be_ranked_and_every_row_listed(page: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 820, 1440])
 def test_it_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
-    for page in opened(browser, folder / "report.html", viewport={"width": width, "height": 900}, color_scheme=scheme):
+    for page in opened(
+        browser,
+        folder / "report.html",
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+    ):
         page.locator("#table tbody button").first.click()
         assert page.evaluate("document.documentElement.scrollWidth") == width
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
         assert page.locator("#chart img").bounding_box()["width"] > 100
         assert not page.locator("#chart canvas").first.is_visible()
         page.emulate_media(media="screen")
@@ -211,7 +238,10 @@ def test_it_reads_without_a_script(browser: Any, folder: Path) -> None:
 
 def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
     names, doubt = (HOSTILE, f"{HOSTILE}2"), {"warnings": [HOSTILE]}
-    records = [make_record(optimizer=name, micro_batch=size, measurements=doubt) for size, name in enumerate(names, 1)]
+    records = [
+        make_record(optimizer=name, micro_batch=size, measurements=doubt)
+        for size, name in enumerate(names, 1)
+    ]
     publish(write_run(tmp_path, records, name=HOSTILE, command=HOSTILE))
     for page in opened(browser, tmp_path / "report.html"):
         page.locator("#table tbody button").first.click()
@@ -236,7 +266,9 @@ def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
         page.locator("#budget").fill("500")
         page.wait_for_function(f"{RING}.gib < {before}")
         best = page.evaluate(RING)
-        assert best["gib"] <= page.evaluate(f"{FIGURES}[0].center.find((each) => each.type === 'Span').location")
+        assert best["gib"] <= page.evaluate(
+            f"{FIGURES}[0].center.find((each) => each.type === 'Span').location"
+        )
         page.mouse.click(best["x"], best["y"])
         assert page.locator("#picked h3").inner_text() == verdict(page)
 
@@ -244,20 +276,33 @@ def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_axe_finds_nothing(browser: Any, folder: Path, width: int, scheme: str) -> None:
-    for page in opened(browser, folder / "report.html", viewport={"width": width, "height": 900}, color_scheme=scheme):
+    for page in opened(
+        browser,
+        folder / "report.html",
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+    ):
         page.locator("#table tbody button").first.click()
         page.add_script_tag(path=AXE)
         found = page.evaluate("axe.run()")["violations"]
-        assert [(each["impact"], each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
+        assert [
+            (each["impact"], each["id"], [node["target"] for node in each["nodes"]])
+            for each in found
+        ] == []
 
 
 def test_what_was_seen_under_caps_decides_the_verdict(browser: Any, tmp_path: Path) -> None:
     budget, larger = 2 * 2**30, 3 * 2**30
-    lean, fast = make_record(micro_batch=2, memory_mib=500), make_record(memory_mib=900, speed=200.0)
+    lean, fast = (
+        make_record(micro_batch=2, memory_mib=500),
+        make_record(memory_mib=900, speed=200.0),
+    )
     fitted, failed = (replace(record, spec=under_cap(record, budget)) for record in (lean, fast))
     capped = [
         replace(fitted, measurements={**lean.measurements, "samples_per_second": 98.0}),
-        replace(failed, outcome=Outcome.OUT_OF_MEMORY, reason="under a cap", measurements={}, steps={}),
+        replace(
+            failed, outcome=Outcome.OUT_OF_MEMORY, reason="under a cap", measurements={}, steps={}
+        ),
     ]
     write_run(tmp_path, [lean, fast, *capped], budgets=[budget, larger])
     publish(tmp_path)
@@ -271,7 +316,9 @@ def test_what_was_seen_under_caps_decides_the_verdict(browser: Any, tmp_path: Pa
 
 
 def test_what_was_taken_apart_is_drawn_in_bars_and_over_time(browser: Any, tmp_path: Path) -> None:
-    known = [make_record(micro_batch=n, memory_mib=n, speed=n, anatomy=make_anatomy(n)) for n in (1, 2)]
+    known = [
+        make_record(micro_batch=n, memory_mib=n, speed=n, anatomy=make_anatomy(n)) for n in (1, 2)
+    ]
     publish(write_run(tmp_path, [*known, make_record(micro_batch=4, memory_mib=4000, speed=4.0)]))
     for page in opened(browser, tmp_path / "report.html"):
         rows = page.locator("#apart-rows tr")

@@ -18,7 +18,9 @@ NAMES = ("HF_TOKEN", "RAY_AUTH_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY")
 
 def test_a_failing_trials_record_holds_no_secret(tiny_spec: SpecFactory, tmp_path: Path) -> None:
     spec = tiny_spec()
-    broken = dataclasses.replace(spec, model=dataclasses.replace(spec.model, config={"num_attention_heads": 0}))
+    broken = dataclasses.replace(
+        spec, model=dataclasses.replace(spec.model, config={"num_attention_heads": 0})
+    )
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(to_json(broken)))
     environment = {**os.environ, **dict.fromkeys(NAMES, SECRET)}

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs import waiting
+from jobs.isolation import prewarm
+from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.record import Outcome, TrialRecord, record_from_json
-from jobs.slot import Slot, SlotDiedError
 from jobs.spec import Isolation, TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.faults import Announcement, has_ended, parent_of, with_fault
@@ -28,7 +28,7 @@ DEADLINE = 120.0
 
 OWNER = """\
 import json, sys
-from jobs.slot import Slot
+from jobs.isolation.slot import Slot
 from jobs.spec import spec_from_json
 with Slot(cpus=1) as slot:
     slot.run(spec_from_json(json.load(open(sys.argv[1]))), deadline_seconds=600.0)
@@ -64,7 +64,9 @@ def announcement(tmp_path: Path) -> Announcement:
 def assert_unharmed(record: TrialRecord, before: TrialRecord) -> None:
     """Both ended well, with the same memory to the byte and the same losses."""
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
-    assert record.measurements["peak_allocated_bytes"] == before.measurements["peak_allocated_bytes"]
+    assert (
+        record.measurements["peak_allocated_bytes"] == before.measurements["peak_allocated_bytes"]
+    )
     assert record.steps["loss"] == before.steps["loss"]
 
 
@@ -125,7 +127,9 @@ def test_an_exception_leaves_its_traceback(slot: Slot, good: TrialSpec) -> None:
     assert "in raise_error" in record.log
 
 
-def test_a_missing_package_is_unsupported(slot: Slot, ok_before: TrialRecord, good: TrialSpec) -> None:
+def test_a_missing_package_is_unsupported(
+    slot: Slot, ok_before: TrialRecord, good: TrialSpec
+) -> None:
     spec = replace(good, recipe=replace(good.recipe, requires=("package:no_such_package",)))
     record = slot.run(spec, DEADLINE)
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "package:no_such_package")
@@ -155,14 +159,19 @@ def test_a_killed_trial_leaves_no_files(slot: Slot, good: TrialSpec, tmp_path: P
     assert not scratch.exists()
 
 
-def test_a_parent_killed_between_trials_is_replaced(slot: Slot, ok_before: TrialRecord, good: TrialSpec) -> None:
+def test_a_parent_killed_between_trials_is_replaced(
+    slot: Slot, ok_before: TrialRecord, good: TrialSpec
+) -> None:
     slot.start()
     assert slot.parent_pid is not None
     killed, started = slot.parent_pid, slot.parents_started
     os.kill(killed, signal.SIGKILL)
     assert has_ended(killed)
     record = slot.run(good, DEADLINE)
-    assert (slot.parents_started, record.measurements["slot_parent_pid"]) == (started + 1, slot.parent_pid)
+    assert (slot.parents_started, record.measurements["slot_parent_pid"]) == (
+        started + 1,
+        slot.parent_pid,
+    )
     assert slot.parent_pid != killed
     assert_unharmed(record, ok_before)
 
@@ -185,7 +194,9 @@ def test_a_parent_killed_during_a_trial_takes_the_trial_along(
     slot: Slot, ok_before: TrialRecord, good: TrialSpec, announcement: Announcement
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(slot.run, with_fault(good, "hang", announce=announcement.path), DEADLINE)
+        running = pool.submit(
+            slot.run, with_fault(good, "hang", announce=announcement.path), DEADLINE
+        )
         pids = announcement.wait()
         os.kill(pids["parent"], signal.SIGKILL)
         with pytest.raises(SlotDiedError, match="ended with status -9"):
@@ -198,7 +209,11 @@ def test_a_parent_whose_owner_is_killed_ends_with_its_hanging_trial(
     good: TrialSpec, announcement: Announcement, tmp_path: Path
 ) -> None:
     spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps(to_json(with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path))))
+    spec.write_text(
+        json.dumps(
+            to_json(with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path))
+        )
+    )
     with subprocess.Popen([sys.executable, "-c", OWNER, str(spec)], cwd=ROOT) as owner:
         pids = announcement.wait()
         # The grandchild announced: its parent is the trial, whose parent is the slot's.
@@ -208,19 +223,21 @@ def test_a_parent_whose_owner_is_killed_ends_with_its_hanging_trial(
 
 
 def test_a_waiting_parent_is_taken_over_and_replaced_when_it_dies(good: TrialSpec) -> None:
-    with waiting.parents(cpus=1), Slot(cpus=1) as slot:
-        assert waiting.take_over(cpus=2) is None, "its threads would be too few"
+    with prewarm.parents(cpus=1), Slot(cpus=1) as slot:
+        assert prewarm.take_over(cpus=2) is None, "its threads would be too few"
         assert slot.run(good, DEADLINE).outcome is Outcome.OK
         pid = slot.parent_pid
         assert pid is not None
         assert "--door" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        assert waiting.take_over(cpus=1) is None, "a second slot of the GPU starts its own"
+        assert prewarm.take_over(cpus=1) is None, "a second slot of the GPU starts its own"
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(SlotDiedError, match="ended"):
             slot.run(with_fault(good, "kill"), DEADLINE)
         assert slot.parent_pid is None
-    with waiting.parents(cpus=1):
-        (left,) = (child.pid for child in psutil.Process().children() if "--door" in child.cmdline())
+    with prewarm.parents(cpus=1):
+        (left,) = (
+            child.pid for child in psutil.Process().children() if "--door" in child.cmdline()
+        )
     assert has_ended(left), "nobody took it over"
 
 
@@ -256,23 +273,35 @@ def test_a_child_that_ended_while_it_waited_is_nobodys_result(
     assert_unharmed(record, ok_before)
 
 
-def test_a_fresh_process_measures_what_a_forked_one_does(slot: Slot, ok_before: TrialRecord) -> None:
+def test_a_fresh_process_measures_what_a_forked_one_does(
+    slot: Slot, ok_before: TrialRecord
+) -> None:
     record = slot.run(build_tiny_spec(isolation="fresh"), DEADLINE)
     assert record.isolation == "fresh"
     assert_unharmed(record, ok_before)
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [("raise_error", Outcome.FAILED), ("kill", Outcome.CRASHED)])
-def test_a_fault_in_a_fresh_process_is_classified_alike(fault: str, outcome: Outcome, slot: Slot) -> None:
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [("raise_error", Outcome.FAILED), ("kill", Outcome.CRASHED)]
+)
+def test_a_fault_in_a_fresh_process_is_classified_alike(
+    fault: str, outcome: Outcome, slot: Slot
+) -> None:
     record = slot.run(with_fault(build_tiny_spec(isolation="fresh"), fault), DEADLINE)
     assert (record.outcome, record.phase) == (outcome, "model")
 
 
-def test_one_trial_without_a_slot_prints_its_record(ok_before: TrialRecord, good: TrialSpec, tmp_path: Path) -> None:
+def test_one_trial_without_a_slot_prints_its_record(
+    ok_before: TrialRecord, good: TrialSpec, tmp_path: Path
+) -> None:
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"spec": to_json(good), "outcome": "ok"}))
     done = subprocess.run(
-        [sys.executable, "-m", "jobs", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "jobs", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (line,) = done.stdout.splitlines()
     assert_unharmed(record_from_json(json.loads(line)), ok_before)

@@ -19,11 +19,11 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running import cluster as ray_cluster
-from orchestrator.running.cluster import bookkeeper
+from orchestrator.running.cluster import tune_callback
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.faults import Announcement, has_ended, parent_of, with_fault
 
@@ -82,7 +82,9 @@ def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
         "hang": Outcome.TIMED_OUT,
     }
     bad = [with_fault(build_tiny_spec(deadline_seconds=3.0), fault) for fault in faulty]
-    one_after_another = [trial for pair in zip(good, bad, strict=False) for trial in pair] + bad[len(good) :]
+    one_after_another = [trial for pair in zip(good, bad, strict=False) for trial in pair] + bad[
+        len(good) :
+    ]
     sweep = Sweep(tmp_path, one_after_another)
     records = sweep.run()
     assert sweep.lines() == len(sweep.trials)
@@ -96,7 +98,7 @@ def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_session")
 def test_killed_actors_cost_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bookkeeper, "INFRASTRUCTURE_RETRIES", 1)  # each costs a parent's imports
+    monkeypatch.setattr(tune_callback, "INFRASTRUCTURE_RETRIES", 1)  # each costs a parent's imports
     announcement = Announcement(tmp_path / "announcement")
     first, last = good_trials(2)
     killed_once = with_fault(build_tiny_spec(), "hang_once", announce=announcement.path)
@@ -121,7 +123,9 @@ def test_killed_actors_cost_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("ray_session")
 def test_a_spent_budget_skips_the_rest(tmp_path: Path) -> None:
     records = Sweep(tmp_path, good_trials(3), budget=0.0).run()
-    assert {(record.outcome, record.rule) for record in records.values()} == {(Outcome.SKIPPED, "time_budget")}
+    assert {(record.outcome, record.rule) for record in records.values()} == {
+        (Outcome.SKIPPED, "time_budget")
+    }
     assert {record.reason for record in records.values()} == {
         "the sweep's time budget ended before the trial's turn came"
     }
@@ -134,7 +138,11 @@ def test_a_budget_cuts_the_running_trial_short(tmp_path: Path) -> None:
     records = Sweep(tmp_path, [hanging, second, last], budget=5.0).run()
     # The second was pending by then: it is given a second, and may end well in it.
     cut, unstarted = records[hanging.trial_id], records[last.trial_id]
-    assert (cut.outcome, cut.rule) == (unstarted.outcome, unstarted.rule) == (Outcome.SKIPPED, "time_budget")
+    assert (
+        (cut.outcome, cut.rule)
+        == (unstarted.outcome, unstarted.rule)
+        == (Outcome.SKIPPED, "time_budget")
+    )
     assert "while the trial was in phase" in cut.reason
 
 
@@ -154,7 +162,9 @@ def test_an_interrupted_sweep_can_be_completed(tmp_path: Path) -> None:
     finished = {name: record for name, record in records.items() if record.outcome is Outcome.OK}
     skipped = [record for name, record in records.items() if name not in finished]
     assert finished
-    assert {(record.outcome, record.rule) for record in skipped} == {(Outcome.SKIPPED, "interrupted")}
+    assert {(record.outcome, record.rule) for record in skipped} == {
+        (Outcome.SKIPPED, "interrupted")
+    }
     completed = Sweep(tmp_path, trials).run(resume=True)
     assert {record.outcome for record in completed.values()} == {Outcome.OK}
     assert {name: completed[name] for name in finished} == finished
@@ -186,13 +196,26 @@ FILES = [*TABLES, "report.md", "report.html", "frontier.png", "run.json"]
 
 def command(config: Path, folder: Path, *options: str) -> list[str]:
     """The sweep's command line."""
-    return [sys.executable, "-m", "orchestrator.sweep", str(config), "--output", str(folder), *options]
+    return [
+        sys.executable,
+        "-m",
+        "orchestrator.sweep",
+        str(config),
+        "--output",
+        str(folder),
+        *options,
+    ]
 
 
 def sweep(config: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """A whole sweep as a person runs it."""
     return subprocess.run(
-        command(config, folder, *options), cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+        command(config, folder, *options),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
 
 
@@ -222,7 +245,9 @@ def measured(first: tuple[subprocess.CompletedProcess[str], Path], tmp_path: Pat
     return Path(shutil.copytree(first[1], tmp_path / "run"))
 
 
-def test_a_sweep_ends_with_its_frontier_and_files(first: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+def test_a_sweep_ends_with_its_frontier_and_files(
+    first: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
     done, folder = first
     assert done.returncode == 0, done.stderr
     assert "6 trials, 0 ruled out, on no GPU" in done.stdout
@@ -238,7 +263,9 @@ def test_a_sweep_ends_with_its_frontier_and_files(first: tuple[subprocess.Comple
     assert "Traceback" not in done.stderr
 
 
-def test_a_second_run_keeps_every_row_and_names_torn_and_foreign_files(config: Path, measured: Path) -> None:
+def test_a_second_run_keeps_every_row_and_names_torn_and_foreign_files(
+    config: Path, measured: Path
+) -> None:
     record = sorted((measured / "records").iterdir())[0]
     torn, foreign = (measured / "records" / name for name in ("torn.json", "foreign.json"))
     torn.write_text(record.read_text()[:100])
@@ -271,7 +298,9 @@ def test_fresh_measures_everything_again(measured: Path, tmp_path: Path) -> None
 def test_a_driver_killed_in_mid_run_is_resumed(tmp_path: Path) -> None:
     config, folder = tmp_path / "tiny.yaml", tmp_path / "run"
     config.write_text(CONFIG.format(micro_batches=[1, 2, 4, 8], steps=50))
-    with subprocess.Popen(command(config, folder), cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(
+        command(config, folder), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as driver:
         assert driver.stdout is not None
         assert any(line.startswith("[2/8]") for line in driver.stdout)
         driver.kill()

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
-from jobs.slot import Slot
 from jobs.spec import Choice, DatasetFile, DataSpec, ModelSpec, SyntheticData, Task, TrialSpec
 from tests.conftest import TINY_BERT, build_tiny_spec
 
 DEADLINE = 240.0
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
-TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TINY = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 TINY_DECODER = {**TINY, "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 16}
 
 Run = Callable[..., TrialRecord]
@@ -29,7 +34,10 @@ def run() -> Iterator[Run]:
     with Slot(cpus=1) as slot:
 
         def run_one(
-            choices: Mapping[str, Choice] | None = None, *, spec: TrialSpec | None = None, outcome: Outcome = Outcome.OK
+            choices: Mapping[str, Choice] | None = None,
+            *,
+            spec: TrialSpec | None = None,
+            outcome: Outcome = Outcome.OK,
         ) -> TrialRecord:
             record = slot.run(spec or build_tiny_spec(choices), DEADLINE)
             assert record.outcome is outcome, f"{record.reason}\n{record.log}"
@@ -51,7 +59,12 @@ def with_model(spec: TrialSpec, **config: Any) -> TrialSpec:
 
 def test_the_default_is_plain_fp32_training(plain: TrialRecord) -> None:
     found = plain.measurements
-    assert found["matmul_dtype"] == found["parameter_dtypes"] == found["optimizer_state_dtypes"] == "float32"
+    assert (
+        found["matmul_dtype"]
+        == found["parameter_dtypes"]
+        == found["optimizer_state_dtypes"]
+        == "float32"
+    )
     assert (found["autocast"], found["tf32"], found["checkpointed_layers"]) == ("off", False, 0)
     assert (found["optimizer_class"], found["optimizer_implementation"]) == ("torch.AdamW", "fused")
     assert found["parameters_trainable"] == found["parameters_total"]
@@ -61,11 +74,17 @@ def test_the_default_is_plain_fp32_training(plain: TrialRecord) -> None:
 
 
 EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
-    ({"precision": "bf16"}, {"matmul_dtype": "bfloat16", "autocast": "bf16", "parameter_dtypes": "float32"}),
+    (
+        {"precision": "bf16"},
+        {"matmul_dtype": "bfloat16", "autocast": "bf16", "parameter_dtypes": "float32"},
+    ),
     ({"precision": "bf16_weights"}, {"matmul_dtype": "bfloat16", "parameter_dtypes": "bfloat16"}),
     ({"optimizer": "adafactor"}, {"optimizer_class": "transformers.Adafactor"}),
     ({"optimizer": "sgd"}, {"optimizer_class": "torch.SGD", "optimizer_state_bytes": 0}),
-    ({"optimizer": "adamw_foreach"}, {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"}),
+    (
+        {"optimizer": "adamw_foreach"},
+        {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"},
+    ),
     ({"attention": "eager"}, {"attention_kernel": "softmax"}),
     ({"attention": "sdpa"}, {"attention_kernel": "flash (cpu)"}),
     ({"attention": "unmasked"}, {"attention_kernel": "flash (cpu)"}),
@@ -74,14 +93,23 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"loop": "trainer_async"}, {"optimizer_class": "torch.AdamW"}),
     ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
     (
-        {"loop": "accelerate", "precision": "bf16", "optimizer": "adafactor", "activations": "checkpoint"},
+        {
+            "loop": "accelerate",
+            "precision": "bf16",
+            "optimizer": "adafactor",
+            "activations": "checkpoint",
+        },
         {"autocast": "bf16", "optimizer_class": "transformers.Adafactor", "checkpointed_layers": 3},
     ),
 ]
 
 
-@pytest.mark.parametrize(("choices", "effective"), EFFECTIVE, ids=lambda value: "-".join(map(str, value.values())))
-def test_a_technique_is_in_effect(choices: dict[str, Choice], effective: dict[str, Any], run: Run) -> None:
+@pytest.mark.parametrize(
+    ("choices", "effective"), EFFECTIVE, ids=lambda value: "-".join(map(str, value.values()))
+)
+def test_a_technique_is_in_effect(
+    choices: dict[str, Choice], effective: dict[str, Any], run: Run
+) -> None:
     record = run(spec=with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
 
@@ -97,7 +125,10 @@ def test_eight_bit_optimizers_keep_eight_bit_states(optimizer: str, name: str, r
     usual = run(spec=with_model(build_tiny_spec(), **wide))
     assert record.measurements["optimizer_class"] == name
     assert "uint8" in record.measurements["optimizer_state_dtypes"].split(", ")
-    assert record.measurements["optimizer_state_bytes"] < 0.6 * usual.measurements["optimizer_state_bytes"]
+    assert (
+        record.measurements["optimizer_state_bytes"]
+        < 0.6 * usual.measurements["optimizer_state_bytes"]
+    )
 
 
 def test_lora_trains_a_few_parameters(run: Run, plain: TrialRecord) -> None:
@@ -111,7 +142,10 @@ def test_checkpointing_trades_memory_and_nothing_else(run: Run) -> None:
     kept = run({"micro_batch": 32})
     recomputed = run({"micro_batch": 32, "activations": "checkpoint"})
     assert recomputed.measurements["checkpointed_layers"] > 0
-    assert recomputed.measurements["peak_allocated_bytes"] < 0.8 * kept.measurements["peak_allocated_bytes"]
+    assert (
+        recomputed.measurements["peak_allocated_bytes"]
+        < 0.8 * kept.measurements["peak_allocated_bytes"]
+    )
     assert recomputed.steps["loss"] == kept.steps["loss"]
 
 
@@ -146,12 +180,24 @@ def test_compiling_is_counted(run: Run, plain: TrialRecord) -> None:
 @pytest.mark.parametrize(
     ("offload", "effective"),
     [
-        ("zero2", {"zero_stage": 2, "offload_optimizer_device": "none", "offload_parameter_device": "none"}),
-        ("zero3_cpu_both", {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_parameter_device": "cpu"}),
+        (
+            "zero2",
+            {
+                "zero_stage": 2,
+                "offload_optimizer_device": "none",
+                "offload_parameter_device": "none",
+            },
+        ),
+        (
+            "zero3_cpu_both",
+            {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_parameter_device": "cpu"},
+        ),
     ],
 )
 @pytest.mark.timeout(600)
-def test_deepspeed_is_in_effect(offload: str, effective: dict[str, Any], run: Run, plain: TrialRecord) -> None:
+def test_deepspeed_is_in_effect(
+    offload: str, effective: dict[str, Any], run: Run, plain: TrialRecord
+) -> None:
     # The first time on a machine, DeepSpeed builds its ops: minutes; they are kept in torch's extensions folder.
     record = run({"offload": offload})
     assert {name: record.measurements[name] for name in effective} == effective
@@ -165,12 +211,22 @@ def test_deepspeed_is_in_effect(offload: str, effective: dict[str, Any], run: Ru
     [
         ({"precision": "tf32"}, "capability>=8.0", "needs a CUDA GPU; this node has none"),
         ({"precision": "fp16"}, "cuda", "needs a CUDA GPU; this node has none"),
-        ({"optimizer": "adamw_apex_fused"}, "never", "transformers 5 removed the optimizers of NVIDIA apex"),
-        ({"attention": "flash_attention_2"}, "package:flash_attn", "the package flash_attn is not installed"),
+        (
+            {"optimizer": "adamw_apex_fused"},
+            "never",
+            "transformers 5 removed the optimizers of NVIDIA apex",
+        ),
+        (
+            {"attention": "flash_attention_2"},
+            "package:flash_attn",
+            "the package flash_attn is not installed",
+        ),
     ],
     ids=lambda value: next(iter(value.values())) if isinstance(value, dict) else "",
 )
-def test_what_cannot_run_here_says_why(choices: dict[str, Choice], rule: str, reason: str, run: Run) -> None:
+def test_what_cannot_run_here_says_why(
+    choices: dict[str, Choice], rule: str, reason: str, run: Run
+) -> None:
     record = run(choices, outcome=Outcome.UNSUPPORTED)
     assert (record.rule, record.phase) == (rule, "requirements")
     assert record.reason.startswith(reason)
@@ -185,8 +241,16 @@ TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
         "t5",
         {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "vocab_size": 128},
     ),
-    "image classification": ("image-classification", "vit", {**TINY, "image_size": 32, "patch_size": 8}),
-    "mixture of experts (olmoe)": ("causal-lm", "olmoe", {**TINY_DECODER, "num_experts": 4, "num_experts_per_tok": 2}),
+    "image classification": (
+        "image-classification",
+        "vit",
+        {**TINY, "image_size": 32, "patch_size": 8},
+    ),
+    "mixture of experts (olmoe)": (
+        "causal-lm",
+        "olmoe",
+        {**TINY_DECODER, "num_experts": 4, "num_experts_per_tok": 2},
+    ),
     "mixture of experts (mixtral)": (
         "causal-lm",
         "mixtral",
@@ -198,7 +262,9 @@ TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_trains(name: str, run: Run) -> None:
     task, architecture, config = TASKS[name]
-    spec = replace(build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config))
+    spec = replace(
+        build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config)
+    )
     record = run(spec=spec)
     assert len(record.steps["loss"]) == 4
     assert all(0 < loss < 100 for loss in record.steps["loss"])
@@ -227,15 +293,21 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]"
+    ).save_pretrained(folder)
     return str(folder)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
-def test_a_file_of_ones_own_is_trained_on(kind: Any, run: Run, tokenizer: str, tmp_path: Path) -> None:
+def test_a_file_of_ones_own_is_trained_on(
+    kind: Any, run: Run, tokenizer: str, tmp_path: Path
+) -> None:
     import pandas
 
     path = tmp_path / f"reviews.{kind}"
@@ -245,7 +317,9 @@ def test_a_file_of_ones_own_is_trained_on(kind: Any, run: Run, tokenizer: str, t
     else:
         getattr(frame, f"to_{kind}")(path, index=False)
     columns = {"text": "review", "labels": "verdict"}
-    file = DatasetFile(path=str(path), format=kind, columns=columns, tokenizer=tokenizer, max_length=16)
+    file = DatasetFile(
+        path=str(path), format=kind, columns=columns, tokenizer=tokenizer, max_length=16
+    )
     record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)))
     # Reviews of three and four words share batches: the shorter ones are padded.
     assert record.measurements["real_tokens_per_second"] < record.measurements["tokens_per_second"]
@@ -257,7 +331,9 @@ def test_a_column_that_is_not_there_is_named(run: Run, tokenizer: str, tmp_path:
 
     path = tmp_path / "reviews.csv"
     pandas.DataFrame(ROWS).to_csv(path, index=False)
-    file = DatasetFile(path=str(path), format="csv", columns={"text": "opinion"}, tokenizer=tokenizer)
+    file = DatasetFile(
+        path=str(path), format="csv", columns={"text": "opinion"}, tokenizer=tokenizer
+    )
     record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)), outcome=Outcome.FAILED)
     assert record.phase == "data"
     assert record.reason.endswith("has no column opinion; it has review, verdict, reviewer")

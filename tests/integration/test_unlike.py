@@ -20,14 +20,24 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+def swept(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """What the sweep printed, and what each of its trials noted of where it ran."""
     folder = tmp_path_factory.mktemp("unlike")
     command = [sys.executable, "-m", "tests.integration.unlike_cluster", str(folder)]
-    with tempfile.TemporaryDirectory(prefix="ray-") as own:  # a short path, and no Ray of anybody else's to be joined
+    with tempfile.TemporaryDirectory(
+        prefix="ray-"
+    ) as own:  # a short path, and no Ray of anybody else's to be joined
         variables = {**os.environ, "RAY_TMPDIR": own}
         done = subprocess.run(
-            command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=280
+            command,
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
@@ -55,4 +65,6 @@ def test_where_none_is_well_all_are_measured_on_with_a_note(swept: Any) -> None:
     answer, _ = swept
     assert answer["hot slots"] == {"large": 2, "small": 1}
     assert len(answer["hot"]) == 2
-    assert all("measured on although no other is well: it is held down" in note for note in answer["hot"])
+    assert all(
+        "measured on although no other is well: it is held down" in note for note in answer["hot"]
+    )

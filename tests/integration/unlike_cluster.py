@@ -21,13 +21,13 @@ import ray
 from ray.cluster_utils import Cluster as RayNodes
 
 from orchestrator.running import cluster as ray_cluster
-from orchestrator.running import fitness
+from orchestrator.running import gpu_screening
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
-from orchestrator.search.per_model import PerModel, for_model
+from orchestrator.search.per_gpu_model import PerModel, for_model
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.faults import with_fault
 
@@ -73,22 +73,28 @@ def as_invented(node: Node) -> Node:
 def main(folder: Path) -> None:
     """Run everything and print what came of it."""
     cluster = start()
-    with fitness.only_fit(cluster, all_hot) as hot:
+    with gpu_screening.only_fit(cluster, all_hot) as hot:
         answer: dict[str, Any] = {"hot": [*hot.notes], "hot slots": hot.cluster.slots_by_model()}
-    with fitness.only_fit(cluster, one_slow) as fit:
+    with gpu_screening.only_fit(cluster, one_slow) as fit:
         models = fit.cluster.slots_by_model()
         answer |= {"notes": fit.notes, "slots": models}
         plan = [build_tiny_spec(repeat=number) for number in range(TRIALS)]
         noted = [noting(spec, folder) for model in models for spec in for_model(plan, model)]
-        searches = {model: Grid(spec for spec in noted if spec.gpu_model == model) for model in models}
+        searches = {
+            model: Grid(spec for spec in noted if spec.gpu_model == model) for model in models
+        }
         progress = Progress(len(noted), fit.cluster.slots, (), stream=io.StringIO())
         run_folder = RunFolder(folder / "run")
         with run_folder.locked():
-            session = Session(PerModel(searches, models), run_folder, progress, time_budget_seconds=None)
+            session = Session(
+                PerModel(searches, models), run_folder, progress, time_budget_seconds=None
+            )
             ray_cluster.run(session, fit.cluster)
             session.account()
     records = run_folder.records().values()
-    answer["outcomes"] = sorted((record.spec.gpu_model, record.outcome, record.reason) for record in records)
+    answer["outcomes"] = sorted(
+        (record.spec.gpu_model, record.outcome, record.reason) for record in records
+    )
     print(json.dumps(answer))
 
 

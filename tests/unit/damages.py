@@ -14,11 +14,33 @@ from jobs.record import Outcome, TrialRecord, record_to_json
 from tests.unit.records import make_anatomy, make_record
 
 WHOLE: Sequence[TrialRecord] = (
-    *(make_record(micro_batch=2**n, memory_mib=500 * 2**n, speed=100 + n, optimizer="adamw_torch") for n in range(4)),
-    make_record(micro_batch=64, memory_mib=900, speed=95.0, optimizer="adamw_torch", anatomy=make_anatomy()),
-    make_record(micro_batch=8, memory_mib=1500, speed=90.0, optimizer="sgd", equivalence="exact · optimizer=sgd"),
-    make_record(micro_batch=16, outcome=Outcome.OUT_OF_MEMORY, reason="CUDA out of memory.", optimizer="adamw_torch"),
-    make_record(micro_batch=32, outcome=Outcome.SKIPPED, rule="time_budget", reason="no time", optimizer="adamw_torch"),
+    *(
+        make_record(micro_batch=2**n, memory_mib=500 * 2**n, speed=100 + n, optimizer="adamw_torch")
+        for n in range(4)
+    ),
+    make_record(
+        micro_batch=64, memory_mib=900, speed=95.0, optimizer="adamw_torch", anatomy=make_anatomy()
+    ),
+    make_record(
+        micro_batch=8,
+        memory_mib=1500,
+        speed=90.0,
+        optimizer="sgd",
+        equivalence="exact · optimizer=sgd",
+    ),
+    make_record(
+        micro_batch=16,
+        outcome=Outcome.OUT_OF_MEMORY,
+        reason="CUDA out of memory.",
+        optimizer="adamw_torch",
+    ),
+    make_record(
+        micro_batch=32,
+        outcome=Outcome.SKIPPED,
+        rule="time_budget",
+        reason="no time",
+        optimizer="adamw_torch",
+    ),
 )
 VALUES: Sequence[Any] = (
     *(
@@ -39,7 +61,20 @@ VALUES: Sequence[Any] = (
         "ok",
         "x",
     ),
-    *("\ud800", "\0", "x" * 5000, [], {}, [[]], [None], [1, "a"], {"a": {"b": 1}}, ["x"], [math.nan], {"hooks": 1}),
+    *(
+        "\ud800",
+        "\0",
+        "x" * 5000,
+        [],
+        {},
+        [[]],
+        [None],
+        [1, "a"],
+        {"a": {"b": 1}},
+        ["x"],
+        [math.nan],
+        {"hooks": 1},
+    ),
 )
 DAYS = 86400.0
 Damage = Callable[[Path, random.Random], None]
@@ -88,7 +123,9 @@ def remeasured(path: Path, chance: random.Random) -> None:
 def clocked(path: Path, chance: random.Random) -> None:
     """Written while the clock was wrong."""
     document = json.loads(path.read_text())
-    document["started_at"] = chance.choice((-DAYS, 1.0, 1_700_000_000 - 9000 * DAYS, 1_700_000_000 + 9000 * DAYS, 1e18))
+    document["started_at"] = chance.choice(
+        (-DAYS, 1.0, 1_700_000_000 - 9000 * DAYS, 1_700_000_000 + 9000 * DAYS, 1e18)
+    )
     document["wall_seconds"] = chance.choice((-3600.0, 0.0, math.nan, 1e9))
     path.write_text(json.dumps(document))
 
@@ -111,15 +148,33 @@ def displaced(path: Path, chance: random.Random) -> None:
         case 5:
             path.with_name("somebody's.json").write_bytes(kept)
         case _:
-            path.write_bytes(chance.choice((b"", b"\0" * 4096, b"[" * 5000, b"7", b'"x"', b"PAR1", b"\xff\xfe")))
+            path.write_bytes(
+                chance.choice((b"", b"\0" * 4096, b"[" * 5000, b"7", b'"x"', b"PAR1", b"\xff\xfe"))
+            )
 
 
-DAMAGES: Sequence[Damage] = (torn, overwritten, revalued, revalued, remeasured, remeasured, clocked, displaced)
+DAMAGES: Sequence[Damage] = (
+    torn,
+    overwritten,
+    revalued,
+    revalued,
+    remeasured,
+    remeasured,
+    clocked,
+    displaced,
+)
 
 
 def run_json(path: Path, chance: random.Random) -> None:
     """``run.json`` has come to harm."""
-    raw: Any = {"name": "synthetic", "config": {}, "command": "x", "budgets": [2**34], "baseline": {}, "search": {}}
+    raw: Any = {
+        "name": "synthetic",
+        "config": {},
+        "command": "x",
+        "budgets": [2**34],
+        "baseline": {},
+        "search": {},
+    }
     raw[chance.choice(list(raw))] = chance.choice(VALUES)
     text = json.dumps(raw if chance.random() < 0.8 else chance.choice(VALUES))
     path.write_text(text if chance.random() < 0.7 else text[: len(text) // 2])

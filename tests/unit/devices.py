@@ -70,14 +70,23 @@ class Device:
     def speed(self, micro_batch: int, accumulation: int = 1) -> float:
         """Samples per second, noise included."""
         deviate = random.Random(f"{self.seed} {micro_batch} {accumulation}").gauss(1.0, self.noise)
-        return micro_batch * accumulation / self._seconds(micro_batch, accumulation) * max(0.2, deviate)
+        return (
+            micro_batch
+            * accumulation
+            / self._seconds(micro_batch, accumulation)
+            * max(0.2, deviate)
+        )
 
     def run(self, spec: TrialSpec) -> TrialRecord:
         """What comes of a trial here."""
         size, accumulation = spec.micro_batch, spec.accumulation
         needs = self.needs_mib(size, accumulation)
         cap = spec.measure.cap
-        fits = needs <= self.device_mib if cap is None else needs + self.capped_mib <= cap.device_bytes / MIB
+        fits = (
+            needs <= self.device_mib
+            if cap is None
+            else needs + self.capped_mib <= cap.device_bytes / MIB
+        )
         figures = {
             "device_used_bytes": round(needs * MIB),
             "peak_reserved_bytes": round((needs - self.context_mib) * MIB),
@@ -122,10 +131,16 @@ class Table(Device):
     def __init__(self, techniques: tuple[str, ...]) -> None:
         super().__init__(overhead_seconds=3.0)
         axes = ("precision", "activations", "optimizer")
-        rows = [row for row in recorded().values() if tuple(row.spec.choices[axis] for axis in axes) == techniques]
+        rows = [
+            row
+            for row in recorded().values()
+            if tuple(row.spec.choices[axis] for axis in axes) == techniques
+        ]
         ok = [row for row in rows if row.outcome is Outcome.OK]
         self.speeds = {row.spec.micro_batch: row.measurements["samples_per_second"] for row in ok}
-        self._memory = {row.spec.micro_batch: row.measurements["device_used_bytes"] / MIB for row in ok}
+        self._memory = {
+            row.spec.micro_batch: row.measurements["device_used_bytes"] / MIB for row in ok
+        }
         self.device_mib = rows[0].environment["gpu_memory_bytes"] / MIB
         self.largest_measured = max(self._memory)
 
@@ -133,7 +148,9 @@ class Table(Device):
         return between(self._memory, micro_batch)
 
     def _seconds(self, micro_batch: int, accumulation: int) -> float:
-        return accumulation * between({size: size / speed for size, speed in self.speeds.items()}, micro_batch)
+        return accumulation * between(
+            {size: size / speed for size, speed in self.speeds.items()}, micro_batch
+        )
 
 
 def between(curve: Mapping[int, float], size: int) -> float:

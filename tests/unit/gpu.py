@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from jobs.trackers import events
+from jobs.trackers.sources import cuda_events
 from tests.unit.clock import Clock
 
 
@@ -47,7 +47,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Device:
     host = Clock()
     device = Device(host)
     monkeypatch.setattr(time, "perf_counter", host)
-    monkeypatch.setattr(events, "recorded", device.event)
+    monkeypatch.setattr(cuda_events, "recorded", device.event)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: device.event().synchronize())
     return device

@@ -8,19 +8,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.anatomy.entry import Anatomy, Entry, Part, Timeline
+from jobs.anatomy_record import Anatomy, Entry, Part, Timeline
 from jobs.record import Column, Outcome, TrialRecord, record_to_json
 from jobs.spec import DataSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
 
 MIB = 2**20
-H200 = {"gpu_model": "NVIDIA H200", "cpu_model": "synthetic", "torch": "2.13.0", "transformers": "5.23.0"}
+H200 = {
+    "gpu_model": "NVIDIA H200",
+    "cpu_model": "synthetic",
+    "torch": "2.13.0",
+    "transformers": "5.23.0",
+}
 
 COLUMNS: tuple[Column, ...] = (
-    Column(name="peak_allocated_bytes", type="int64", unit="bytes", doc="Largest sum of live tensors."),
-    Column(name="peak_reserved_bytes", type="int64", unit="bytes", doc="Largest sum the allocator held."),
-    Column(name="device_used_bytes", type="int64", unit="bytes", doc="Peak of the device's used memory."),
-    Column(name="samples_per_second", type="float64", unit="samples/s", doc="Over the counted steps."),
-    Column(name="samples_per_second_error", type="float64", doc="Relative uncertainty of the speed."),
+    Column(
+        name="peak_allocated_bytes", type="int64", unit="bytes", doc="Largest sum of live tensors."
+    ),
+    Column(
+        name="peak_reserved_bytes",
+        type="int64",
+        unit="bytes",
+        doc="Largest sum the allocator held.",
+    ),
+    Column(
+        name="device_used_bytes",
+        type="int64",
+        unit="bytes",
+        doc="Peak of the device's used memory.",
+    ),
+    Column(
+        name="samples_per_second", type="float64", unit="samples/s", doc="Over the counted steps."
+    ),
+    Column(
+        name="samples_per_second_error", type="float64", doc="Relative uncertainty of the speed."
+    ),
     Column(name="step_seconds_median", type="float64", unit="s", doc="Median counted step."),
     Column(name="warmup_steps", type="int64", doc="Steps that did not count."),
     Column(name="optimizer_class", type="string", doc="The optimizer that ran."),
@@ -104,8 +125,18 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
             entry("memory", "residual", 0.0, "B"),
             entry("activations", "addmm", saved, "B"),
             entry("host memory", "optimizer states", 8.0 * MIB, "B", kind="optimizer states"),
-            entry("rules", "weights, fp32", 400.0 * MIB, "B", expected=400.0 * MIB, rule="4 B", held=True),
-            entry("rules", "backward / forward", 3.0, "", expected=2.0, rule="about twice", held=False),
+            entry(
+                "rules",
+                "weights, fp32",
+                400.0 * MIB,
+                "B",
+                expected=400.0 * MIB,
+                rule="4 B",
+                held=True,
+            ),
+            entry(
+                "rules", "backward / forward", 3.0, "", expected=2.0, rule="about twice", held=False
+            ),
             entry("operations", "tensor contractions", 0.024 * scale, "s"),
             entry("operations", "statistical normalizations", 0.010, "s"),
             entry("operations", "element-wise operators", 0.006, "s"),
@@ -132,16 +163,25 @@ def make_grid(repeats: int = 1) -> list[TrialRecord]:
     AdamW trains as the baseline, the other optimizers do not.
     """
     speeds = {"fp32": 44.0, "tf32": 132.0, "fp16": 312.0, "bf16": 345.0}
-    states = {"adamw_torch_fused": (2600, 1.0), "adafactor": (60, 0.55), "adamw_bnb_8bit": (900, 0.7), "sgd": (50, 1.0)}
+    states = {
+        "adamw_torch_fused": (2600, 1.0),
+        "adafactor": (60, 0.55),
+        "adamw_bnb_8bit": (900, 0.7),
+        "sgd": (50, 1.0),
+    }
     records = []
     batches = [2**power for power in range(9)]
     grid = itertools.product(batches, speeds, ("keep", "checkpoint"), states, range(repeats))
     for place, (batch, precision, activations, optimizer, repeat) in enumerate(grid):
         state, factor = states[optimizer]
-        sample = (720 if precision in ("fp32", "tf32") else 516) / (6 if activations == "checkpoint" else 1)
+        sample = (720 if precision in ("fp32", "tf32") else 516) / (
+            6 if activations == "checkpoint" else 1
+        )
         memory = 3800 + state + sample * batch
         slow = 0.75 if activations == "checkpoint" else 1.0
-        speed = speeds[precision] * slow * batch / (batch + 4 + 6 * (1 - factor)) * (1 + 0.001 * repeat)
+        speed = (
+            speeds[precision] * slow * batch / (batch + 4 + 6 * (1 - factor)) * (1 + 0.001 * repeat)
+        )
         fits = memory < 140_000
         records.append(
             make_record(
@@ -149,9 +189,12 @@ def make_grid(repeats: int = 1) -> list[TrialRecord]:
                 memory_mib=memory,
                 speed=speed,
                 outcome=Outcome.OK if fits else Outcome.OUT_OF_MEMORY,
-                reason="" if fits else f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB.",
+                reason=""
+                if fits
+                else f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB.",
                 repeat=repeat,
-                equivalence=f"effective_batch={batch}" + f" · optimizer={optimizer}" * (factor < 1 or state == 50),
+                equivalence=f"effective_batch={batch}"
+                + f" · optimizer={optimizer}" * (factor < 1 or state == 50),
                 started_at=1_700_000_000.0 + 3 * place,
                 precision=precision,
                 activations=activations,
@@ -167,7 +210,9 @@ def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
     for place, record in enumerate(records):
         text = json.dumps(record_to_json(record))
         (folder / "records" / f"{record.trial_id}-{place}.json").write_text(text)
-    (folder / "run.json").write_text(json.dumps({"name": "synthetic", "config": {}, "command": "synthetic", **run}))
+    (folder / "run.json").write_text(
+        json.dumps({"name": "synthetic", "config": {}, "command": "synthetic", **run})
+    )
     return folder
 
 
@@ -199,7 +244,12 @@ def make_guide() -> list[TrialRecord]:
         (3700, 10.5, {**lean, **eight}),
         (3700, 14.0, {**lean, **eight, "loop": "accelerate"}),
     ]
-    plain = {"precision": "fp32", "activations": "keep", "optimizer": "adamw_torch_fused", "loop": "trainer"}
+    plain = {
+        "precision": "fp32",
+        "activations": "keep",
+        "optimizer": "adamw_torch_fused",
+        "loop": "trainer",
+    }
     records = []
     for place, (memory, speed, choices) in enumerate(rows):
         own = {"micro_batch": 4, "accumulation": 1, **plain, **choices}
@@ -216,8 +266,13 @@ def make_guide() -> list[TrialRecord]:
                 memory_mib=memory,
                 speed=speed,
                 started_at=1_700_000_000.0 + 30 * place,
-                equivalence="effective_batch=4" + f" · optimizer={optimizer}" * (optimizer != plain["optimizer"]),
-                measurements={**docs, "samples_per_second_error": 0.004 + 0.01 * place, "warnings": warnings},
+                equivalence="effective_batch=4"
+                + f" · optimizer={optimizer}" * (optimizer != plain["optimizer"]),
+                measurements={
+                    **docs,
+                    "samples_per_second_error": 0.004 + 0.01 * place,
+                    "warnings": warnings,
+                },
                 **own,
             )
         )

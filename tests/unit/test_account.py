@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.results.page import markdown
-from orchestrator.results.page.account import account
-from orchestrator.results.page.text import print_summary
-from orchestrator.results.publishing import summarize_folder
+from orchestrator.reporting import markdown
+from orchestrator.reporting.publish import summarize_folder
+from orchestrator.reporting.search_summary import account
+from orchestrator.reporting.terminal import print_summary
 from orchestrator.search.base import Search
-from orchestrator.search.frontier import Frontier
+from orchestrator.search.frontier.search import Frontier
 from orchestrator.search.grid import Grid
 from orchestrator.search.optuna import Optuna
 from tests.benchmarks.grids import recorded, simulated
@@ -35,7 +35,12 @@ def test_an_account_adds_up() -> None:
     assert said["measured"] + sum(said["skipped"].values()) == said["planned"]
     assert said["audit"]["audited"] == len(search.audit) >= 2  # type: ignore[attr-defined]
     assert said["audit"]["contradicted"] == 0
-    assert 0 <= said["audit"]["memory_error"]["median"] <= said["audit"]["memory_error"]["largest"] < 0.5
+    assert (
+        0
+        <= said["audit"]["memory_error"]["median"]
+        <= said["audit"]["memory_error"]["largest"]
+        < 0.5
+    )
     assert Grid([]).account == {}
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from jobs.anatomy.modules import OUTSIDE, is_compiled, modules, name_of, ranges
-from jobs.anatomy.phases import phase_reader
+from jobs.anatomy.time.modules import OUTSIDE, is_compiled, modules, name_of, ranges
+from jobs.anatomy.time.phases import phase_reader
 from jobs.anatomy.trace import COMPILED, PHASE, Trace, Work, read
 
 
@@ -39,7 +39,12 @@ class Model(torch.nn.Module):
 def traced(model: torch.nn.Module, called: Any, told: Any) -> Trace:
     """Two micro-batches on the CPU, their loss computed by nobody's module."""
     activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True) as profile, told:
+    with (
+        torch.profiler.profile(
+            activities=activities, record_shapes=True, profile_memory=True
+        ) as profile,
+        told,
+    ):
         for _ in range(2):
             with torch.autograd.profiler.record_function(PHASE + "forward"):
                 loss = called(torch.randn(4, 8, requires_grad=True)).exp().sum()
@@ -61,9 +66,15 @@ def test_operators_belong_to_their_modules_forward_and_backward(checkpointed: bo
     model = Model(checkpointed=checkpointed)
     trace = traced(model, model, ranges(model))
     called_in = callers(trace)
-    assert called_in["aten::addmm"] == {"Model"}, "torch.nn's blocks count with the module they are in"
+    assert called_in["aten::addmm"] == {"Model"}, (
+        "torch.nn's blocks count with the module they are in"
+    )
     assert called_in["aten::mm"] == {"Model"}, "the backward pass of its products"
-    assert called_in["aten::native_layer_norm"] == called_in["aten::native_layer_norm_backward"] == {"LayerNorm"}
+    assert (
+        called_in["aten::native_layer_norm"]
+        == called_in["aten::native_layer_norm_backward"]
+        == {"LayerNorm"}
+    )
     assert called_in["aten::sin"] == called_in["aten::cos"] == {"Wave"}
     assert called_in["aten::exp"] == {""}
     sines = Counter(work.operator for work in trace.work)["aten::sin"]
@@ -88,7 +99,11 @@ def test_modules_add_up_to_both_passes() -> None:
         Work(begin=at, end=at + 2, seconds=2e-9, kernel="k", operator="", launched=at, module=name)
         for name, at in kinds
     ]
-    trace = Trace(work=work, phases=(("forward", 10, 20), ("backward", 20, 30), ("optimizer", 30, 40)), times=3.0)
+    trace = Trace(
+        work=work,
+        phases=(("forward", 10, 20), ("backward", 20, 30), ("optimizer", 30, 40)),
+        times=3.0,
+    )
     found = {entry.name: round(entry.value * 1e9) for entry in modules(trace, phase_reader(trace))}
     assert list(found.items()) == [("A", 12), ("B", 6), (OUTSIDE, 6)]
     assert not list(modules(Trace(work=[work[3]], phases=trace.phases), phase_reader(trace)))
@@ -96,4 +111,8 @@ def test_modules_add_up_to_both_passes() -> None:
 
 def test_a_name_that_torch_has_too_is_told_with_its_package() -> None:
     other = type("Linear", (torch.nn.Module,), {"__module__": "peft.tuners.lora.layer"})()
-    assert [name_of(one) for one in (other, torch.nn.Linear(1, 1), Wave())] == ["peft.Linear", "Linear", "Wave"]
+    assert [name_of(one) for one in (other, torch.nn.Linear(1, 1), Wave())] == [
+        "peft.Linear",
+        "Linear",
+        "Wave",
+    ]

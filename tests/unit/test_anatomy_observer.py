@@ -33,7 +33,9 @@ def train(observer: Observer, micro_batches: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("timed_steps", "steps"), [(0, 1), (1, 2), (3, 4)])
-@pytest.mark.parametrize(("micro_batches", "trained", "times"), [(1, 1, 1.0), (2, 2, 1.0), (5, 2, 2.5)])
+@pytest.mark.parametrize(
+    ("micro_batches", "trained", "times"), [(1, 1, 1.0), (2, 2, 1.0), (5, 2, 2.5)]
+)
 def test_the_pass_is_as_short_as_it_can_be(
     timed_steps: int, steps: int, micro_batches: int, trained: int, times: float
 ) -> None:
@@ -45,4 +47,8 @@ def test_the_pass_is_as_short_as_it_can_be(
     assert observer.timed["forward"] > 0.0
     assert observer.profile is not None
     names = [name for name, _, _ in read(observer.profile, "cpu", frozenset()).phases]
-    assert [names.count(name) for name in ("data", "forward", "backward")] == [micro_batches, trained, trained]
+    assert [names.count(name) for name in ("data", "forward", "backward")] == [
+        micro_batches,
+        trained,
+        trained,
+    ]

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs.anatomy.entry import Anatomy, Entry, Timeline
+from jobs.anatomy_record import Anatomy, Entry, Timeline
 from jobs.record import TrialRecord
 from jobs.spec import FollowUp
-from orchestrator.results import publish, publishing, table
-from orchestrator.results.anatomies import PARTS, is_sound, tellers
-from orchestrator.results.record_file import read_record
-from orchestrator.results.run import read_records
+from orchestrator.reporting import publish as publishing
+from orchestrator.reporting.publish import publish
+from orchestrator.storage.record_reader import read_record
+from orchestrator.storage.run_metadata import read_records
+from orchestrator.storage.tables import parquet
+from orchestrator.storage.tables.anatomy_rows import PARTS, is_sound, tellers
 from tests.unit.records import make_anatomy, make_record, write_run
 
 OWN = make_record(micro_batch=4, speed=40.0, anatomy=make_anatomy())
@@ -37,9 +39,9 @@ def folder(tmp_path: Path) -> Path:
 def test_an_anatomy_survives_record_and_table(folder: Path) -> None:
     publish(folder)
     wanted = {record.trial_id: record.anatomy for record in (OWN, follow_up(SEARCHS))}
-    assert table.anatomies_of(folder) == wanted
-    assert table.read_anatomies(folder, table.trials_taken_apart(folder)) == wanted
-    parts = table.anatomy_table(read_records(folder))["part"].unique().to_pylist()
+    assert parquet.anatomies_of(folder) == wanted
+    assert parquet.read_anatomies(folder, parquet.trials_taken_apart(folder)) == wanted
+    parts = parquet.anatomy_table(read_records(folder))["part"].unique().to_pylist()
     assert set(parts) == set(PARTS)
 
 
@@ -48,7 +50,9 @@ def test_pages_take_a_point_apart_by_its_own_anatomy_or_its_follow_ups(folder: P
     assert summary.anatomies.keys() == {OWN.trial_id, SEARCHS.trial_id}
     assert summary.anatomies[SEARCHS.trial_id].timeline == make_anatomy(2.0).timeline
     idle = summary.anatomies[SEARCHS.trial_id].values("operations")["idle"]
-    assert idle == pytest.approx(8 / 80 - 0.064), "of the search's steps, not of the few that follow-ups count"
+    assert idle == pytest.approx(8 / 80 - 0.064), (
+        "of the search's steps, not of the few that follow-ups count"
+    )
     markdown = (folder / "report.md").read_text()
     assert "| batch 8 | 1.17 GiB | 400 MiB | 64 MiB | 536 MiB |" in markdown
     assert "| batch 8 | 75.0 % | 15.6 % | 9.4 % | 36.0 % | 3.00 | 35.0 % | 1 of 2 |" in markdown
@@ -64,12 +68,17 @@ def test_pages_take_a_point_apart_by_its_own_anatomy_or_its_follow_ups(folder: P
 def test_a_run_that_took_nothing_apart_says_nothing_of_it(tmp_path: Path) -> None:
     publish(write_run(tmp_path, [SEARCHS]))
     assert "Where memory and time go" not in (tmp_path / "report.md").read_text()
-    assert table.anatomies_of(tmp_path) == {}
+    assert parquet.anatomies_of(tmp_path) == {}
 
 
-def test_a_page_holds_few_of_many_the_frontiers_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_holds_few_of_many_the_frontiers_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(publishing, "MOST_ANATOMIES", 2)
-    slow = [make_record(micro_batch=size, memory_mib=5000 + size, anatomy=make_anatomy()) for size in range(1, 9)]
+    slow = [
+        make_record(micro_batch=size, memory_mib=5000 + size, anatomy=make_anatomy())
+        for size in range(1, 9)
+    ]
     best = make_record(micro_batch=16, memory_mib=900, speed=900.0, anatomy=make_anatomy(3.0))
     summary = publish(write_run(tmp_path, [*slow, best]))
     assert summary.anatomies[best.trial_id].timeline == make_anatomy(3.0).timeline
@@ -94,7 +103,9 @@ def test_an_anatomy_of_its_own_goes_before_a_follow_ups() -> None:
         {"entries": [{"part": "soul", "name": "x", "value": 1.0, "unit": ""}], "timeline": {}},
     ],
 )
-def test_a_record_with_a_foreign_anatomy_is_passed_over(foreign: dict[str, object], folder: Path) -> None:
+def test_a_record_with_a_foreign_anatomy_is_passed_over(
+    foreign: dict[str, object], folder: Path
+) -> None:
     path = next(path for path in (folder / "records").iterdir() if OWN.trial_id in path.name)
     assert read_record(path) is not None
     document = json.loads(path.read_text())
@@ -104,5 +115,7 @@ def test_a_record_with_a_foreign_anatomy_is_passed_over(foreign: dict[str, objec
 
 def test_figures_that_are_none_are_not_sound() -> None:
     assert is_sound(make_anatomy())
-    assert not is_sound(Anatomy(entries=(Entry(part="memory", name="weights", value=math.inf, unit="B"),)))
+    assert not is_sound(
+        Anatomy(entries=(Entry(part="memory", name="weights", value=math.inf, unit="B"),))
+    )
     assert not is_sound(Anatomy(timeline=Timeline(seconds=[float("nan")])))

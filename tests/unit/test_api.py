@@ -25,7 +25,9 @@ for verb in (recommend, compare):
         verb.main(["--help"])
 print([name for name in {HEAVY!r} if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -35,7 +37,9 @@ def test_a_runs_questions_are_answered(tmp_path: Path) -> None:
     assert run.table.num_rows == len(run.rows)
     front = run.frontier()
     assert [p.memory_bytes for p in front] == sorted(p.memory_bytes for p in front)
-    assert {id(p) for p in front} <= {id(p) for p in run.frontier(["samples_per_second", "joules_per_sample"])}
+    assert {id(p) for p in front} <= {
+        id(p) for p in run.frontier(["samples_per_second", "joules_per_sample"])
+    }
     assert {p.training for p in run.frontier()} == {""}
     assert len({p.training for p in run.frontier(any_training=True)}) > 1
     assert len(repr(run)) < 200

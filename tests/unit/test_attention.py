@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, default_data_collator
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from jobs.techniques.attention import only_kernel, without_full_masks
+from jobs.techniques.axes.attention import only_kernel, without_full_masks
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,12 @@ def test_only_a_mask_that_masks_nothing_is_left_out(padded: bool) -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_traced_step_attends_without_a_mask_where_nothing_is_padded(padded: bool) -> None:
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     model = BertForSequenceClassification(BertConfig(**sizes)).eval()
     rows = [{"input_ids": [5, 6, 7], "attention_mask": [1, 1, 0 if padded else 1], "labels": 1}]
     batch = without_full_masks(default_data_collator)(rows)
@@ -54,7 +59,9 @@ def test_one_kernel_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.backends.cuda
     left = {}
     for kernel in ("flash", "cudnn", "mem_efficient", "math"):
-        monkeypatch.setattr(cuda, f"enable_{kernel}_sdp", functools.partial(left.__setitem__, kernel))
+        monkeypatch.setattr(
+            cuda, f"enable_{kernel}_sdp", functools.partial(left.__setitem__, kernel)
+        )
     with torch.compiler.config.patch(cache_key_tag=""):
         only_kernel(kernel="flash")
         assert torch.compiler.config.cache_key_tag == "flash"

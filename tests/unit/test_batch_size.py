@@ -13,11 +13,10 @@ import yaml
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator import batch_size
+from orchestrator import batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.sizing import read_choice, technique_sets
-from orchestrator.running import command
+from orchestrator.planning.technique_sets import read_choice, technique_sets
 from orchestrator.running.nodes import Cluster, Node
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +34,18 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
     ("keys", "every", "over", "labels"),
     [
         ({}, False, {}, ["the baseline"]),
-        ({"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}}, False, {}, ["precision=bf16"]),
-        ({"axes": {"precision": ["bf16", "fp32"]}}, False, {"adapter": "lora_r8"}, ["precision=bf16 adapter=lora_r8"]),
+        (
+            {"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}},
+            False,
+            {},
+            ["precision=bf16"],
+        ),
+        (
+            {"axes": {"precision": ["bf16", "fp32"]}},
+            False,
+            {"adapter": "lora_r8"},
+            ["precision=bf16 adapter=lora_r8"],
+        ),
         (
             {"axes": {"precision": ["bf16", "fp32"], "accumulation": [1, 2]}},
             True,
@@ -44,12 +53,23 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
             ["precision=bf16", "precision=fp32"],
         ),
         (
-            {"trials": [{"micro_batch": 4}, {"micro_batch": 1, "accumulation": 4}, {"optimizer": "sgd"}]},
+            {
+                "trials": [
+                    {"micro_batch": 4},
+                    {"micro_batch": 1, "accumulation": 4},
+                    {"optimizer": "sgd"},
+                ]
+            },
             False,
             {},
             ["optimizer=adamw_torch_fused", "optimizer=sgd"],
         ),
-        ({"trials": [{"learning_rate": rate / 10} for rate in range(1, 14)]}, False, {}, ["learning_rate=default"]),
+        (
+            {"trials": [{"learning_rate": rate / 10} for rate in range(1, 14)]},
+            False,
+            {},
+            ["learning_rate=default"],
+        ),
         ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["the baseline"]),
     ],
 )
@@ -60,7 +80,9 @@ def test_which_technique_sets_are_tuned(
     assert [one.label for one in sets] == labels
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_shipped_config_can_be_tuned(path: Path) -> None:
     config = load_config(path)
     for one in technique_sets(config, {}):
@@ -68,7 +90,9 @@ def test_every_shipped_config_can_be_tuned(path: Path) -> None:
         assert (made.spec if isinstance(made, TrialRecord) else made).effective_batch == 15
 
 
-def trial(folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any) -> TrialSpec:
+def trial(
+    folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any
+) -> TrialSpec:
     """A trial of a config's only set."""
     config = config_of(folder, **keys)
     (one,) = technique_sets(config, {})
@@ -78,14 +102,25 @@ def trial(folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = 
 
 
 def test_a_trial_is_the_sets_at_a_batch_measured_briefly(tmp_path: Path) -> None:
-    keys = {"axes": {"effective_batch": [64], "precision": ["bf16"]}, "measure": {"steps": "epoch", "repeats": 3}}
+    keys = {
+        "axes": {"effective_batch": [64], "precision": ["bf16"]},
+        "measure": {"steps": "epoch", "repeats": 3},
+    }
     made = trial(tmp_path, 6, 2, **keys)
     assert (made.micro_batch, made.accumulation, made.repeat) == (6, 2, 0)
     assert made.recipe.training_arguments["bf16"] is True
-    assert (made.measure.steps, made.measure.relative_error, made.measure.inspect) == (5, 0.01, True)
+    assert (made.measure.steps, made.measure.relative_error, made.measure.inspect) == (
+        5,
+        0.01,
+        True,
+    )
     assert trial(tmp_path, 248, 1, **keys).measure.warmup_steps < made.measure.warmup_steps
-    assert not trial(tmp_path, 248, 1, **keys).measure.inspect, "what is inspected does not depend on the size"
-    assert trial(tmp_path, 248, 1, has_gpu=False, **keys).measure.inspect, "it is what measures memory there"
+    assert not trial(tmp_path, 248, 1, **keys).measure.inspect, (
+        "what is inspected does not depend on the size"
+    )
+    assert trial(tmp_path, 248, 1, has_gpu=False, **keys).measure.inspect, (
+        "it is what measures memory there"
+    )
 
 
 def test_a_rule_may_forbid_accumulation(tmp_path: Path) -> None:
@@ -103,7 +138,10 @@ def test_a_rule_may_forbid_accumulation(tmp_path: Path) -> None:
         ("micro_batch=4", '"micro_batch" is not a technique axis'),
         ("precision=bf61", 'precision has no "bf61"; did you mean "bf16"?'),
         ("precision", 'precision has no ""'),
-        ("activations=checkpoint", "activations is decided by training_arguments.gradient_checkpointing"),
+        (
+            "activations=checkpoint",
+            "activations is decided by training_arguments.gradient_checkpointing",
+        ),
     ],
 )
 def test_a_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -138,13 +176,15 @@ def test_mistakes_are_answered_before_anything_runs(
         status = batch_size.main(["sweep.yaml", *options])
     except SystemExit as exit:
         status = int(exit.code or 0)
-    assert status == command.EXIT_USAGE
+    assert status == cli.EXIT_USAGE
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)])
+@pytest.mark.parametrize(
+    ("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)]
+)
 def test_a_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
-    assert command.margin(text) == margin
+    assert cli.margin(text) == margin
 
 
 DRY_RUN = """\
@@ -166,7 +206,9 @@ assert not heavy, heavy
 """
 
 
-@pytest.mark.parametrize("options", [["--help"], ["--dry-run", "--effective-batch", "96", "--max-micro-batch", "48"]])
+@pytest.mark.parametrize(
+    "options", [["--help"], ["--dry-run", "--effective-batch", "96", "--max-micro-batch", "48"]]
+)
 def test_help_and_dry_run_are_light(options: list[str], tmp_path: Path) -> None:
     config_of(tmp_path, trials=[{}, {"optimizer": "sgd"}])
     told = subprocess.run(

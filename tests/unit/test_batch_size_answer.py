@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orchestrator.results.batch_size import Answer, describe
-from orchestrator.search.batch_size import BatchSize
+from orchestrator.analysis.batch_size import Answer, describe
+from orchestrator.search.batch_size.search import BatchSize
 from tests.unit.devices import Device, make_trial, run_to_the_end
 
 

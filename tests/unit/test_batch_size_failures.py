@@ -9,15 +9,17 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.results.batch_size import Answer, describe
-from orchestrator.search.batch_size import BatchSize
-from orchestrator.search.together import Together
+from orchestrator.analysis.batch_size import Answer, describe
+from orchestrator.search.batch_size.search import BatchSize
+from orchestrator.search.round_robin import Together
 from tests.unit.devices import Cpu, Device, make_trial, run_to_the_end
 
 
 def picks(answer: Answer) -> tuple[int | None, ...]:
     """Largest, fastest, and where the plateau begins."""
-    return tuple(size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau))
+    return tuple(
+        size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau)
+    )
 
 
 def test_accumulation_that_a_rule_forbids_is_a_row_and_no_trial() -> None:
@@ -25,7 +27,12 @@ def test_accumulation_that_a_rule_forbids_is_a_row_and_no_trial() -> None:
         spec = make_trial(micro_batch, accumulation)
         if accumulation == 1:
             return spec
-        return TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED, rule="lomo", reason="gradients cannot accumulate")
+        return TrialRecord(
+            spec=spec,
+            outcome=Outcome.UNSUPPORTED,
+            rule="lomo",
+            reason="gradients cannot accumulate",
+        )
 
     search = BatchSize(make, effective_batch=512)
     asked = run_to_the_end(search, Device())
@@ -60,7 +67,9 @@ def test_whatever_ends_a_larger_size_bounds_it(outcome: Outcome) -> None:
     search, device = BatchSize(make_trial, exact=True), Device()
     while (spec := search.ask()) is not None:
         record = device.run(spec)
-        search.tell(record if spec.micro_batch <= 100 else replace(record, outcome=outcome, measurements={}))
+        search.tell(
+            record if spec.micro_batch <= 100 else replace(record, outcome=outcome, measurements={})
+        )
     assert picks(search.answer)[0] == 100
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.batch_size import Answer, describe
-from orchestrator.search.batch_size import BatchSize
+from orchestrator.analysis.batch_size import Answer, describe
+from orchestrator.search.batch_size.search import BatchSize
 from tests.benchmarks.grids import GIB, recorded
 from tests.unit.devices import Cpu, Device, Table, make_trial, run_to_the_end
 
@@ -26,7 +26,9 @@ def tune(device: Device, **options: Any) -> tuple[Batches, Answer]:
 
 def picks(answer: Answer) -> tuple[int | None, ...]:
     """Largest, fastest, and where the plateau begins."""
-    return tuple(size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau))
+    return tuple(
+        size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau)
+    )
 
 
 def way(answer: Answer) -> tuple[int, int] | None:
@@ -52,7 +54,12 @@ def test_of_long_steps_fewer_are_counted_and_such_trials_are_known_again() -> No
 
 
 FP32 = {"base_mib": 3_931, "floor_mib": 5_184, "sample_mib": 807, "samples_per_second": 44}
-CHECKPOINT = {"base_mib": 3_932, "sample_mib": 78.5, "samples_per_second": 261, "host_seconds": 0.125}
+CHECKPOINT = {
+    "base_mib": 3_932,
+    "sample_mib": 78.5,
+    "samples_per_second": 261,
+    "host_seconds": 0.125,
+}
 CASES: dict[str, tuple[Device, dict[str, Any], Batches, tuple[int | None, ...]]] = {
     "an allocator's rounding": (
         Device(rounding_mib=700),
@@ -84,7 +91,12 @@ CASES: dict[str, tuple[Device, dict[str, Any], Batches, tuple[int | None, ...]]]
         [(16, 1), (4, 1), (1, 1), (2, 1)],
         (2, 2, 2),
     ),
-    "out of memory at 1": (Device(**FP32, device_mib=6_144), {}, [(16, 1), (4, 1), (1, 1)], (None, None, None)),
+    "out of memory at 1": (
+        Device(**FP32, device_mib=6_144),
+        {},
+        [(16, 1), (4, 1), (1, 1)],
+        (None, None, None),
+    ),
     "memory grows faster from 100 on": (
         Device(extra_mib=lambda size: 40.0 * max(0, size - 100)),
         {},
@@ -200,7 +212,9 @@ def test_on_any_device_the_answers_are_measured_and_true(
     assert answer.plateau is not None
     assert answer.plateau.speed >= 0.98 * answer.fastest.speed
     assert all(
-        size.speed < 0.98 * answer.fastest.speed for size in single if size.micro_batch < answer.plateau.micro_batch
+        size.speed < 0.98 * answer.fastest.speed
+        for size in single
+        if size.micro_batch < answer.plateau.micro_batch
     )
     if answer.accumulated is not None:
         assert answer.accumulated.micro_batch * answer.accumulated.accumulation == effective
@@ -221,7 +235,11 @@ def test_without_noise_nothing_better_is_left_out(
     step: float, rate: float, host: float, device_mib: float, effective: int
 ) -> None:
     device = Device(
-        step_seconds=step, samples_per_second=rate, host_seconds=host, device_mib=device_mib, gradients_mib=0.0
+        step_seconds=step,
+        samples_per_second=rate,
+        host_seconds=host,
+        device_mib=device_mib,
+        gradients_mib=0.0,
     )
     _, answer = tune(device, effective_batch=effective)
     assert answer.largest is not None
@@ -230,7 +248,11 @@ def test_without_noise_nothing_better_is_left_out(
     most = answer.largest.micro_batch
     best = max(device.speed(size) for size in range(1, most + 1))
     assert answer.fastest.speed >= 0.98 * best
-    ways = [device.speed(size, effective // size) for size in range(1, most + 1) if effective % size == 0]
+    ways = [
+        device.speed(size, effective // size)
+        for size in range(1, most + 1)
+        if effective % size == 0
+    ]
     assert answer.accumulated.speed >= 0.95 * max(ways)
 
 
@@ -255,7 +277,8 @@ def test_replayed_on_the_measured_h200(techniques: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "trials", "seconds", "loss"), [(0.0, 5, 23.6, 0.0), (0.01, 7, 31.2, 0.022), (0.03, 9, 38.1, 0.050)]
+    ("noise", "trials", "seconds", "loss"),
+    [(0.0, 5, 23.6, 0.0), (0.01, 7, 31.2, 0.022), (0.03, 9, 38.1, 0.050)],
 )
 def test_noise_costs_trials_and_speed_but_no_more_than_this(
     noise: float, trials: int, seconds: float, loss: float

@@ -11,12 +11,12 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 
-from orchestrator.running.cluster.bookkeeper import Bookkeeper
+from orchestrator.running.cluster.tune_callback import Bookkeeper
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 
 
 class _Large:
@@ -27,14 +27,23 @@ def _trial() -> tuple[Any, list[weakref.ref[_Large]]]:
     """One that has run, and what it was given, what its actor said of itself and what it reported."""
     given, said, reported = _Large(), _Large(), _Large()
     trial: Any = Trial("slot", stub=True, config={"specs": [given]}, storage=_Large())  # type: ignore[no-untyped-call]
-    actor = SimpleNamespace(get_auto_filled_metrics=SimpleNamespace(remote=lambda **_: {"said": said}))
+    actor = SimpleNamespace(
+        get_auto_filled_metrics=SimpleNamespace(remote=lambda **_: {"said": said})
+    )
     trial.set_ray_actor(actor)
     trial.update_last_result({"reported": reported, "figure": 1.0})
     trial.set_ray_actor(None)
-    return trial, [weakref.ref(given), weakref.ref(said), weakref.ref(reported), weakref.ref(trial.storage)]
+    return trial, [
+        weakref.ref(given),
+        weakref.ref(said),
+        weakref.ref(reported),
+        weakref.ref(trial.storage),
+    ]
 
 
-def test_of_an_ended_trial_nothing_is_kept_but_what_the_first_has_in_common_with_it(tmp_path: Path) -> None:
+def test_of_an_ended_trial_nothing_is_kept_but_what_the_first_has_in_common_with_it(
+    tmp_path: Path,
+) -> None:
     node = Node(node_id="a", address="a", gpus=1, cpus=1, host_bytes=1, environment={})
     progress = Progress(0, 1, (), stream=io.StringIO())
     session = Session(Grid([]), RunFolder(tmp_path), progress, time_budget_seconds=None)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import child, nvml, parent
-from jobs.parent import Children
+from jobs.isolation import child_handle, forkserver
+from jobs.isolation.forkserver import Children
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
@@ -70,10 +71,14 @@ class Stand:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Children are simulated, and what NVML says."""
     one = Gpu()
-    monkeypatch.setattr(child, "fork", lambda folder, channels: Stand(one, folder, has_context=True))
-    monkeypatch.setattr(child, "spawn", lambda spec, folder: Stand(one, folder, has_context=False))
-    monkeypatch.setattr(parent, "_device_bytes", lambda: one.used)
-    monkeypatch.setattr(parent, "_RELEASE_SECONDS", 0.05)
+    monkeypatch.setattr(
+        child_handle, "fork", lambda folder, channels: Stand(one, folder, has_context=True)
+    )
+    monkeypatch.setattr(
+        child_handle, "spawn", lambda spec, folder: Stand(one, folder, has_context=False)
+    )
+    monkeypatch.setattr(forkserver, "_device_bytes", lambda: one.used)
+    monkeypatch.setattr(forkserver, "_RELEASE_SECONDS", 0.05)
     return one
 
 
@@ -94,7 +99,9 @@ def run(gpu: Gpu, tmp_path: Path) -> Iterator[Callable[[str], Stand]]:
     assert not any(one.lives for one in gpu.children)
 
 
-def test_a_context_is_seen_once_and_told_to_every_child(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_a_context_is_seen_once_and_told_to_every_child(
+    gpu: Gpu, run: Callable[[str], Stand]
+) -> None:
     ran = [run("fork") for _ in range(3)]
     assert [one.told for one in ran] == [CONTEXT] * 3
     assert ran == gpu.children[:3]
@@ -104,11 +111,11 @@ def test_a_context_is_seen_once_and_told_to_every_child(gpu: Gpu, run: Callable[
 def test_nothing_stays_on_a_gpu_for_which_nobody_asks(
     gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parent, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(forkserver, "PATIENCE_SECONDS", 0.0)
     children = Children(tmp_path, (0, 1))
     children.make_ready(children.run(build_tiny_spec(), 10.0, "fork"))
     reading, writing = os.pipe()
-    asked = parent._asked(reading, children)
+    asked = forkserver._asked(reading, children)
     os.write(writing, b'{"spec": 1}\n')
     assert (next(asked), gpu.contexts) == ({"spec": 1}, 1)
     later = threading.Timer(0.2, os.close, [writing])
@@ -130,13 +137,17 @@ def test_one_that_ended_while_it_waited_is_replaced(gpu: Gpu, run: Callable[[str
     assert run("fork") is gpu.children[2]
 
 
-def test_beside_somebody_else_each_child_is_seen_anew(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_beside_somebody_else_each_child_is_seen_anew(
+    gpu: Gpu, run: Callable[[str], Stand]
+) -> None:
     gpu.others = 2 * nvml.IDLE_BYTES
     assert [run("fork").told, run("fork").told] == [CONTEXT] * 2
     assert (len(gpu.children), gpu.contexts) == (2, 0)
 
 
-def test_who_comes_in_between_is_not_taken_for_a_context(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_who_comes_in_between_is_not_taken_for_a_context(
+    gpu: Gpu, run: Callable[[str], Stand]
+) -> None:
     run("fork")
     gpu.others = 2 * nvml.IDLE_BYTES
     assert run("fork").told == CONTEXT
@@ -146,7 +157,9 @@ def test_who_comes_in_between_is_not_taken_for_a_context(gpu: Gpu, run: Callable
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.OUT_OF_MEMORY])
-def test_after_a_failure_others_look_at_the_gpu_first(outcome: Outcome, gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_after_a_failure_others_look_at_the_gpu_first(
+    outcome: Outcome, gpu: Gpu, run: Callable[[str], Stand]
+) -> None:
     gpu.outcome = outcome
     run("fork")
     assert gpu.contexts == (outcome is Outcome.OUT_OF_MEMORY)

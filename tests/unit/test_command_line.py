@@ -13,16 +13,26 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
-from orchestrator.running.command import finish
+from orchestrator.cli import finish
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.unit.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("batch_size", "compare", "completion", "doctor", "explain", "predict", "recommend", "report", "sweep")
+VERBS = (
+    "batch_size",
+    "compare",
+    "completion",
+    "doctor",
+    "explain",
+    "predict",
+    "recommend",
+    "report",
+    "sweep",
+)
 COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: some/model, trust_remote_code: true}\n"
@@ -35,7 +45,11 @@ def unheard(command: list[str], buffered: str) -> tuple[int, bytes]:
     environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", *command], stdout=write, stderr=subprocess.PIPE, cwd=ROOT, env=environment
+            [sys.executable, "-m", *command],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=environment,
         )
     finally:
         os.close(write)
@@ -49,7 +63,10 @@ def test_no_verb_complains_when_nobody_reads_on(command: list[str]) -> None:
 
 def test_a_summary_that_nobody_reads_is_no_failure(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [make_record()])
-    assert unheard(["orchestrator.report", str(folder), "--open-nothing"], buffered="") == (141, b"")
+    assert unheard(["orchestrator.report", str(folder), "--open-nothing"], buffered="") == (
+        141,
+        b"",
+    )
     assert (folder / "report.html").exists()
 
 
@@ -59,11 +76,19 @@ def test_no_verb_complains_when_nobody_reads_on_and_nothing_is_buffered() -> Non
 
 def test_output_to_a_full_disk_is_a_sentence() -> None:
     with open("/dev/full", "w") as full:
-        ran = subprocess.run([sys.executable, "-m", *DRY_RUN], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        ran = subprocess.run(
+            [sys.executable, "-m", *DRY_RUN],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
     assert (ran.returncode, ran.stderr) == (1, "cannot write: No space left on device\n")
 
 
-def test_a_file_that_cannot_be_written_is_a_sentence(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_sentence(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with pytest.raises(SystemExit) as ended:
         finish(lambda: tmp_path.write_text("no file") and 0)
     assert ended.value.code == 1
@@ -79,7 +104,9 @@ class Unheard(io.StringIO):
 
 def test_a_sweep_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:
     folder, trials = RunFolder(tmp_path), [build_tiny_spec(repeat=number) for number in range(3)]
-    session = Session(Grid(trials), folder, Progress(3, 1, (), stream=Unheard()), time_budget_seconds=None)
+    session = Session(
+        Grid(trials), folder, Progress(3, 1, (), stream=Unheard()), time_budget_seconds=None
+    )
     with folder.locked():
         while (spec := session.next_trial()) is not None:
             session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED))
@@ -136,7 +163,9 @@ def test_a_search_whose_package_is_missing_is_a_sentence_before_anything_starts(
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "orchestrator.search.optuna", raising=False)
     assert sweep.main([str(path), "--output", str(output)]) == 2
-    assert capsys.readouterr().err == "search: optuna needs the package optuna: pip install optuna\n"
+    assert (
+        capsys.readouterr().err == "search: optuna needs the package optuna: pip install optuna\n"
+    )
     assert not output.exists()
 
 
@@ -158,7 +187,11 @@ def test_the_command_lists_every_verb_with_a_line() -> None:
     ],
 )
 def test_the_command_without_a_verb(
-    arguments: list[str], status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["orchestrator", *arguments])
     assert __main__.main() == status
@@ -176,10 +209,15 @@ finally:
     print(sorted(heavy), file=sys.stderr)
 """
     ran = subprocess.run(
-        [sys.executable, "-c", program, "batch-size", *DRY_RUN[1:]], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", program, "batch-size", *DRY_RUN[1:]],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert ran.returncode == 0
     assert ran.stderr == "[]\n"
     assert ran.stdout.startswith("quickstart: the batch of ")
-    wrong = subprocess.run([sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT)
+    wrong = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
+    )
     assert (wrong.returncode, wrong.stdout) == (2, b"")

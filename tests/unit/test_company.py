@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobs import company, nvml
+from jobs.node import gpu_sharing, nvml
 from jobs.spec import Recipe
 from jobs.trackers import device
 from jobs.trackers.base import NOTHING, Held, Moment
@@ -24,7 +24,9 @@ from tests.benchmarks.visited import visited
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 GIB = 2**30
-PLAIN, PAGED = (Recipe(training_arguments={"optim": name}) for name in ("adamw_torch", "paged_adamw_8bit"))
+PLAIN, PAGED = (
+    Recipe(training_arguments={"optim": name}) for name in ("adamw_torch", "paged_adamw_8bit")
+)
 OTHER = 2**22 - 1
 """A process id that is nobody's here."""
 
@@ -84,7 +86,9 @@ def test_a_visitor_between_two_moments_is_seen(gpu: Gpu) -> None:
         assert others(tracker) == 1
 
 
-def test_who_is_there_when_a_training_fails_is_seen(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_there_when_a_training_fails_is_seen(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(device, "_POLL_SECONDS", 60.0)
     with Device() as tracker:
         tracker.start(Held(device_bytes=1))
@@ -104,7 +108,9 @@ def test_while_nobody_takes_memory_it_is_not_asked_who_is_there(gpu: Gpu) -> Non
 
 
 @pytest.mark.parametrize("pids", [[], [OTHER]], ids=["hidden", "renumbered"])
-def test_what_a_container_tells_of_the_trial_itself_is_no_visitor(gpu: Gpu, pids: list[int]) -> None:
+def test_what_a_container_tells_of_the_trial_itself_is_no_visitor(
+    gpu: Gpu, pids: list[int]
+) -> None:
     gpu.pids = pids
     with Device() as tracker:
         tracker.start(Held(device_bytes=1))
@@ -120,7 +126,10 @@ def test_who_is_there_before_a_context_is_somebody_else(gpu: Gpu) -> None:
 
 
 def test_the_trials_own_processes_are_no_visitors(gpu: Gpu) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as own, Device() as tracker:
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as own,
+        Device() as tracker,
+    ):
         gpu.pids = [os.getpid(), own.pid]
         tracker.start(Held(device_bytes=1))
         tracker.at(Moment.TRAIN_END, 0.0)
@@ -136,7 +145,10 @@ def figures(used: float, before: float = 0.6, others: int = 0) -> dict[str, int]
         "gpu_context_bytes": 0.6,
         "peak_reserved_bytes": 10,
     }
-    return {**{name: round(value * GIB) for name, value in gib.items()}, "gpu_foreign_processes": others}
+    return {
+        **{name: round(value * GIB) for name, value in gib.items()},
+        "gpu_foreign_processes": others,
+    }
 
 
 @pytest.mark.parametrize(
@@ -145,21 +157,31 @@ def figures(used: float, before: float = 0.6, others: int = 0) -> dict[str, int]
         (figures(10.8), PLAIN, []),
         (figures(11.7), PLAIN, []),  # with NCCL
         (figures(14.6), PAGED, []),
-        (figures(114.8), PLAIN, ["shared: 104.2 GiB of the GPU were neither the context's nor the allocator's"]),
+        (
+            figures(114.8),
+            PLAIN,
+            ["shared: 104.2 GiB of the GPU were neither the context's nor the allocator's"],
+        ),
         (figures(14.6, others=2), PAGED, ["shared: 2 other processes were on the GPU"]),
-        (figures(10.8, before=30), PLAIN, ["shared: 30.0 GiB of the GPU were in use before the trial"]),
+        (
+            figures(10.8, before=30),
+            PLAIN,
+            ["shared: 30.0 GiB of the GPU were in use before the trial"],
+        ),
         ({"gpu_used_before_bytes": 1}, PLAIN, []),  # it ended before anything was read
         ({}, PLAIN, []),  # there is no GPU
     ],
 )
 def test_company_is_put_in_words(row: dict[str, int], recipe: Recipe, said: list[str]) -> None:
-    assert company.warnings(row, recipe) == said
-    assert company.is_shared(["unstable: a single step counted", *said]) is bool(said)
+    assert gpu_sharing.warnings(row, recipe) == said
+    assert gpu_sharing.is_shared(["unstable: a single step counted", *said]) is bool(said)
 
 
 def test_published_rows_had_no_company_but_where_it_is_said() -> None:
     runs = sorted(path.parent for path in RESULTS.glob("**/trials.parquet"))
-    found = {str(run.relative_to(RESULTS)): set(rows) for run in runs if (rows := visited(named(run)))}
+    found = {
+        str(run.relative_to(RESULTS)): set(rows) for run in runs if (rows := visited(named(run)))
+    }
     folder = "2026-11-23-visited-2xh200"
     assert found.keys() == {f"{folder}/frontier", f"{folder}/grid"}
     assert found[f"{folder}/frontier"] == {"32842c3b82c7", "fb6cdc90f5e3"}

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.results.compilation import break_even_steps
+from orchestrator.analysis.compile_break_even import break_even_steps
 
 AXES = {"compile": "compile", "precision": "precision"}
 
 
-def row(trial_id: str, compile: str, first: float | None, median: float | None, **other: Any) -> dict[str, Any]:
+def row(
+    trial_id: str, compile: str, first: float | None, median: float | None, **other: Any
+) -> dict[str, Any]:
     """An ok row of one environment in bf16."""
     figures = {"first_step_seconds": first, "step_seconds_median": median}
     return {
@@ -42,7 +44,12 @@ def test_a_faster_first_step_pays_at_once() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"precision": "fp32"}, {"environment_id": "two"}, {"outcome": "failed"}, {"step_seconds_median": None}],
+    [
+        {"precision": "fp32"},
+        {"environment_id": "two"},
+        {"outcome": "failed"},
+        {"step_seconds_median": None},
+    ],
 )
 def test_without_an_eager_trial_otherwise_equal_nothing_is_said(other: dict[str, Any]) -> None:
     rows = [row("a", "none", 1.0, 0.3, **other), row("b", "inductor", 61.0, 0.2)]

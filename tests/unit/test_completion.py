@@ -31,13 +31,22 @@ def script(shell: str) -> str:
 
 
 def test_bash_completes_what_is_typed() -> None:
-    done = subprocess.run(["bash"], input=script("bash") + TYPED, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["recommend", "--objective", "samples_per_second", "pyproject.toml"]
+    done = subprocess.run(
+        ["bash"], input=script("bash") + TYPED, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "recommend",
+        "--objective",
+        "samples_per_second",
+        "pyproject.toml",
+    ]
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_every_shell_is_told_of_every_verb_and_option(shell: str) -> None:
     text = script(shell)
     assert [verb for verb in __main__.verbs() if verb not in text] == []
-    options = {name for action in recommend.command_line()._actions for name in action.option_strings}
+    options = {
+        name for action in recommend.command_line()._actions for name in action.option_strings
+    }
     assert [name for name in options if name.lstrip("-") not in text] == []

@@ -12,8 +12,8 @@ import yaml
 
 from orchestrator.planning.arguments import RENAMED, architecture_names, argument_names
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
-from orchestrator.planning.quantities import duration_seconds, size_bytes
 from orchestrator.planning.schema import json_schema
+from orchestrator.units import duration_seconds, size_bytes
 
 ROOT = Path(__file__).parents[2]
 BROKEN = ROOT / "tests/golden/broken_configs"
@@ -36,13 +36,17 @@ def load(tmp_path: Path):
 
 
 @pytest.mark.parametrize("path", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_broken_config_is_answered_as_recorded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_config_is_answered_as_recorded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(BROKEN)
     with pytest.raises(ConfigError) as caught:
         load_config(path.name)
     if "RECORD_GOLDEN" in os.environ:
         path.with_suffix(".txt").write_text(f"{caught.value}\n")
-    assert f"{caught.value}\n" == path.with_suffix(".txt").read_text(), "if that is better: RECORD_GOLDEN=1 pytest"
+    assert f"{caught.value}\n" == path.with_suffix(".txt").read_text(), (
+        "if that is better: RECORD_GOLDEN=1 pytest"
+    )
 
 
 def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
@@ -84,7 +88,9 @@ def test_defaults(load) -> None:
 
 
 def test_python_floats_are_numbers(load) -> None:
-    assert load("training_arguments: {learning_rate: 5e-5}").training_arguments == {"learning_rate": 5e-5}
+    assert load("training_arguments: {learning_rate: 5e-5}").training_arguments == {
+        "learning_rate": 5e-5
+    }
 
 
 def test_own_arguments_take_the_axis_they_decide(load) -> None:
@@ -93,7 +99,10 @@ def test_own_arguments_take_the_axis_they_decide(load) -> None:
 
 
 def test_the_new_name_of_a_renamed_argument_is_owned_too(load) -> None:
-    assert load("training_arguments: {activation_checkpointing: true}").baseline["activations"] == "custom"
+    assert (
+        load("training_arguments: {activation_checkpointing: true}").baseline["activations"]
+        == "custom"
+    )
 
 
 def test_baseline_is_each_axiss_first_value(load) -> None:
@@ -123,7 +132,9 @@ def test_a_dataset_is_found_from_anywhere(load, tmp_path: Path) -> None:
         ("org/mine", "org/mine"),
     ],
 )
-def test_a_checkpoint_of_ones_own_is_found_from_anywhere(tmp_path: Path, named: str, found: str) -> None:
+def test_a_checkpoint_of_ones_own_is_found_from_anywhere(
+    tmp_path: Path, named: str, found: str
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "sweep.yaml").write_text(
         f"model: {{task: causal-lm, name_or_path: {named}}}\n"
@@ -140,25 +151,32 @@ def test_an_anchor_may_be_merged_twice(load) -> None:
     assert [trial["micro_batch"] for trial in load(text).trials] == [2, 4, 2]
 
 
-def test_without_transformers_every_argument_is_accepted(load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.planning.base.argument_names", lambda: None)
+def test_without_transformers_every_argument_is_accepted(
+    load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.planning.base_arguments.argument_names", lambda: None)
     monkeypatch.setattr("orchestrator.planning.config.architecture_names", lambda: None)
     assert load("training_arguments: {of_next_year: 1}").training_arguments == {"of_next_year": 1}
 
 
 @pytest.mark.parametrize(
-    ("written", "expected"), [("16GiB", 16 * 2**30), ("24GB", 24 * 10**9), ("1.5 MiB", 3 * 2**19), (4096, 4096)]
+    ("written", "expected"),
+    [("16GiB", 16 * 2**30), ("24GB", 24 * 10**9), ("1.5 MiB", 3 * 2**19), (4096, 4096)],
 )
 def test_sizes(written: object, expected: int) -> None:
     assert size_bytes(written) == expected
 
 
-@pytest.mark.parametrize(("written", "expected"), [("300s", 300), ("5m", 300), ("1h30m", 5400), (2.5, 2.5)])
+@pytest.mark.parametrize(
+    ("written", "expected"), [("300s", 300), ("5m", 300), ("1h30m", 5400), (2.5, 2.5)]
+)
 def test_durations(written: object, expected: float) -> None:
     assert duration_seconds(written) == expected
 
 
-@pytest.mark.parametrize("written", ["", "5", "five", -1, 0, True, None, float("inf"), float("nan"), "0s", "1m1h"])
+@pytest.mark.parametrize(
+    "written", ["", "5", "five", -1, 0, True, None, float("inf"), float("nan"), "0s", "1m1h"]
+)
 def test_bad_durations(written: object) -> None:
     with pytest.raises(ValueError, match="must be a time"):
         duration_seconds(written)
@@ -173,7 +191,9 @@ def test_bad_sizes(written: object) -> None:
 @pytest.mark.slow
 def test_names_read_from_the_source_are_those_of_the_library() -> None:
     transformers = pytest.importorskip("transformers")
-    fields = {field.name for field in dataclasses.fields(transformers.TrainingArguments) if field.init}
+    fields = {
+        field.name for field in dataclasses.fields(transformers.TrainingArguments) if field.init
+    }
     names, architectures = argument_names(), architecture_names()
     assert names is not None
     assert fields == names & fields

@@ -7,13 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.search.configurations import configurations
-from orchestrator.search.correction import Correction
+from orchestrator.search.frontier.configurations import configurations
+from orchestrator.search.frontier.memory_correction import Correction
 from tests.benchmarks.grids import make_spec
 
 SIZES = (1, 2, 4, 8, 16, 32)
 PLANNED = configurations(
-    make_spec({"micro_batch": size, "precision": precision}, "") for precision in ("fp32", "tf32") for size in SIZES
+    make_spec({"micro_batch": size, "precision": precision}, "")
+    for precision in ("fp32", "tf32")
+    for size in SIZES
 )
 PREDICTED = np.log([10.0 + one.micro_batch for one in PLANNED])
 

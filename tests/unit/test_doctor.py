@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs import checks
-from jobs.calibration import Calibration, Load, calibrate
-from jobs.checks import CHECKS, examine
-from jobs.checks.base import Severity
-from jobs.checks.disk import Disk, probe
-from jobs.checks.machine import VARIABLES, Gpu, Machine, ask_nvml, look
-from jobs.checks.rates import judge
+from jobs.node import checks
+from jobs.node.calibration import Calibration, Load, calibrate
+from jobs.node.checks import CHECKS, examine
+from jobs.node.checks.base import Severity
+from jobs.node.checks.disk import Disk, probe
+from jobs.node.checks.machine import VARIABLES, Gpu, Machine, ask_nvml, look
+from jobs.node.checks.rates import judge
 from jobs.spec import to_json
 from orchestrator import doctor
 
@@ -31,7 +31,11 @@ HEALTHY = Machine(
     nvidia_device=True,
     driver="580.159",
     driver_cuda=(13, 0),
-    gpus=(Gpu(index=0, uuid="GPU-a", name="NVIDIA H200", total_bytes=140 * GIB, used_bytes=600 * 2**20),),
+    gpus=(
+        Gpu(
+            index=0, uuid="GPU-a", name="NVIDIA H200", total_bytes=140 * GIB, used_bytes=600 * 2**20
+        ),
+    ),
     packages={
         "torch": "2.13.0",
         "transformers": "5.23.0",
@@ -41,7 +45,12 @@ HEALTHY = Machine(
         "deepspeed": "0.19.8",
         "ninja": "1.13",
     },
-    requirements=("torch<2.14,>=2.11", "transformers<5.24,>=5.17", "ray[tune]<3,>=2.60", "nvidia-ml-py>=12"),
+    requirements=(
+        "torch<2.14,>=2.11",
+        "transformers<5.24,>=5.17",
+        "ray[tune]<3,>=2.60",
+        "nvidia-ml-py>=12",
+    ),
     torch_cuda=(13, 0),
     bitsandbytes_cuda=("128", "130"),
     commands={"g++": "/usr/bin/g++", "gcc": "/usr/bin/gcc"},
@@ -63,10 +72,16 @@ SICK = replace(
     HEALTHY,
     node="node-2",
     gpus=(
-        replace(HEALTHY.gpus[0], used_bytes=12 * GIB, processes=(4242,), slowed=("hardware thermal limit",)),
+        replace(
+            HEALTHY.gpus[0],
+            used_bytes=12 * GIB,
+            processes=(4242,),
+            slowed=("hardware thermal limit",),
+        ),
         replace(HEALTHY.gpus[0], index=1, used_bytes=3 * GIB),
     ),
-    packages=dict(HEALTHY.packages) | {"torch": "2.14.0", "transformers": "5.16.2", "nvidia-ml-py3": "7.352.0"},
+    packages=dict(HEALTHY.packages)
+    | {"torch": "2.14.0", "transformers": "5.16.2", "nvidia-ml-py3": "7.352.0"},
     requirements=(*HEALTHY.requirements, "peft>=0.21"),
     torch_cuda=(13, 3),
     nvcc_cuda=(12, 8),
@@ -76,7 +91,9 @@ SICK = replace(
     variables={"TORCH_CUDA_ARCH_LIST": "9.0 10.0a"},
     host_available_bytes=3 * GIB,
     shm_free_bytes=64 * 2**20,
-    disk=replace(HEALTHY.disk, file_system="nfs4", write_bytes_per_second=1e8) if HEALTHY.disk else None,
+    disk=replace(HEALTHY.disk, file_system="nfs4", write_bytes_per_second=1e8)
+    if HEALTHY.disk
+    else None,
 )
 
 
@@ -87,14 +104,19 @@ def report_of(machine: Machine) -> dict[str, Any]:
         "node": machine.node,
         "versions": versions,
         "findings": [
-            {"check": f.check, "severity": f.severity, "message": f.message, "mend": f.mend} for f in examine(machine)
+            {"check": f.check, "severity": f.severity, "message": f.message, "mend": f.mend}
+            for f in examine(machine)
         ],
     }
 
 
 def worst(check: str, **facts: Any) -> tuple[Severity, str]:
     """The severity and words of one check's only finding that is not ok, on a machine healthy but for ``facts``."""
-    found = [f for f in examine(replace(HEALTHY, **facts)) if f.check == check and f.severity is not Severity.OK]
+    found = [
+        f
+        for f in examine(replace(HEALTHY, **facts))
+        if f.check == check and f.severity is not Severity.OK
+    ]
     assert len(found) == 1
     assert found[0].mend
     return found[0].severity, found[0].message
@@ -116,7 +138,9 @@ def test_the_text_is_what_it_was() -> None:
 def test_every_check_can_find_something_wrong() -> None:
     dead = replace(SICK, nvml_error="Driver Not Loaded", gpus=())
     machines = (SICK, dead, replace(SICK, gpus=()), replace(SICK, torch_cuda=None))
-    complaining = {f.check for machine in machines for f in examine(machine) if f.severity is not Severity.OK}
+    complaining = {
+        f.check for machine in machines for f in examine(machine) if f.severity is not Severity.OK
+    }
     assert complaining == {check.name for check in CHECKS}
 
 
@@ -139,7 +163,9 @@ def test_every_check_can_find_something_wrong() -> None:
         ("disk", {"disk": Disk(path="/dev/shm", file_system="tmpfs")}, "warning", "memory, not a disk"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(check: str, facts: dict[str, Any], severity: str, words: str) -> None:
+def test_what_is_wrong_is_said(
+    check: str, facts: dict[str, Any], severity: str, words: str
+) -> None:
     found, message = worst(check, **facts)
     assert found == severity
     assert words in message
@@ -234,7 +260,12 @@ def test_nvmls_own_words_are_kept() -> None:
     lost = FakeNvml(nvmlDeviceGetHandleByIndex="GPU is lost")
     assert ask_nvml(lost) == {"nvml_error": "GPU is lost"}
     assert lost.shut == 1
-    assert ask_nvml(FakeNvml(nvmlDeviceGetCurrentClocksThrottleReasons="Not Supported"))["gpus"][0].slowed == ()
+    assert (
+        ask_nvml(FakeNvml(nvmlDeviceGetCurrentClocksThrottleReasons="Not Supported"))["gpus"][
+            0
+        ].slowed
+        == ()
+    )
 
 
 def test_a_disk_is_measured_and_left_clean(tmp_path: Path) -> None:
@@ -246,7 +277,7 @@ def test_a_disk_is_measured_and_left_clean(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_described_without_torch(capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; from jobs import checks; checks.report(); print(sorted({'torch', 'ray'} & set(sys.modules)))"
+    code = "import sys; from jobs.node import checks; checks.report(); print(sorted({'torch', 'ray'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     here = look()
@@ -261,9 +292,14 @@ def test_secrets_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("TOKEN" in name or "SECRET" in name or "KEY" in name for name in VARIABLES)
 
 
-@pytest.mark.parametrize(("machine", "status"), [(HEALTHY, 0), (replace(HEALTHY, shm_free_bytes=0), 0), (SICK, 1)])
+@pytest.mark.parametrize(
+    ("machine", "status"), [(HEALTHY, 0), (replace(HEALTHY, shm_free_bytes=0), 0), (SICK, 1)]
+)
 def test_the_exit_status_is_one_only_for_problems(
-    machine: Machine, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    machine: Machine,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(checks, "look", lambda nvme: machine)
@@ -284,7 +320,11 @@ def calibration_of(index: int, bf16: float, **facts: Any) -> dict[str, Any]:
 def test_a_gpu_slower_than_its_like_is_found() -> None:
     well = [calibration_of(0, 790e12), calibration_of(1, 760e12)]
     assert [finding.severity for finding in judge(well)] == [Severity.OK] * 2
-    found = list(judge([*well, calibration_of(2, 700e12), calibration_of(3, 790e12, slowed=("power brake",))]))
+    found = list(
+        judge(
+            [*well, calibration_of(2, 700e12), calibration_of(3, 790e12, slowed=("power brake",))]
+        )
+    )
     assert [finding.severity for finding in found[2:]] == [Severity.WARNING] * 2
     assert found[2].message == (
         "GPU X GPU-2 is 11% slower than the fastest of its model at bf16;"
@@ -314,7 +354,9 @@ def test_calibrations_are_written_and_compared(
     assert "24% slower than the fastest of its model at bf16" in capsys.readouterr().out
 
 
-def test_a_calibration_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calibration_that_fails_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail() -> list[dict[str, Any]]:
         raise RuntimeError("the calibration failed: CUDA error: device is lost")
 

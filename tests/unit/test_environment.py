@@ -10,7 +10,7 @@ import pytest
 
 COUNT = """
 import os
-from jobs import environment
+from jobs.node import environment
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 print(environment.cores())
 """

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from orchestrator import predict
 from orchestrator.planning.config import load_config
-from orchestrator.planning.estimate.allocator import CachingAllocator, rounded, segment_bytes
-from orchestrator.planning.estimate.estimator import settled
-from orchestrator.planning.estimate.gpus import load_gpu
-from orchestrator.planning.estimate.kernels import (
+from orchestrator.planning.plan import plan
+from orchestrator.prediction.affine_stream import Allocation, Free, Stream, between
+from orchestrator.prediction.allocator import CachingAllocator, rounded, segment_bytes
+from orchestrator.prediction.estimator import settled
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.kernels import (
     column_sum_bytes,
     efficient_attention_backward_bytes,
     layer_norm_backward_bytes,
 )
-from orchestrator.planning.estimate.prediction import CARDS, Figure, Prediction
-from orchestrator.planning.estimate.replay import Outcome, Trial, replay
-from orchestrator.planning.estimate.stream import Allocation, Free, Stream, between
-from orchestrator.planning.estimate.text import row, table
-from orchestrator.planning.estimate.unknowns import unknown
-from orchestrator.planning.plan import plan
+from orchestrator.prediction.prediction import CARDS, Figure, Prediction
+from orchestrator.prediction.replay import Outcome, Trial, replay
+from orchestrator.prediction.unsupported import unknown
+from orchestrator.reporting.prediction import row, table
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/predictions.txt"
@@ -38,7 +38,13 @@ H200 = load_gpu("h200")
 
 def test_requests_and_segments_are_rounded_as_cuda_pytorch_rounds_them() -> None:
     assert [rounded(size) for size in (1, 512, 513)] == [512, 512, 1024]
-    assert [segment_bytes(size) // MIB for size in (512, MIB, MIB + 512, 10 * MIB, 11 * MIB)] == [2, 2, 20, 10, 12]
+    assert [segment_bytes(size) // MIB for size in (512, MIB, MIB + 512, 10 * MIB, 11 * MIB)] == [
+        2,
+        2,
+        20,
+        10,
+        12,
+    ]
 
 
 def test_a_remainder_too_small_to_keep_counts_as_allocated() -> None:
@@ -69,7 +75,9 @@ def test_of_equal_blocks_the_lowest_address_is_taken(upwards: bool) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 40 * MIB), st.booleans()), max_size=60))
-def test_allocated_is_what_lives_and_everything_freed_can_be_had_again(requests: Sequence[tuple[int, bool]]) -> None:
+def test_allocated_is_what_lives_and_everything_freed_can_be_had_again(
+    requests: Sequence[tuple[int, bool]],
+) -> None:
     allocator, living = CachingAllocator(), []
     for nbytes, stays in requests:
         block = allocator.allocate(nbytes)
@@ -91,7 +99,14 @@ def test_allocated_is_what_lives_and_everything_freed_can_be_had_again(requests:
 @pytest.mark.parametrize(
     ("rows", "columns", "mib"),
     # Seen on the H200 as what a bias gradient adds to the peak of BERT-large.
-    [(2048, 1024, 16), (4096, 1024, 32), (8192, 1024, 64), (32768, 1024, 132), (4096, 4096, 128), (128, 1024, 0)],
+    [
+        (2048, 1024, 16),
+        (4096, 1024, 32),
+        (8192, 1024, 64),
+        (32768, 1024, 132),
+        (4096, 4096, 128),
+        (128, 1024, 0),
+    ],
 )
 def test_a_column_sum_over_many_rows_takes_a_buffer(rows: int, columns: int, mib: int) -> None:
     assert column_sum_bytes(H200, rows, columns, 1, columns, 1, 0) == mib * MIB
@@ -102,7 +117,9 @@ def test_a_column_sum_over_many_rows_takes_a_buffer(rows: int, columns: int, mib
     # Swin's first stage; one row too few; more blocks than a grid has; rows as wide as a large model's.
     [(32 * 56**2, 96, 3136), (2**16, 96, 0), (2**22, 96, 2**15 // 3), (2**17, 4096, 0)],
 )
-def test_a_layer_norm_over_very_many_rows_sums_by_parts(rows: int, width: int, partial_rows: int) -> None:
+def test_a_layer_norm_over_very_many_rows_sums_by_parts(
+    rows: int, width: int, partial_rows: int
+) -> None:
     assert layer_norm_backward_bytes(H200, rows, width, 4) == 4 * width * partial_rows
 
 
@@ -140,7 +157,12 @@ def test_the_peak_is_that_of_a_step_which_finds_optimizer_states() -> None:
     states = Stream(events=(Allocation(number=1, kind="optimizer states", **tensor),))  # type: ignore[arg-type]
     weights = Stream(events=(Allocation(number=1, kind="weights", **tensor),))  # type: ignore[arg-type]
     trial = Trial(
-        model=weights, first=_stream(1, 96 * MIB), later=None, accumulation=1, first_update=states, update=nothing
+        model=weights,
+        first=_stream(1, 96 * MIB),
+        later=None,
+        accumulation=1,
+        first_update=states,
+        update=nothing,
     )
     outcome = replay(trial, H200)
     assert outcome.peak_allocated == 224 * MIB
@@ -161,14 +183,21 @@ KNOWN = Prediction(
     anatomy={"weights": 12 * GIB, "saved activations": 8 * GIB, "inputs": 1000},
 )
 UNKNOWN = Prediction(
-    trial_id="ba9876543210", choices={"micro_batch": 16}, unknown="torch.compile plans its own buffers"
+    trial_id="ba9876543210",
+    choices={"micro_batch": 16},
+    unknown="torch.compile plans its own buffers",
 )
 
 
 @pytest.mark.parametrize(("otherwise", "likely"), [(1010, 1000), (1100, 1050), (900, 950)])
-def test_where_the_order_of_segments_makes_a_difference_neither_is_likelier(otherwise: int, likely: int) -> None:
+def test_where_the_order_of_segments_makes_a_difference_neither_is_likelier(
+    otherwise: int, likely: int
+) -> None:
     outcome = Outcome(
-        peak_allocated=900 * MIB, peak_reserved=1000 * MIB, reserved_otherwise=otherwise * MIB, at_peak={}
+        peak_allocated=900 * MIB,
+        peak_reserved=1000 * MIB,
+        reserved_otherwise=otherwise * MIB,
+        at_peak={},
     )
     reserved = settled(outcome)
     assert reserved.bytes == likely * MIB
@@ -183,7 +212,9 @@ def test_a_card_is_named_only_when_the_whole_interval_fits() -> None:
 
 
 def test_predictions_in_words() -> None:
-    text = table([KNOWN, UNKNOWN], {KNOWN.trial_id: "micro_batch=8", UNKNOWN.trial_id: "micro_batch=16"})
+    text = table(
+        [KNOWN, UNKNOWN], {KNOWN.trial_id: "micro_batch=8", UNKNOWN.trial_id: "micro_batch=16"}
+    )
     assert text + "\n" == GOLDEN.read_text(encoding="utf-8")
     assert row(UNKNOWN)["allocated_bytes"] is None
     assert row(KNOWN)["fits_24_gb"] == "tight"
@@ -191,7 +222,10 @@ def test_predictions_in_words() -> None:
 
 def test_what_cannot_be_known_is_said_to_be_unknown() -> None:
     trials = {
-        axis: {trial.choices[axis]: unknown(trial) for trial in plan(load_config(ROOT / "configs" / name)).trials}
+        axis: {
+            trial.choices[axis]: unknown(trial)
+            for trial in plan(load_config(ROOT / "configs" / name)).trials
+        }
         for axis in ("compile", "attention", "offload", "optimizer", "activations")
         for name in ("all_techniques.yaml",)
     }
@@ -204,14 +238,20 @@ def test_what_cannot_be_known_is_said_to_be_unknown() -> None:
 
 def test_a_calibration_replaces_the_constants_it_holds(tmp_path: Path) -> None:
     file = tmp_path / "gpus.yaml"
-    file.write_text(yaml.safe_dump([{"device": "NVIDIA L4", "multiprocessors": 58, "flops_per_second": {}}]))
-    assert load_gpu(str(file)) == replace(H200, name="NVIDIA L4", multiprocessors=58, source=str(file))
+    file.write_text(
+        yaml.safe_dump([{"device": "NVIDIA L4", "multiprocessors": 58, "flops_per_second": {}}])
+    )
+    assert load_gpu(str(file)) == replace(
+        H200, name="NVIDIA L4", multiprocessors=58, source=str(file)
+    )
     with pytest.raises(ValueError, match="valid choices: h200"):
         load_gpu("h2000")
 
 
 @pytest.mark.parametrize("wrong", [("--gpu", "h2000"), ("--trial", "zzz")])
-def test_wrong_names_end_with_status_2(wrong: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_names_end_with_status_2(
+    wrong: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert predict.main([str(ROOT / "configs/vit.yaml"), *wrong]) == 2
     assert wrong[1] in capsys.readouterr().err
 
@@ -221,5 +261,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; from orchestrator import predict; predict.command_line();"
         "print(sorted({'ray', 'torch', 'transformers', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

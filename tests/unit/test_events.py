@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.results.page import html, markdown
-from orchestrator.results.publishing import summarize_folder
-from orchestrator.results.summary import log_file
-from orchestrator.running import metrics
-from orchestrator.running.events import LOG, EventLog
+from orchestrator.analysis.summary import log_file
+from orchestrator.reporting import markdown
+from orchestrator.reporting.html import page as html
+from orchestrator.reporting.publish import summarize_folder
+from orchestrator.running import prometheus
+from orchestrator.running.event_log import LOG, EventLog
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import LAST_LINES, RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import LAST_LINES, RunFolder
 from tests.conftest import build_tiny_spec
 
 TRIALS = [build_tiny_spec(repeat=number) for number in range(4)]
@@ -71,15 +72,23 @@ class Skipping(Grid):
 
     def skipped(self) -> list[TrialRecord]:
         last = self._waiting.pop(TRIALS[-1].trial_id, None)
-        return [TrialRecord(spec=last, outcome=Outcome.SKIPPED, rule="dominated", reason="why")] if last else []
+        return (
+            [TrialRecord(spec=last, outcome=Outcome.SKIPPED, rule="dominated", reason="why")]
+            if last
+            else []
+        )
 
 
-def test_the_log_and_the_figures_tell_every_trial_once(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "Counter", Figure)
-    monkeypatch.setattr(metrics, "Gauge", Figure)
-    watchers = (EventLog(folder.path, clock=lambda: 1e9), metrics.Metrics("name", len(TRIALS)))
+def test_the_log_and_the_figures_tell_every_trial_once(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus, "Counter", Figure)
+    monkeypatch.setattr(prometheus, "Gauge", Figure)
+    watchers = (EventLog(folder.path, clock=lambda: 1e9), prometheus.Metrics("name", len(TRIALS)))
     progress = Progress(len(TRIALS), 1, (), stream=io.StringIO())
-    session = Session(Skipping(TRIALS), folder, progress, time_budget_seconds=None, watchers=watchers)
+    session = Session(
+        Skipping(TRIALS), folder, progress, time_budget_seconds=None, watchers=watchers
+    )
     assert session.reuse({TRIALS[0].trial_id: ended(0)}, [{"gpu_model": "H200"}], resume=True) == 1
     for spec in TRIALS[1:3]:
         assert session.begins(session.next_trials()) == (spec,)
@@ -105,7 +114,11 @@ def test_the_log_and_the_figures_tell_every_trial_once(folder: RunFolder, monkey
         ("settled", ids[3], "skipped"),
     ]
     assert (lines[4]["node"], lines[4]["log_file"]) == ("here", f"logs/{ids[2]}.txt")
-    assert seen["orchestrator_trials"] == {("name", "ok"): 2, ("name", "failed"): 1, ("name", "skipped"): 1}
+    assert seen["orchestrator_trials"] == {
+        ("name", "ok"): 2,
+        ("name", "failed"): 1,
+        ("name", "skipped"): 1,
+    }
     assert seen["orchestrator_slot_seconds"] == {("name", "H200"): 4.0}
     assert seen["orchestrator_slot_seconds_saved"] == {("name",): 2.0}
     assert (seen["orchestrator_trials_waiting"], seen["orchestrator_trials_running"]) == (
@@ -120,7 +133,9 @@ def test_a_log_that_cannot_grow_ends_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.FAILED])
-def test_what_a_trial_printed_is_kept_beside_its_record(outcome: Outcome, folder: RunFolder) -> None:
+def test_what_a_trial_printed_is_kept_beside_its_record(
+    outcome: Outcome, folder: RunFolder
+) -> None:
     printed = "a warning\n" * 1000
     written = folder.write(ended(0, outcome, log=printed))
     name = f"logs/{TRIALS[0].trial_id}.txt"
@@ -144,5 +159,12 @@ def test_the_report_links_the_output_of_what_went_wrong(folder: RunFolder) -> No
 
 def test_only_a_run_folders_own_file_is_linked() -> None:
     assert log_file({"log_file": "logs/0123456789ab.txt"}) == "logs/0123456789ab.txt"
-    for foreign in (None, "", "javascript:alert(1)", "logs/../../secret.txt", 'logs/a.txt"', "/logs/a.txt"):
+    for foreign in (
+        None,
+        "",
+        "javascript:alert(1)",
+        "logs/../../secret.txt",
+        'logs/a.txt"',
+        "/logs/a.txt",
+    ):
         assert log_file({"log_file": foreign}) == ""

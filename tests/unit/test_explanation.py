@@ -13,10 +13,10 @@ import orchestrator
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp
 from orchestrator import explain
-from orchestrator.results.explanation import explain as explanation_of
-from orchestrator.results.explanation_text import render, seconds
-from orchestrator.results.loss_curves_text import lines
-from orchestrator.results.words import memory
+from orchestrator.analysis.explanation import explain as explanation_of
+from orchestrator.reporting.explanation import render, seconds
+from orchestrator.reporting.loss_curves import lines
+from orchestrator.units import memory
 from tests.unit.records import H200, make_anatomy, make_record, write_run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explanation.txt"
@@ -71,13 +71,22 @@ def test_each_clause_has_its_figure_and_a_follow_up_tells_of_the_trial_it_follow
 
 
 def test_losses_that_the_guard_would_not_allow_are_said_to_be_apart(tmp_path: Path) -> None:
-    curves = {"steady": [1.0] * 8, "twice": [1.0] * 4 + [2.0] * 4, "broken": [1.0, float("nan")] + [1.0] * 6}
+    curves = {
+        "steady": [1.0] * 8,
+        "twice": [1.0] * 4 + [2.0] * 4,
+        "broken": [1.0, float("nan")] + [1.0] * 6,
+    }
     records = {
-        name: replace(make_record(micro_batch=size), steps={"loss": losses, "step_seconds": [0.1] * 8})
+        name: replace(
+            make_record(micro_batch=size), steps={"loss": losses, "step_seconds": [0.1] * 8}
+        )
         for size, (name, losses) in enumerate(curves.items(), 1)
     }
     run = orchestrator.load(write_run(tmp_path, list(records.values())))
-    found = {name: explanation_of(run, records["steady"].trial_id, records[name].trial_id).losses for name in records}
+    found = {
+        name: explanation_of(run, records["steady"].trial_id, records[name].trial_id).losses
+        for name in records
+    }
     steady, twice, broken = (found[name] for name in curves)
     assert steady is not None
     assert twice is not None
@@ -86,13 +95,22 @@ def test_losses_that_the_guard_would_not_allow_are_said_to_be_apart(tmp_path: Pa
     assert twice.furthest == 4
     assert len(broken.after) == 1, "it ends before what is no number"
     text = "\n".join(lines(twice))
-    assert "at most 1 apart, in step 5 of the 8 that both trained; on average further apart than the guard" in text
+    assert (
+        "at most 1 apart, in step 5 of the 8 that both trained; on average further apart than the guard"
+        in text
+    )
     assert "steps 5 to 8: 2 instead of 1 on average, 100 % apart" in text
 
 
-@pytest.mark.parametrize("records", [[SLOW, FAST], [SLOW, FAST, again(FAST, 0.4)]], ids=["columns", "anatomies"])
-def test_parts_add_up_to_the_figures_that_they_explain(records: list[TrialRecord], tmp_path: Path) -> None:
-    found = explanation_of(orchestrator.load(write_run(tmp_path, records)), SLOW.trial_id, FAST.trial_id)
+@pytest.mark.parametrize(
+    "records", [[SLOW, FAST], [SLOW, FAST, again(FAST, 0.4)]], ids=["columns", "anatomies"]
+)
+def test_parts_add_up_to_the_figures_that_they_explain(
+    records: list[TrialRecord], tmp_path: Path
+) -> None:
+    found = explanation_of(
+        orchestrator.load(write_run(tmp_path, records)), SLOW.trial_id, FAST.trial_id
+    )
     for account in (found.seconds_per_sample, found.memory_bytes):
         assert account.source == ("anatomy" if len(records) == 3 else "columns")
         assert sum(share.before for share in account.shares) == pytest.approx(account.before)
@@ -103,16 +121,22 @@ def test_parts_add_up_to_the_figures_that_they_explain(records: list[TrialRecord
 def test_a_profiled_step_that_was_slower_gives_shares_and_says_so(tmp_path: Path) -> None:
     slow = replace(SLOW, anatomy=make_anatomy(10))
     found = explanation_of(
-        orchestrator.load(write_run(tmp_path, [slow, FAST, again(FAST, 1)])), SLOW.trial_id, FAST.trial_id
+        orchestrator.load(write_run(tmp_path, [slow, FAST, again(FAST, 1)])),
+        SLOW.trial_id,
+        FAST.trial_id,
     )
     shares = {share.name: share for share in found.seconds_per_sample.shares}
     assert shares["tensor contractions"].before == pytest.approx(0.01 * 240 / 256)
     assert shares["idle"].before == pytest.approx(0)
-    assert any(text.startswith("A: the profiled step worked for 6.40 times") for text in found.cautions)
+    assert any(
+        text.startswith("A: the profiled step worked for 6.40 times") for text in found.cautions
+    )
 
 
 def test_a_trial_beside_itself_is_as_it_is(tmp_path: Path) -> None:
-    found = explanation_of(orchestrator.load(write_run(tmp_path, [SLOW])), SLOW.trial_id, SLOW.trial_id)
+    found = explanation_of(
+        orchestrator.load(write_run(tmp_path, [SLOW])), SLOW.trial_id, SLOW.trial_id
+    )
     text = render(found)
     assert "Chosen otherwise: nothing." in text
     assert "Time: B is as A" in text
@@ -123,12 +147,20 @@ def test_a_trial_beside_itself_is_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "status", "said"),
     [
-        ({"outcome": Outcome.OUT_OF_MEMORY, "reason": "no room"}, 3, "was not measured: out_of_memory: no room"),
+        (
+            {"outcome": Outcome.OUT_OF_MEMORY, "reason": "no room"},
+            3,
+            "was not measured: out_of_memory: no room",
+        ),
         ({"environment": {**H200, "torch": "1.0"}}, 3, "unlike hardware or versions"),
     ],
 )
 def test_what_cannot_be_explained_is_said(
-    other: dict[str, Any], status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    other: dict[str, Any],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     second = make_record(micro_batch=8, **other)
     folder = str(write_run(tmp_path, [SLOW, second]))
@@ -136,12 +168,19 @@ def test_what_cannot_be_explained_is_said(
     assert said in capsys.readouterr().err
 
 
-def test_a_name_that_no_trial_or_several_have_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_no_trial_or_several_have_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records = [make_record(micro_batch=size) for size in range(1, 30)]
     folder = str(write_run(tmp_path, records))
     first = records[0].trial_id
-    shared = next(r.trial_id[0] for r in records if sum(o.trial_id[0] == r.trial_id[0] for o in records) > 1)
-    for name, said in (("no such", 'no trial "no such" here'), (shared, f'several trials begin with "{shared}"')):
+    shared = next(
+        r.trial_id[0] for r in records if sum(o.trial_id[0] == r.trial_id[0] for o in records) > 1
+    )
+    for name, said in (
+        ("no such", 'no trial "no such" here'),
+        (shared, f'several trials begin with "{shared}"'),
+    ):
         assert explain.main([folder, first, name]) == 2
         assert said in capsys.readouterr().err
     assert explain.main([str(tmp_path / "nothing"), first, first]) == 2

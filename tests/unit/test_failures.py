@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch
 
-from jobs.failures import UnsupportedError, bytes_asked, classify, classify_exit
+from jobs.errors import UnsupportedError, bytes_asked, classify, classify_exit
 from jobs.record import Outcome
 
 TORCH_OOM = (
@@ -19,22 +19,32 @@ ERRORS: list[tuple[Exception, Outcome]] = [
     (torch.OutOfMemoryError(TORCH_OOM), Outcome.OUT_OF_MEMORY),
     (RuntimeError("CUDA error: out of memory"), Outcome.OUT_OF_MEMORY),
     (RuntimeError("CUDA driver error: out of memory"), Outcome.OUT_OF_MEMORY),
-    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), Outcome.OUT_OF_MEMORY),
+    (
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        Outcome.OUT_OF_MEMORY,
+    ),
     (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), Outcome.OUT_OF_MEMORY),
     (RuntimeError("Triton Error [CUDA]: out of memory"), Outcome.OUT_OF_MEMORY),
     (RuntimeError("NCCL Error 1: unhandled cuda error, out of memory"), Outcome.OUT_OF_MEMORY),
     (MemoryError(), Outcome.HOST_OUT_OF_MEMORY),
     (
-        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"
+        ),
         Outcome.HOST_OUT_OF_MEMORY,
     ),
     (OSError(12, "Cannot allocate memory"), Outcome.HOST_OUT_OF_MEMORY),
     (RuntimeError("std::bad_alloc"), Outcome.HOST_OUT_OF_MEMORY),
     (
-        ValueError("XForCausalLM does not support an attention implementation through torch's flex_attention."),
+        ValueError(
+            "XForCausalLM does not support an attention implementation through torch's flex_attention."
+        ),
         Outcome.UNSUPPORTED,
     ),
-    (ValueError("T5ForConditionalGeneration does not support Flash Attention 2.0 yet."), Outcome.UNSUPPORTED),
+    (
+        ValueError("T5ForConditionalGeneration does not support Flash Attention 2.0 yet."),
+        Outcome.UNSUPPORTED,
+    ),
     (ImportError("the package flash_attn seems to be not installed."), Outcome.UNSUPPORTED),
     (ValueError("TinyModel does not support gradient checkpointing."), Outcome.UNSUPPORTED),
     (ValueError("shapes do not match"), Outcome.FAILED),
@@ -60,7 +70,11 @@ def test_an_endless_message_is_cut() -> None:
 
 def test_an_unmet_requirement_keeps_its_rule() -> None:
     error = UnsupportedError("package:apex", "the package apex is not installed")
-    assert classify(error) == (Outcome.UNSUPPORTED, "package:apex", "the package apex is not installed")
+    assert classify(error) == (
+        Outcome.UNSUPPORTED,
+        "package:apex",
+        "the package apex is not installed",
+    )
 
 
 def wrapped(cause: Exception, *, explicitly: bool) -> Exception:
@@ -101,7 +115,12 @@ def test_the_bytes_asked_for_are_read(message: str, expected: int | None) -> Non
 @pytest.mark.parametrize(
     ("status", "kills", "outcome", "reason"),
     [
-        (-signal.SIGKILL, 1, Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"),
+        (
+            -signal.SIGKILL,
+            1,
+            Outcome.HOST_OUT_OF_MEMORY,
+            "the kernel's out-of-memory killer ended the process",
+        ),
         (-signal.SIGKILL, 0, Outcome.CRASHED, "killed by SIGKILL"),
         (137, 0, Outcome.CRASHED, "killed by SIGKILL"),
         (-signal.SIGSEGV, 1, Outcome.CRASHED, "killed by SIGSEGV"),
@@ -112,7 +131,9 @@ def test_the_bytes_asked_for_are_read(message: str, expected: int | None) -> Non
         (0, 0, Outcome.CRASHED, "the process exited with status 0 and no result"),
     ],
 )
-def test_an_exit_without_a_record_has_one_outcome(status: int, kills: int, outcome: Outcome, reason: str) -> None:
+def test_an_exit_without_a_record_has_one_outcome(
+    status: int, kills: int, outcome: Outcome, reason: str
+) -> None:
     found, words = classify_exit(status, host_oom_kills=kills)
     assert found is outcome
     assert words.startswith(reason)

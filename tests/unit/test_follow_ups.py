@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 
 from jobs import spec as specs
-from jobs import trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import MemoryCap, TrialSpec, spec_from_json
+from jobs.trial import run as trial
+from orchestrator.analysis.tie_breaks import pairings
+from orchestrator.api import load
 from orchestrator.planning.settings import FollowUpSpec
-from orchestrator.results import publish
-from orchestrator.results.measured import load
-from orchestrator.results.page.plain import to_json
-from orchestrator.results.publishing import summarize_folder
-from orchestrator.results.turns import pairings
+from orchestrator.reporting.json_output import to_json
+from orchestrator.reporting.publish import publish, summarize_folder
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.follow_ups import MOST_FAILURES, FollowUps
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.unit.devices import MIB, Device, make_trial
 from tests.unit.records import write_run
@@ -51,7 +50,9 @@ def caps(records: list[TrialRecord]) -> list[tuple[float, int, Outcome]]:
     found = []
     for record in records:
         assert record.spec.measure.cap is not None
-        found.append((record.spec.measure.cap.device_bytes / GIB, record.spec.micro_batch, record.outcome))
+        found.append(
+            (record.spec.measure.cap.device_bytes / GIB, record.spec.micro_batch, record.outcome)
+        )
     return found
 
 
@@ -94,7 +95,9 @@ def test_a_follow_up_travels_and_its_name_tells_it_from_what_it_follows() -> Non
     assert spec_from_json(old).trial_id == make_trial(4, 1).trial_id
 
 
-def test_a_resumed_sweep_meets_its_follow_ups_and_one_cut_short_gives_them_rows(tmp_path: Path) -> None:
+def test_a_resumed_sweep_meets_its_follow_ups_and_one_cut_short_gives_them_rows(
+    tmp_path: Path,
+) -> None:
     device, folder = Device(), RunFolder(tmp_path)
     with folder.locked():
         pass
@@ -116,7 +119,9 @@ def test_a_resumed_sweep_meets_its_follow_ups_and_one_cut_short_gives_them_rows(
     cut.account()
     records = folder.records()
     assert len(records) == len(TRIALS) + 2
-    assert [r.rule for r in records.values() if r.spec.follow_up and r.outcome is Outcome.SKIPPED] == ["time_budget"]
+    assert [
+        r.rule for r in records.values() if r.spec.follow_up and r.outcome is Outcome.SKIPPED
+    ] == ["time_budget"]
 
     resumed = session()
     assert resumed.reuse(records, [device.environment()], resume=True) == len(TRIALS)
@@ -137,9 +142,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_verdicts_name_what_was_seen_to_fit(folder: Path) -> None:
     summary = summarize_folder(folder)
     (cohort,) = summary.cohorts
-    assert [verdict.best and verdict.best.row["micro_batch"] for verdict in cohort.verdicts] == [8, 24]
+    assert [verdict.best and verdict.best.row["micro_batch"] for verdict in cohort.verdicts] == [
+        8,
+        24,
+    ]
     assert all(verdict.best and verdict.seen(verdict.best) for verdict in cohort.verdicts)
-    assert [[point.row["micro_batch"] for point in verdict.failed] for verdict in cohort.verdicts] == [[16], [32]]
+    assert [
+        [point.row["micro_batch"] for point in verdict.failed] for verdict in cohort.verdicts
+    ] == [[16], [32]]
 
 
 def test_follow_ups_count_nowhere_but_apart(folder: Path) -> None:
@@ -169,7 +179,10 @@ def test_a_recommendation_says_whether_its_budget_was_seen(folder: Path) -> None
     assert "  batch 24: " in seen, "the faster one failed under the cap"
     assert "seen to fit: " in seen
     assert "18.3 GiB under a cap of 24 GiB in trial" in seen
-    assert "that it fits is inferred from its peak: no trial of the run saw it under a cap of 20" in inferred
+    assert (
+        "that it fits is inferred from its peak: no trial of the run saw it under a cap of 20"
+        in inferred
+    )
 
 
 def test_a_cap_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
@@ -182,13 +195,23 @@ class Drifting(Device):
     """A device that slows down by a thousandth with every trial; micro-batch 20 is truly 0.3 % faster than 24."""
 
     def speed(self, micro_batch: int, accumulation: int = 1) -> float:
-        return 300.0 * (1.003 if micro_batch == 20 else 1.0 if micro_batch == 24 else 0.5) * 0.999 ** len(self.ran)
+        return (
+            300.0
+            * (1.003 if micro_batch == 20 else 1.0 if micro_batch == 24 else 0.5)
+            * 0.999 ** len(self.ran)
+        )
 
 
 def in_turns(device: Device, turns: int = 4) -> FollowUps:
     """Two close candidates for one budget, the slower one measured first."""
-    trials = [make_trial(24, 1), *(make_trial(size, 1) for size in (1, 2, 4, 8, 12)), make_trial(20, 1)]
-    search = FollowUps(Grid(trials), FollowUpSpec(turns=turns, anatomies=0), budgets=(24 * GIB,), baseline={})
+    trials = [
+        make_trial(24, 1),
+        *(make_trial(size, 1) for size in (1, 2, 4, 8, 12)),
+        make_trial(20, 1),
+    ]
+    search = FollowUps(
+        Grid(trials), FollowUpSpec(turns=turns, anatomies=0), budgets=(24 * GIB,), baseline={}
+    )
     run_to_the_end(search, device)
     return search
 
@@ -207,10 +230,14 @@ def test_drift_cancels_in_turns(tmp_path: Path) -> None:
     in_turns(device)
     publish(write_run(tmp_path, device.ran, budgets=[24 * GIB]))
     report = (tmp_path / "report.md").read_text()
-    assert "batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)." in report
+    assert (
+        "batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)." in report
+    )
     (cohort,) = summarize_folder(tmp_path).cohorts
     (verdict,) = cohort.verdicts
-    assert [point.row["micro_batch"] for point in verdict.close] == [24, 20], "the search was misled by the drift"
+    assert [point.row["micro_batch"] for point in verdict.close] == [24, 20], (
+        "the search was misled by the drift"
+    )
     assert verdict.best is verdict.close[1]
     (pairing,) = verdict.pairings
     assert pairing.is_faster
@@ -221,14 +248,26 @@ def test_drift_cancels_in_turns(tmp_path: Path) -> None:
     assert answer.best is not None
     assert answer.best.point.row["micro_batch"] == 20
     assert answer.in_turns == (pairing,)
-    assert "    batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)." in str(answer)
+    assert (
+        "    batch 20 is 0.3 % ±0.2 % faster than batch 24 (in turns on one GPU, 4 of each)."
+        in str(answer)
+    )
     assert answer.costs == (), "what was slower in turns is no gain"
 
 
 def test_what_turns_cannot_tell_apart_stays_as_the_search_has_it() -> None:
     rows = [
-        {"purpose": "comparison", "outcome": "ok", "among": ["a", "b"], "turn": turn, "follows": trial} | speed
-        for turn, (a, b) in enumerate([(100.0, 101.0), (101.0, 100.0), (100.0, 100.5), (100.5, 100.0)])
+        {
+            "purpose": "comparison",
+            "outcome": "ok",
+            "among": ["a", "b"],
+            "turn": turn,
+            "follows": trial,
+        }
+        | speed
+        for turn, (a, b) in enumerate(
+            [(100.0, 101.0), (101.0, 100.0), (100.0, 100.5), (100.5, 100.0)]
+        )
         for trial, speed in (("a", {"samples_per_second": a}), ("b", {"samples_per_second": b}))
     ]
     (pairing,) = pairings(rows)
@@ -242,8 +281,12 @@ def test_a_comparison_is_one_slots_series(tmp_path: Path) -> None:
     with folder.locked():
         pass
     trials = [make_trial(24, 1), make_trial(20, 1)]
-    search = FollowUps(Grid(trials), FollowUpSpec(turns=2, anatomies=0), budgets=(24 * GIB, 25 * GIB), baseline={})
-    session = Session(search, folder, Progress(2, 1, (), stream=io.StringIO()), time_budget_seconds=None)
+    search = FollowUps(
+        Grid(trials), FollowUpSpec(turns=2, anatomies=0), budgets=(24 * GIB, 25 * GIB), baseline={}
+    )
+    session = Session(
+        search, folder, Progress(2, 1, (), stream=io.StringIO()), time_budget_seconds=None
+    )
     lengths = []
     while series := session.next_trials():
         lengths.append(len(series))
@@ -256,7 +299,9 @@ def test_a_comparison_is_one_slots_series(tmp_path: Path) -> None:
 
 def test_picks_are_taken_apart_first_then_the_frontiers_ends_then_the_rest() -> None:
     def taken_apart(budgets: tuple[int, ...], most: int) -> list[int]:
-        search = FollowUps(Grid(TRIALS), FollowUpSpec(turns=0, anatomies=most), budgets=budgets, baseline={})
+        search = FollowUps(
+            Grid(TRIALS), FollowUpSpec(turns=0, anatomies=most), budgets=budgets, baseline={}
+        )
         again = [record.spec for record in run_to_the_end(search, Device())]
         apart = [spec for spec in again if spec.purpose == "anatomy"]
         assert again[len(again) - len(apart) :] == apart, "budgets come first"
@@ -269,13 +314,21 @@ def test_picks_are_taken_apart_first_then_the_frontiers_ends_then_the_rest() -> 
 
 
 @pytest.mark.parametrize("seconds", [0.0, 20.0, 40.0, 100.0])
-def test_follow_ups_cost_no_more_than_their_share_and_budgets_have_the_first_claim(seconds: float) -> None:
+def test_follow_ups_cost_no_more_than_their_share_and_budgets_have_the_first_claim(
+    seconds: float,
+) -> None:
     device = Drifting()
     trials = [make_trial(24, 1), make_trial(20, 1), *(make_trial(size, 1) for size in range(1, 13))]
     wanted = FollowUpSpec(turns=4, share=0.25, least_seconds=seconds)
-    again = run_to_the_end(FollowUps(Grid(trials), wanted, budgets=(24 * GIB, 30 * GIB), baseline={}), device)
-    searched = sum(record.wall_seconds for record in device.ran) - sum(record.wall_seconds for record in again)
+    again = run_to_the_end(
+        FollowUps(Grid(trials), wanted, budgets=(24 * GIB, 30 * GIB), baseline={}), device
+    )
+    searched = sum(record.wall_seconds for record in device.ran) - sum(
+        record.wall_seconds for record in again
+    )
     assert sum(record.wall_seconds for record in again) <= max(seconds, 0.25 * searched)
     purposes = Counter(record.spec.purpose for record in again)
     turns = 8 if seconds >= 40 else 0  # all or none
-    assert purposes == {"budget": 2, "anatomy": 2 if seconds else 1} | ({"comparison": turns} if turns else {})
+    assert purposes == {"budget": 2, "anatomy": 2 if seconds else 1} | (
+        {"comparison": turns} if turns else {}
+    )

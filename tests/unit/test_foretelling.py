@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from jobs.spec import TrialSpec
-from orchestrator.planning.estimate.gpus import Gpu
-from orchestrator.planning.estimate.prediction import Figure, Prediction
-from orchestrator.running.foretelling import Foretelling
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.running.background_prediction import Foretelling
 from tests.benchmarks.grids import make_spec
 
 

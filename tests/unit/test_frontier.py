@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.frontier import Point, fast, frontier, lean, training_of
-from orchestrator.results.objectives import OBJECTIVES
-from orchestrator.results.points import frontiers, memory_column, points
-from orchestrator.results.table import axes_of, trials_table
+from orchestrator.analysis.frame.points import frontiers, memory_column, points
+from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.pareto import Point, fast, frontier, lean, training_of
+from orchestrator.storage.tables.parquet import axes_of, trials_table
 from tests.unit.records import COLUMNS, H200, MIB, make_record
 
 
@@ -32,14 +32,21 @@ POINTS = st.lists(
         st.integers(1, 12),
         st.integers(1, 12).map(float),
         st.sampled_from("ef"),
-        st.sampled_from(["effective_batch=1", "effective_batch=2", "effective_batch=2 · optimizer=sgd"]),
+        st.sampled_from(
+            ["effective_batch=1", "effective_batch=2", "effective_batch=2 · optimizer=sgd"]
+        ),
     )
 )
 
 
 def beats(one: Point, other: Point) -> bool:
-    no_worse = one.memory_bytes <= other.memory_bytes and one.samples_per_second >= other.samples_per_second
-    better = one.memory_bytes < other.memory_bytes or one.samples_per_second > other.samples_per_second
+    no_worse = (
+        one.memory_bytes <= other.memory_bytes
+        and one.samples_per_second >= other.samples_per_second
+    )
+    better = (
+        one.memory_bytes < other.memory_bytes or one.samples_per_second > other.samples_per_second
+    )
     return no_worse and better
 
 
@@ -57,18 +64,27 @@ def test_groups_never_mix_and_the_mixed_front_is_among_theirs(given: list[Point]
     own, across = frontiers(given), frontiers(given, within=lambda p: p.environments)
     for (environment, training), front in own.items():
         assert {(p.environment_id, p.training) for p in front} == {(environment, training)}
-        assert front == frontier(p for p in given if (p.environment_id, p.training) == (environment, training))
+        assert front == frontier(
+            p for p in given if (p.environment_id, p.training) == (environment, training)
+        )
     for (environment, _), front in across.items():
         assert {p.environment_id for p in front} == {environment}
         assert {id(p) for p in front} <= {id(p) for group in own.values() for p in group}
 
 
-THIRD = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.none() | st.integers(1, 6)), max_size=20)
+THIRD = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(1, 6), st.none() | st.integers(1, 6)), max_size=20
+)
 
 
 @given(THIRD)
-def test_on_three_axes_too_and_what_lacks_a_figure_is_left_out(given: list[tuple[int, int, int | None]]) -> None:
-    made = [dataclasses.replace(point(m, float(s)), row={"host_peak_resident_bytes": host}) for m, s, host in given]
+def test_on_three_axes_too_and_what_lacks_a_figure_is_left_out(
+    given: list[tuple[int, int, int | None]],
+) -> None:
+    made = [
+        dataclasses.replace(point(m, float(s)), row={"host_peak_resident_bytes": host})
+        for m, s, host in given
+    ]
     axes = (lean, fast, OBJECTIVES["host_memory"].score)
 
     def worse(one: Point, other: Point) -> bool:
@@ -82,7 +98,9 @@ def test_on_three_axes_too_and_what_lacks_a_figure_is_left_out(given: list[tuple
 
 def test_objectives_say_what_they_measure_and_money_needs_a_price() -> None:
     measured = dataclasses.replace(point(1, 50.0), row={"joules_per_sample": 2.0})
-    assert OBJECTIVES["dollars_per_million"].of(measured, 3.6) == pytest.approx(20.0)  # 20,000 s at 0.001 a second
+    assert OBJECTIVES["dollars_per_million"].of(measured, 3.6) == pytest.approx(
+        20.0
+    )  # 20,000 s at 0.001 a second
     assert OBJECTIVES["dollars_per_million"].of(measured, None) is None
     assert OBJECTIVES["joules_per_sample"].score(measured) == -2.0
     older = {"energy_joules": 300.0, "samples_per_second": 50.0, "counted_seconds": 3.0}
@@ -100,14 +118,22 @@ def test_objectives_say_what_they_measure_and_money_needs_a_price() -> None:
         ("effective_batch=16 · optimizer=sgd · adapter=lora", "optimizer=sgd · adapter=lora"),
     ],
 )
-def test_the_kind_of_training_is_the_equivalence_without_its_batch(equivalence: str, training: str) -> None:
+def test_the_kind_of_training_is_the_equivalence_without_its_batch(
+    equivalence: str, training: str
+) -> None:
     assert training_of(equivalence) == training
 
 
 def test_batches_of_one_training_share_a_frontier_and_other_trainings_stay_out() -> None:
-    small, large = point(1, 1.0, equivalence="effective_batch=1"), point(2, 2.0, equivalence="effective_batch=2")
+    small, large = (
+        point(1, 1.0, equivalence="effective_batch=1"),
+        point(2, 2.0, equivalence="effective_batch=2"),
+    )
     sgd = point(1, 5.0, equivalence="effective_batch=1 · optimizer=sgd")
-    assert frontiers([small, large, sgd]) == {("e", ""): (small, large), ("e", "optimizer=sgd"): (sgd,)}
+    assert frontiers([small, large, sgd]) == {
+        ("e", ""): (small, large),
+        ("e", "optimizer=sgd"): (sgd,),
+    }
     assert frontiers([small, large], within=lambda p: p.equivalences) == {
         ("e", "effective_batch=1"): (small,),
         ("e", "effective_batch=2"): (large,),
@@ -117,7 +143,9 @@ def test_batches_of_one_training_share_a_frontier_and_other_trainings_stay_out()
 def test_repeats_add_their_doubts_and_keep_the_largest_error() -> None:
     said = [["host-bound: dry"], ["unstable: ±2%"], []]
     records = [
-        make_record(repeat=n, measurements={"warnings": warnings, "samples_per_second_error": error})
+        make_record(
+            repeat=n, measurements={"warnings": warnings, "samples_per_second_error": error}
+        )
         for n, (warnings, error) in enumerate(zip(said, (0.01, 0.03, 0.02), strict=True))
     ]
     table = trials_table(records, COLUMNS)
@@ -129,10 +157,17 @@ def test_repeats_add_their_doubts_and_keep_the_largest_error() -> None:
 
 
 def test_repeats_combine_to_median_speed_and_largest_memory() -> None:
-    records = [make_record(repeat=n, speed=s, memory_mib=m) for n, (s, m) in enumerate([(90, 1), (100, 3), (500, 2)])]
+    records = [
+        make_record(repeat=n, speed=s, memory_mib=m)
+        for n, (s, m) in enumerate([(90, 1), (100, 3), (500, 2)])
+    ]
     table = trials_table(records, COLUMNS)
     (combined,) = points(table.to_pylist(), axes_of(table))
-    assert (combined.samples_per_second, combined.memory_bytes, combined.repeats) == (100, 603 * MIB, 3)
+    assert (combined.samples_per_second, combined.memory_bytes, combined.repeats) == (
+        100,
+        603 * MIB,
+        3,
+    )
 
 
 def test_memory_is_the_devices_only_where_every_row_of_the_environment_has_it() -> None:

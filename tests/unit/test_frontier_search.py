@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.search.configurations import configurations
-from orchestrator.search.frontier import Frontier
+from orchestrator.search.frontier.configurations import configurations
+from orchestrator.search.frontier.cost_model import Surface
+from orchestrator.search.frontier.search import Frontier
 from orchestrator.search.grid import Grid
-from orchestrator.search.surface import Surface
 from tests.benchmarks.grids import Table, Way, make_record, make_spec, recorded, simulated
 from tests.benchmarks.replay import TOLERANCE, front, random_order, recall, replay
 
@@ -46,7 +46,8 @@ def grids(draw: st.DrawFn) -> Table:
     sizes = draw(st.lists(st.integers(1, 300), min_size=1, max_size=8, unique=True))
     return simulated(
         ways=ways,
-        optimizers={"adamw": (0.0, 0.0)} | {f"other_{index}": cost for index, cost in enumerate(others)},
+        optimizers={"adamw": (0.0, 0.0)}
+        | {f"other_{index}": cost for index, cost in enumerate(others)},
         micro_batches=sorted(sizes),
         device_mib=draw(number(8000, 200_000)),
     )
@@ -66,10 +67,13 @@ def drawn_grid(seed: int) -> Table:
         for precision in ("fp32", "bf16")[: draw.randint(1, 2)]
         for activations in ("keep", "checkpoint")
     }
-    others = [(draw.uniform(-400, 3000), draw.uniform(-0.01, 0.2)) for _ in range(draw.randint(0, 2))]
+    others = [
+        (draw.uniform(-400, 3000), draw.uniform(-0.01, 0.2)) for _ in range(draw.randint(0, 2))
+    ]
     return simulated(
         ways=ways,
-        optimizers={"adamw": (0.0, 0.0)} | {f"other_{index}": cost for index, cost in enumerate(others)},
+        optimizers={"adamw": (0.0, 0.0)}
+        | {f"other_{index}": cost for index, cost in enumerate(others)},
         micro_batches=sorted(draw.sample(range(1, 301), draw.randint(1, 8))),
         device_mib=draw.uniform(8000, 200_000),
     )
@@ -136,7 +140,9 @@ def test_what_only_the_host_limits_is_not_measured_again_under_another_name() ->
         (measured,) = (trial_id for trial_id in asked if trial_id in record.reason)
         assert table[measured].measurements["host_bound_share"] == 1.0
         same = ("micro_batch", "activations", "optimizer")
-        assert [table[measured].spec.choices[axis] for axis in same] == [record.spec.choices[axis] for axis in same]
+        assert [table[measured].spec.choices[axis] for axis in same] == [
+            record.spec.choices[axis] for axis in same
+        ]
 
 
 def test_where_the_gpu_was_busy_now_and_then_another_precision_may_be_faster() -> None:
@@ -185,7 +191,9 @@ def test_audits_are_drawn_by_the_seed_and_say_how_far_off_they_were() -> None:
     assert len(search.audit) >= 2
     assert {audit.trial_id for audit in search.audit} <= set(asked)
     assert not any(audit.contradicts for audit in search.audit)
-    assert {audit.trial_id for audit in run(simulated(), seed=1)[0].audit} != {a.trial_id for a in search.audit}
+    assert {audit.trial_id for audit in run(simulated(), seed=1)[0].audit} != {
+        a.trial_id for a in search.audit
+    }
     assert run(simulated(), audit=0.0)[0].audit == ()
 
 
@@ -195,7 +203,9 @@ def test_an_audit_that_contradicts_is_said_and_what_was_decided_is_weighed_again
     search = Frontier(specs, audit=1.0)
     while (spec := search.ask()) is not None:
         size = spec.micro_batch
-        search.tell(make_record(spec, (size if size < 32 else size // 8) * GIB, 5.0 * size, 20 * GIB, 1.0))
+        search.tell(
+            make_record(spec, (size if size < 32 else size // 8) * GIB, 5.0 * size, 20 * GIB, 1.0)
+        )
     assert any(audit.contradicts and audit.rule == "more_than_the_device" for audit in search.audit)
     assert list(search.skipped()) == list(search.unasked()) == []
 
@@ -210,7 +220,10 @@ axes: {micro_batch: [1, 2]}
     ("text", "options"),
     [
         ("search: frontier", {"tolerance": 0.02, "audit": 0.03, "seed": 0}),
-        ("search: {kind: frontier, tolerance: 0.05, audit: 0, seed: 7}", {"tolerance": 0.05, "audit": 0.0, "seed": 7}),
+        (
+            "search: {kind: frontier, tolerance: 0.05, audit: 0, seed: 7}",
+            {"tolerance": 0.05, "audit": 0.0, "seed": 7},
+        ),
     ],
 )
 def test_a_configuration_chooses_it(tmp_path: Path, text: str, options: dict[str, float]) -> None:
@@ -231,7 +244,10 @@ def test_its_options_are_not_the_grids(tmp_path: Path) -> None:
 def batch_specs(*sizes: int, repeats: int = 1, accumulation: int = 1) -> list[TrialSpec]:
     """One technique at some micro-batches."""
     one = [
-        make_spec({"micro_batch": size, "accumulation": accumulation}, f"effective_batch={size * accumulation}")
+        make_spec(
+            {"micro_batch": size, "accumulation": accumulation},
+            f"effective_batch={size * accumulation}",
+        )
         for size in sizes
     ]
     return [replace(spec, repeat=repeat) for spec in one for repeat in range(repeats)]
@@ -244,7 +260,9 @@ def answer(spec: TrialSpec, *, largest: int = 10**9) -> TrialRecord:
     return make_record(spec, (1 + spec.micro_batch) * GIB if fits else None, speed, 0, 1.0)
 
 
-def test_what_is_larger_than_what_ran_out_of_memory_is_skipped_with_that_trial_as_evidence() -> None:
+def test_what_is_larger_than_what_ran_out_of_memory_is_skipped_with_that_trial_as_evidence() -> (
+    None
+):
     specs = batch_specs(1, 2, 4, 8, 16, 32)
     search = Frontier(specs, audit=0.0)
     while (spec := search.ask()) is not None:
@@ -264,7 +282,9 @@ def test_repeats_are_measured_together() -> None:
     assert asked == [(size, repeat) for size in (1, 64) for repeat in range(3)]
 
 
-@pytest.mark.parametrize("outcome", [one for one in Outcome if one not in (Outcome.OK, Outcome.OUT_OF_MEMORY)])
+@pytest.mark.parametrize(
+    "outcome", [one for one in Outcome if one not in (Outcome.OK, Outcome.OUT_OF_MEMORY)]
+)
 def test_where_nothing_can_be_learned_it_is_the_grid(outcome: Outcome) -> None:
     specs = batch_specs(1, 2, 4)
     search = Frontier(specs)
@@ -276,7 +296,10 @@ def test_where_nothing_can_be_learned_it_is_the_grid(outcome: Outcome) -> None:
 
 
 def test_unrelated_trials_are_all_measured() -> None:
-    specs = [make_spec({"attention": name, "adapter": name}, f"adapter={name}") for name in ("a", "b", "c")]
+    specs = [
+        make_spec({"attention": name, "adapter": name}, f"adapter={name}")
+        for name in ("a", "b", "c")
+    ]
     table = {spec.trial_id: make_record(spec, GIB, 10.0, 0, 1.0) for spec in specs}
     assert sorted(run(table)[1]) == sorted(table)
 
@@ -284,7 +307,9 @@ def test_unrelated_trials_are_all_measured() -> None:
 def test_pending_trials_are_not_asked_for_again() -> None:
     specs = batch_specs(1, 2, 4, 8)
     search = Frontier(specs)
-    assert {spec.trial_id for _ in specs if (spec := search.ask())} == {spec.trial_id for spec in specs}
+    assert {spec.trial_id for _ in specs if (spec := search.ask())} == {
+        spec.trial_id for spec in specs
+    }
     assert search.ask() is None
     assert not search.exhausted
 
@@ -312,7 +337,10 @@ def test_an_optimizer_adds_the_same_everywhere() -> None:
     ]
     planned = configurations(specs)
     surface = Surface(planned, per_step=False)
-    cost = [10.0 + 2.0 * one.micro_batch - 6.0 * (one.trials[0].choices["optimizer"] == "sgd") for one in planned]
+    cost = [
+        10.0 + 2.0 * one.micro_batch - 6.0 * (one.trials[0].choices["optimizer"] == "sgd")
+        for one in planned
+    ]
     for place in (0, 1, 2, 3, 5):
         surface.put(place, cost[place])
     assert surface.estimate is not None

@@ -17,8 +17,8 @@ import yaml
 from jobs.spec import spec_from_json, to_json
 from orchestrator import sweep
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.describe import describe
 from orchestrator.planning.plan import plan
+from orchestrator.reporting.plan import describe
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
@@ -26,7 +26,23 @@ BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 CANARY = "/tmp/fuzz_canary"
 ALIASES = (f"&x{n} [{', '.join([f'*x{n + 1}'] * 8)}]" for n in range(6, -1, -1))
 BOMB = f"[&x7 [1, 2, 3, 4, 5, 6, 7, 8], {', '.join(ALIASES)}]"
-HARMLESS = ("0", "1", "2", "8", "0.5", "5e-5", "true", "no", "auto", "epoch", "16GiB", "5m", "bf16", "[1, 2, 4]", "x")
+HARMLESS = (
+    "0",
+    "1",
+    "2",
+    "8",
+    "0.5",
+    "5e-5",
+    "true",
+    "no",
+    "auto",
+    "epoch",
+    "16GiB",
+    "5m",
+    "bf16",
+    "[1, 2, 4]",
+    "x",
+)
 HOSTILE = rf"""~ | -1 | 0x1F | 1_000 | 12:30:45 | 1e400 | .nan | -.inf | '8' | "\0" | "\ud800" | [] | {{}} | [[[[1]]]]
 {{a: {{b: {{c: 1}}}}}} | [1, [2]] | 2026-01-01 | 2026-13-45 | 2026-01-01T10:00:00Z | !!timestamp x | !!int '' | !!int x
 !!float x | !!bool x | !!binary aGk= | !!binary x | !!set {{a}} | !!omap [a: 1] | !!null x | !!str 1 | !unknown x
@@ -34,7 +50,15 @@ HOSTILE = rf"""~ | -1 | 0x1F | 1_000 | 12:30:45 | 1e400 | .nan | -.inf | '8' | "
 &b {{b: *b}} | {{<<: 1}} | {{<<: [1]}} | {{<<: {{a: 1}}, a: 2}} | {{? [1] : 2}} | {{1: 2, '1': 3}} | {{on: 1}} | [1, 1]
 0s | 1e9GiB | ../.. | / | /dev/null | custom | default | 999999999 | [1, 2, 3, 999999999]"""
 HOSTILE = HOSTILE.replace("\n", " | ").split(" | ")
-HOSTILE += ["", "1" + "0" * 400, "9" * 5000, "0x" + "f" * 5000, f"'{'x' * 5000}'", "[" * 500 + "]" * 500, "{a: " * 300]
+HOSTILE += [
+    "",
+    "1" + "0" * 400,
+    "9" * 5000,
+    "0x" + "f" * 5000,
+    f"'{'x' * 5000}'",
+    "[" * 500 + "]" * 500,
+    "{a: " * 300,
+]
 TORN = b"\t|\xff|\0|\xef\xbb\xbf|\xc3|\r\n|: |- |#|'|[|}|&a |*a|!!".split(b"|")
 HOLE = "H0LE"
 EVERY_KEY = b"""
@@ -60,7 +84,9 @@ output: somewhere
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every key path of a parsed value but the top; an alias may lie inside its own anchor."""
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
     for key in keys if len(at) < 12 else ():
         yield (*at, key)
         yield from places(value[key], (*at, key))
@@ -81,11 +107,15 @@ def with_value(text: bytes, chance: random.Random) -> bytes:
             case 0:
                 del parent[last]
             case 1 if isinstance(parent, dict):
-                parent[chance.choice((*parent, "axes", "<<", "", "8", "nmae", "\u200b"))] = parent.pop(last)
+                parent[chance.choice((*parent, "axes", "<<", "", "8", "nmae", "\u200b"))] = (
+                    parent.pop(last)
+                )
             case 2 if isinstance(parent[last], list):
                 parent[last] += chance.sample(parent[last], len(parent[last]) // 2)
             case 3:
-                parent[last] = chance.choice(list(parent.values() if isinstance(parent, dict) else parent))
+                parent[last] = chance.choice(
+                    list(parent.values() if isinstance(parent, dict) else parent)
+                )
             case _:
                 parent[last] = HOLE
     written = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10**6)
@@ -133,7 +163,11 @@ def mutant(seed: int) -> bytes:
     chance = random.Random(seed)
     seeds = (EVERY_KEY, chance.choice(SHIPPED).read_bytes(), chance.choice(BROKEN).read_bytes())
     text = chance.choices(seeds, (6, 3, 1))[0]
-    return with_value(text, chance) if parsed(text) and chance.random() < 0.8 else with_bytes(text, chance)
+    return (
+        with_value(text, chance)
+        if parsed(text) and chance.random() < 0.8
+        else with_bytes(text, chance)
+    )
 
 
 def check_sentences(refusal: ConfigError) -> None:
@@ -165,7 +199,9 @@ def judge(path: Path, *, trust: bool) -> str:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_a_thousand_mutants_are_refused_in_sentences_or_planned_whole(block: int, tmp_path: Path) -> None:
+def test_a_thousand_mutants_are_refused_in_sentences_or_planned_whole(
+    block: int, tmp_path: Path
+) -> None:
     path, came_to = tmp_path / "sweep.yaml", []
     for seed in range(100 * block, 100 * block + 100):
         path.write_bytes(mutant(seed))
@@ -174,7 +210,9 @@ def test_a_thousand_mutants_are_refused_in_sentences_or_planned_whole(block: int
         except Exception as error:
             raise AssertionError(f"seed {seed} (mutant({seed}) is the file): {error!r}") from error
     assert not Path(CANARY).exists()
-    assert min(came_to.count("refused"), came_to.count("planned")) >= 5, "both ways have to be walked"
+    assert min(came_to.count("refused"), came_to.count("planned")) >= 5, (
+        "both ways have to be walked"
+    )
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 50))
@@ -192,7 +230,12 @@ def test_the_command_line_answers_a_mutant_with_its_exit_status(
 
 def test_what_is_no_file_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
-    for path in (tmp_path, tmp_path / "none.yaml", tmp_path / "loop.yaml", tmp_path / "none" / "of.yaml"):
+    for path in (
+        tmp_path,
+        tmp_path / "none.yaml",
+        tmp_path / "loop.yaml",
+        tmp_path / "none" / "of.yaml",
+    ):
         assert judge(path, trust=False) == "refused"
 
 
@@ -213,7 +256,9 @@ def test_what_is_no_file_at_all_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_would_exhaust_or_confuse_the_reader_is_named(text: str, said: str, tmp_path: Path) -> None:
+def test_what_would_exhaust_or_confuse_the_reader_is_named(
+    text: str, said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(f"model: {{task: causal-lm, architecture: llama}}\n{text}\n")
     with pytest.raises(ConfigError, match=re.escape(said)):
@@ -221,7 +266,9 @@ def test_what_would_exhaust_or_confuse_the_reader_is_named(text: str, said: str,
 
 
 def test_merges_of_merges_stay_small(tmp_path: Path) -> None:
-    doubled = "\n".join(f"  m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12))
+    doubled = "\n".join(
+        f"  m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12)
+    )
     path = tmp_path / "sweep.yaml"
     path.write_text(f"model:\n  m0: &m0 {{a: 1, b: 2}}\n{doubled}\n")
     with pytest.raises(ConfigError, match="unknown key"):

@@ -20,14 +20,14 @@ import pytest
 import orchestrator
 from jobs.record import Outcome, TrialRecord, record_to_json
 from orchestrator import compare, explain, recommend, report
-from orchestrator.results import table
-from orchestrator.results.run import UnreadableRunError, read_records
-from orchestrator.running import measuring
-from orchestrator.running.command import holding
+from orchestrator.cli import holding
+from orchestrator.running import lifecycle
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder, RunFolderError
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from orchestrator.storage.run_metadata import UnreadableRunError, read_records
+from orchestrator.storage.tables import parquet
 from tests.unit.damages import WHOLE, damaged, overwritten, torn
 
 ROOT = Path(__file__).parents[2]
@@ -36,14 +36,19 @@ ROOT = Path(__file__).parents[2]
 def contents(folder: Path) -> dict[str, bytes | str]:
     """What lies among the records, without waiting for pipes."""
     return {
-        path.name: path.read_bytes() if path.is_file() and not path.is_symlink() else os.fsdecode(path.name)
+        path.name: path.read_bytes()
+        if path.is_file() and not path.is_symlink()
+        else os.fsdecode(path.name)
         for path in sorted((folder / "records").iterdir())
     }
 
 
 def verb(main: Callable[[Sequence[str]], int], *arguments: str) -> tuple[int, str]:
     """A verb's exit status and what it printed."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
         status = main(arguments)
     return status, out.getvalue() + err.getvalue()
 
@@ -72,9 +77,13 @@ def use(folder: Path, whole: set[str], *, publish: bool) -> None:
         assert whole <= {row["trial_id"] for row in run.rows}
         assert {row["trial_id"] for row in run.rows} == {*found}
         run._repr_html_()
-    told = [verb(recommend.main, str(folder), "--any-training", *chosen) for chosen in (["--json"], [])]
+    told = [
+        verb(recommend.main, str(folder), "--any-training", *chosen) for chosen in (["--json"], [])
+    ]
     told.append(verb(compare.main, str(folder), str(folder), "--unlike"))
-    told.append(verb(explain.main, str(folder), *(record.trial_id for record in WHOLE[3:5]), "--json"))
+    told.append(
+        verb(explain.main, str(folder), *(record.trial_id for record in WHOLE[3:5]), "--json")
+    )
     if publish:
         told.append(verb(report.main, str(folder), "--open-nothing"))
     for status, text in told:
@@ -85,7 +94,9 @@ def use(folder: Path, whole: set[str], *, publish: bool) -> None:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_two_hundred_damaged_folders_are_read_as_far_as_they_are_whole(block: int, tmp_path: Path) -> None:
+def test_two_hundred_damaged_folders_are_read_as_far_as_they_are_whole(
+    block: int, tmp_path: Path
+) -> None:
     for seed in range(20 * block, 20 * block + 20):
         folder = tmp_path / str(seed)
         try:
@@ -98,11 +109,19 @@ def resumed(folder: Path) -> Session:
     """A resumed sweep of ``WHOLE``'s trials over the folder, run to its end by a slot that needs no time."""
     store, here = RunFolder(folder), WHOLE[0].environment
     progress = Progress(len(WHOLE), 1, (), stream=io.StringIO())
-    session = Session(Grid([record.spec for record in WHOLE]), store, progress, time_budget_seconds=None)
+    session = Session(
+        Grid([record.spec for record in WHOLE]), store, progress, time_budget_seconds=None
+    )
     with store.locked():
-        session.reuse(measuring.still_wanted(store, lambda spec: spec in SPECS, fresh=False), [here], resume=True)
+        session.reuse(
+            lifecycle.still_wanted(store, lambda spec: spec in SPECS, fresh=False),
+            [here],
+            resume=True,
+        )
         while (spec := session.next_trial()) is not None:
-            session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED, environment=here, started_at=1.8e9))
+            session.ended(
+                TrialRecord(spec=spec, outcome=Outcome.FAILED, environment=here, started_at=1.8e9)
+            )
         session.account()
     return session
 
@@ -111,7 +130,9 @@ SPECS = [record.spec for record in WHOLE]
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_resumed_sweep_repeats_nothing_whole_and_ends_with_one_row_a_trial(block: int, tmp_path: Path) -> None:
+def test_a_resumed_sweep_repeats_nothing_whole_and_ends_with_one_row_a_trial(
+    block: int, tmp_path: Path
+) -> None:
     finished = {record.trial_id: record for record in WHOLE if record.outcome.is_final}
     for seed in range(25 * block, 25 * block + 25):
         folder = tmp_path / str(seed)
@@ -122,17 +143,21 @@ def test_a_resumed_sweep_repeats_nothing_whole_and_ends_with_one_row_a_trial(blo
             continue  # something stands where a record belongs: said, and left alone
         assert not told
         rows = read_records(folder)
-        assert sorted(row.trial_id for row in rows) == sorted(record.trial_id for record in WHOLE), seed
-        assert all(row == finished[row.trial_id] for row in rows if row.trial_id in whole & {*finished}), seed
+        assert sorted(row.trial_id for row in rows) == sorted(
+            record.trial_id for record in WHOLE
+        ), seed
+        assert all(
+            row == finished[row.trial_id] for row in rows if row.trial_id in whole & {*finished}
+        ), seed
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which only its tables were kept."""
     folder = tmp_path_factory.mktemp("published")
-    table.write(table.trials_table(WHOLE), folder / "trials.parquet")
-    table.write(table.steps_table(WHOLE), folder / "steps.parquet")
-    table.write(table.anatomy_table(WHOLE), folder / "anatomy.parquet")
+    parquet.write(parquet.trials_table(WHOLE), folder / "trials.parquet")
+    parquet.write(parquet.steps_table(WHOLE), folder / "steps.parquet")
+    parquet.write(parquet.anatomy_table(WHOLE), folder / "anatomy.parquet")
     return folder
 
 
@@ -144,7 +169,7 @@ def test_a_table_torn_anywhere_is_a_sentence(name: str, published: Path, tmp_pat
         damage(folder / name, chance)
         with told_by(folder / name, UnreadableRunError) as told:
             orchestrator.load(folder).recommend()
-            table.anatomies_of(folder)
+            parquet.anatomies_of(folder)
         said += len(told)
         status, text = verb(recommend.main, str(folder))
         assert status in (0, 2)
@@ -153,7 +178,7 @@ def test_a_table_torn_anywhere_is_a_sentence(name: str, published: Path, tmp_pat
 
 
 def test_a_foreign_table_is_a_sentence(tmp_path: Path) -> None:
-    table.write(pyarrow.table({"a": [1]}), tmp_path / "trials.parquet")
+    parquet.write(pyarrow.table({"a": [1]}), tmp_path / "trials.parquet")
     status, text = verb(report.main, str(tmp_path), "--open-nothing")
     assert (status, text) == (
         2,
@@ -163,7 +188,9 @@ def test_a_foreign_table_is_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("main", [report.main, recommend.main], ids=["report", "recommend"])
 @pytest.mark.parametrize("place", ["a file", "nothing", "an empty folder", "a loop"])
-def test_what_is_no_run_is_a_sentence(main: Callable[[Sequence[str]], int], place: str, tmp_path: Path) -> None:
+def test_what_is_no_run_is_a_sentence(
+    main: Callable[[Sequence[str]], int], place: str, tmp_path: Path
+) -> None:
     path = tmp_path / "run"
     match place:
         case "a file":
@@ -184,16 +211,18 @@ def test_a_full_disk_stops_the_run_in_a_sentence_and_leaves_what_was_whole(tmp_p
     program = """
 import resource, signal, sys
 from pathlib import Path
-from orchestrator.running import command
+from orchestrator import cli
 from tests.unit.records import make_record
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 write = lambda folder: folder.write(make_record(micro_batch=64)) or 0
-command.finish(lambda: command.holding(Path(sys.argv[1]), write, resume=True))
+cli.finish(lambda: cli.holding(Path(sys.argv[1]), write, resume=True))
 """
     before = contents(folder)
-    ran = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=ROOT)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=ROOT
+    )
     assert ran.returncode == 1
     assert "cannot write" in ran.stderr
     assert "File too large" in ran.stderr
@@ -217,23 +246,38 @@ def test_a_disk_that_fills_up_ends_the_sweep_with_every_row_that_there_is_room_f
     with store.locked():
         while (spec := session.next_trial()) is not None:
             session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED, started_at=1.8e9))
-        with pytest.raises(RunFolderError, match="No space left on device; what was written before is whole"):
+        with pytest.raises(
+            RunFolderError, match="No space left on device; what was written before is whole"
+        ):
             session.account()
-    outcomes = [store.records()[spec.trial_id].outcome for spec in SPECS if spec.trial_id in store.records()]
+    outcomes = [
+        store.records()[spec.trial_id].outcome for spec in SPECS if spec.trial_id in store.records()
+    ]
     failed, skipped = [Outcome.FAILED], [Outcome.SKIPPED]
     assert outcomes == (failed * 3 + skipped * (len(SPECS) - 3) if room_again else failed * 2)
     assert store.unreadable == []
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_an_output_that_cannot_be_written_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_that_cannot_be_written_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("somebody's")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "records").write_text("somebody's")
-    for path in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "run", Path("/proc/none")):
+    for path in (
+        tmp_path / "file",
+        tmp_path / "file" / "below",
+        tmp_path / "run",
+        Path("/proc/none"),
+    ):
         assert holding(path, lambda folder: 0, resume=False) == 1
         assert f"cannot write to {path}" in capsys.readouterr().err
-    assert (tmp_path / "file").read_text() == (tmp_path / "run" / "records").read_text() == "somebody's"
+    assert (
+        (tmp_path / "file").read_text()
+        == (tmp_path / "run" / "records").read_text()
+        == "somebody's"
+    )
 
 
 def test_a_trial_under_two_names_is_one_row_after_the_next_write(tmp_path: Path) -> None:

@@ -13,7 +13,11 @@ from orchestrator.running.nodes import ClusterError
 
 @pytest.mark.parametrize(
     ("address", "environment", "joined"),
-    [(None, "", "local"), (None, "10.0.0.1:6379", "10.0.0.1:6379"), ("auto", "10.0.0.1:6379", "auto")],
+    [
+        (None, "", "local"),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        ("auto", "10.0.0.1:6379", "auto"),
+    ],
 )
 def test_a_cluster_is_joined_only_where_it_is_named(
     address: str | None, environment: str, joined: str, monkeypatch: pytest.MonkeyPatch
@@ -38,5 +42,8 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(monkeypatch: pytest.Monkey
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens there
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=f"nothing answers at {address}"), cluster.connected(address):
+        with (
+            pytest.raises(ClusterError, match=f"nothing answers at {address}"),
+            cluster.connected(address),
+        ):
             pass

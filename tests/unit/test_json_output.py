@@ -27,7 +27,13 @@ def run(tmp_path: Path) -> str:
     records = [
         make_record(micro_batch=2),
         replace(vague, measurements={**vague.measurements, "samples_per_second_error": math.inf}),
-        replace(make_record(micro_batch=8), outcome=Outcome.OUT_OF_MEMORY, reason="no", measurements={}, steps={}),
+        replace(
+            make_record(micro_batch=8),
+            outcome=Outcome.OUT_OF_MEMORY,
+            reason="no",
+            measurements={},
+            steps={},
+        ),
     ]
     return str(write_run(tmp_path / "run", records))
 
@@ -48,7 +54,10 @@ def test_a_run_is_summed_up(run: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert found["outcomes"] == {"ok": 2, "out_of_memory": 1}
     (hardware,) = found["hardware"]
     front = {point["choices"]["micro_batch"]: point for point in hardware["frontier"]}
-    assert front[2]["samples_per_second"] == make_record(micro_batch=2).measurements["samples_per_second"]
+    assert (
+        front[2]["samples_per_second"]
+        == make_record(micro_batch=2).measurements["samples_per_second"]
+    )
     assert front[4]["samples_per_second_error"] is None
     assert {budget["best"]["trial_id"] for budget in hardware["budgets"] if budget["best"]} <= {
         point["trial_id"] for point in hardware["frontier"]

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import recommend
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.results.location import Uri, folder_of, location
+from orchestrator.storage.location import Uri, folder_of, location
 
 MODEL = "model: {task: causal-lm, architecture: llama}\n"
 

@@ -9,47 +9,59 @@ from typing import Any
 
 import pytest
 
-from orchestrator.results import table
-from orchestrator.results.frontier import Point, frontier
-from orchestrator.results.page import html
-from orchestrator.results.page.thinning import thinned
-from orchestrator.results.run import Run
-from orchestrator.results.summary import Summary, summarize, table_of_fronts
-from orchestrator.results.views import views_of
+from orchestrator.analysis.frame.rows import views_of
+from orchestrator.analysis.pareto import Point, frontier
+from orchestrator.analysis.summary import Summary, summarize, table_of_fronts
+from orchestrator.reporting.html import page as html
+from orchestrator.reporting.html.downsampling import thinned
+from orchestrator.storage.run_metadata import Run
+from orchestrator.storage.tables import parquet
 from tests.unit.records import COLUMNS, make_grid
 
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """The invented grid, looked up in its table."""
-    trials = table.trials_table(make_grid(), COLUMNS, Run(name="many"))
-    return summarize(views_of(trials), table.axes_of(trials), Run(name="many"), table.environments_of(trials))
+    trials = parquet.trials_table(make_grid(), COLUMNS, Run(name="many"))
+    return summarize(
+        views_of(trials), parquet.axes_of(trials), Run(name="many"), parquet.environments_of(trials)
+    )
 
 
 def test_a_view_is_its_row() -> None:
-    trials = table.trials_table(make_grid()[:20], COLUMNS)
+    trials = parquet.trials_table(make_grid()[:20], COLUMNS)
     views, rows = views_of(trials), trials.to_pylist()
     assert [dict(view) for view in views] == rows
     assert views[0].get("no such column") is None
 
 
 def test_plain_rows_sum_up_as_those_of_a_table_and_repeats_are_one_point() -> None:
-    trials = table.trials_table(make_grid(repeats=3), COLUMNS)
-    about = table.axes_of(trials), Run(), table.environments_of(trials)
-    (looked_up,), (plain,) = (summarize(rows, *about).cohorts for rows in (views_of(trials), trials.to_pylist()))
+    trials = parquet.trials_table(make_grid(repeats=3), COLUMNS)
+    about = parquet.axes_of(trials), Run(), parquet.environments_of(trials)
+    (looked_up,), (plain,) = (
+        summarize(rows, *about).cohorts for rows in (views_of(trials), trials.to_pylist())
+    )
     assert [*looked_up.points] == [*plain.points]
     assert {point.repeats for point in plain.points} == {3}
-    assert (looked_up.fronts, looked_up.verdicts, looked_up.effects) == (plain.fronts, plain.verdicts, plain.effects)
+    assert (looked_up.fronts, looked_up.verdicts, looked_up.effects) == (
+        plain.fronts,
+        plain.verdicts,
+        plain.effects,
+    )
     middle = sorted(row["samples_per_second"] for row in trials.to_pylist()[:3])[1]
     assert plain.points[0].samples_per_second == middle
 
 
 def test_only_columns_that_are_read_become_python_values() -> None:
-    trials = table.trials_table(make_grid()[:20], COLUMNS)
+    trials = parquet.trials_table(make_grid()[:20], COLUMNS)
     listed: list[str] = []
 
     class Watched:
-        column_names, num_rows, num_columns = trials.column_names, trials.num_rows, trials.num_columns
+        column_names, num_rows, num_columns = (
+            trials.column_names,
+            trials.num_rows,
+            trials.num_columns,
+        )
 
         def __getitem__(self, name: str) -> Any:
             listed.append(name)
@@ -68,7 +80,11 @@ def test_a_thinned_page_holds_every_answer_and_says_what_it_left_out(
     shown = thinned(summary, 40).cohorts[0]
     assert 0 < len(shown.points) < len(whole.points)
     assert {id(p) for p, _, _ in table_of_fronts(summary)} <= {id(point) for point in shown.points}
-    assert (shown.fronts, shown.verdicts, shown.effects) == (whole.fronts, whole.verdicts, whole.effects)
+    assert (shown.fronts, shown.verdicts, shown.effects) == (
+        whole.fronts,
+        whole.verdicts,
+        whole.effects,
+    )
     assert thinned(summary, len(whole.points)) is summary
     monkeypatch.setattr(html, "thinned", lambda one: thinned(one, 40))
     page = html.render(summary)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from jobs.loops.meter import Meter
-from jobs.steady import mean_step_error
+from jobs.steady_state import mean_step_error
 from jobs.trackers import Moment, Steps, Tracker
 from jobs.trackers.losses import Losses
 from tests.unit.clock import Clock
@@ -102,7 +102,9 @@ def test_a_known_mean_ends_the_measurement_early(clock: Clock) -> None:
     assert steps.measurements()["samples_per_second"] == pytest.approx(20.0)
 
 
-def test_a_measurement_that_would_not_tell_the_mean_is_given_up_and_says_what_it_knows(clock: Clock) -> None:
+def test_a_measurement_that_would_not_tell_the_mean_is_given_up_and_says_what_it_knows(
+    clock: Clock,
+) -> None:
     _, _, steps = heard(clock, [9.0, *[1.0, 1.1] * 5], warmup_steps=1, relative_error=0.01)
     found = steps.measurements()
     assert found["steps_counted"] == 4
@@ -121,7 +123,9 @@ def test_every_step_counts_where_no_error_was_asked_for(clock: Clock) -> None:
     assert steps.measurements()["steps_counted"] == 4
 
 
-def trained(clock: Clock, trackers: list[Tracker], *, accumulation: int = 1, padded: bool = False) -> None:
+def trained(
+    clock: Clock, trackers: list[Tracker], *, accumulation: int = 1, padded: bool = False
+) -> None:
     """A training of 1 warm-up step of 5 s and 3 counted ones of 1 s, a fifth of it waiting; 2 × 10 tokens a batch."""
     meter = Meter(trackers, lambda name: None, warmup_steps=1, total_steps=4, device=CPU)
     inputs = {"input_ids": torch.zeros(2, 10, dtype=torch.int64), "labels": torch.zeros(2)}

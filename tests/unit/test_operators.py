@@ -19,7 +19,10 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before, self.after = nn.Linear(8, 8, dtype=torch.bfloat16), nn.Linear(8, 8, dtype=torch.bfloat16)
+        self.before, self.after = (
+            nn.Linear(8, 8, dtype=torch.bfloat16),
+            nn.Linear(8, 8, dtype=torch.bfloat16),
+        )
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         hidden = self.before(inputs)[:, None]
@@ -78,7 +81,9 @@ def test_nothing_is_left_for_the_collector_to_free_in_a_counted_step() -> None:
     assert dispatched() is None
 
 
-def test_a_compiler_does_its_work_under_inspection_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_does_its_work_under_inspection_and_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graphs = []
 
     def compiler(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:

@@ -29,7 +29,9 @@ def test_it_measures_its_share_and_the_same_again(sampler: str) -> None:
     found = replay(make, simulated())
     assert found.trials == len(set(found.asked)) == 87
     assert replay(make, simulated()).asked == found.asked
-    assert replay(lambda trials: Optuna(trials, share=0.3, seed=4), simulated()).asked != found.asked
+    assert (
+        replay(lambda trials: Optuna(trials, share=0.3, seed=4), simulated()).asked != found.asked
+    )
 
 
 def test_every_kind_of_training_gets_its_share() -> None:
@@ -50,10 +52,18 @@ def test_it_learns_where_the_frontier_is() -> None:
 
 def _corner() -> Table:
     specs = [
-        make_spec({"micro_batch": size, "workers": workers}, "exact") for size in range(1, 7) for workers in range(8)
+        make_spec({"micro_batch": size, "workers": workers}, "exact")
+        for size in range(1, 7)
+        for workers in range(8)
     ]
     rows = [
-        make_record(spec, (spec.micro_batch + int(str(spec.choices["workers"]))) * GIB, 10.0 * spec.micro_batch, 0, 1.0)
+        make_record(
+            spec,
+            (spec.micro_batch + int(str(spec.choices["workers"]))) * GIB,
+            10.0 * spec.micro_batch,
+            0,
+            1.0,
+        )
         for spec in specs
     ]
     return {record.trial_id: record for record in rows}
@@ -68,7 +78,9 @@ def test_out_of_memory_is_told_as_a_failed_trial() -> None:
     [study] = search._studies.values()
     states = [trial.state.name for trial in study._study.trials]
     assert states.count("FAIL") >= 1
-    assert {trial.values[0] for trial in study._study.trials if trial.state.name == "COMPLETE"} == {GIB}
+    assert {trial.values[0] for trial in study._study.trials if trial.state.name == "COMPLETE"} == {
+        GIB
+    }
 
 
 def test_what_is_left_is_skipped_with_the_limit_as_its_reason() -> None:
@@ -76,7 +88,9 @@ def test_what_is_left_is_skipped_with_the_limit_as_its_reason() -> None:
     while (spec := search.ask()) is not None:
         search.tell(make_record(spec, GIB, 1.0, 0, 1.0))
     skipped = list(search.skipped())
-    assert [(record.outcome, record.rule) for record in skipped] == [(Outcome.SKIPPED, "search_limit")] * 2
+    assert [(record.outcome, record.rule) for record in skipped] == [
+        (Outcome.SKIPPED, "search_limit")
+    ] * 2
     assert "2 of the 4 configurations" in skipped[0].reason
 
 
@@ -84,7 +98,10 @@ def test_what_is_left_is_skipped_with_the_limit_as_its_reason() -> None:
     ("text", "options"),
     [
         ("search: optuna", {"sampler": "tpe", "share": 0.25, "seed": 0}),
-        ("search: {kind: optuna, sampler: nsga2, share: 1, seed: 7}", {"sampler": "nsga2", "share": 1.0, "seed": 7}),
+        (
+            "search: {kind: optuna, sampler: nsga2, share: 1, seed: 7}",
+            {"sampler": "nsga2", "share": 1.0, "seed": 7},
+        ),
     ],
 )
 def test_a_configuration_chooses_it(tmp_path: Path, text: str, options: dict[str, object]) -> None:
@@ -101,7 +118,9 @@ def test_its_options_are_its_own(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"share: only search: \{kind: optuna\} has this"):
         load_config(path)
     path.write_text(CONFIG + "search: {kind: grid, seed: 1}")
-    with pytest.raises(ConfigError, match=r"seed: only search: \{kind: frontier or optuna\} has this"):
+    with pytest.raises(
+        ConfigError, match=r"seed: only search: \{kind: frontier or optuna\} has this"
+    ):
         load_config(path)
 
 

@@ -22,9 +22,9 @@ from jobs.record import Outcome
 from jobs.spec import spec_from_json, to_json
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
-from orchestrator.planning.describe import describe
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.validity import RULES
+from orchestrator.reporting.plan import describe
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
@@ -38,7 +38,9 @@ def plan_of(tmp_path_factory: pytest.TempPathFactory) -> PlanOf:
 
     def plan_of(*, has_gpu: bool = True, **keys: Any) -> Plan:
         path.write_text(
-            yaml.safe_dump({"model": {"task": "causal-lm", "architecture": "llama"}, **keys}, sort_keys=False)
+            yaml.safe_dump(
+                {"model": {"task": "causal-lm", "architecture": "llama"}, **keys}, sort_keys=False
+            )
         )
         return plan(load_config(path), has_gpu=has_gpu)
 
@@ -58,7 +60,9 @@ def test_a_sweep_without_axes_is_one_trial_of_defaults(plan_of: PlanOf) -> None:
 
 def test_a_grid_goes_in_the_order_of_the_file(plan_of: PlanOf) -> None:
     planned = plan_of(axes={"precision": ["bf16", "fp32"], "micro_batch": [4, 1]})
-    assert sorted(_points(planned, "precision", "micro_batch")) == sorted(product(["bf16", "fp32"], [4, 1]))
+    assert sorted(_points(planned, "precision", "micro_batch")) == sorted(
+        product(["bf16", "fp32"], [4, 1])
+    )
     assert list(dict.fromkeys(_points(planned, "micro_batch"))) == [(4,), (1,)]
 
 
@@ -76,7 +80,10 @@ def test_unlike_indivisible_batches_are_unlike_rows(plan_of: PlanOf) -> None:
 
 
 def test_a_trial_may_set_accumulation_under_an_effective_batch(plan_of: PlanOf) -> None:
-    planned = plan_of(axes={"micro_batch": 4, "effective_batch": 8}, trials=[{"accumulation": 3}, {"micro_batch": 8}])
+    planned = plan_of(
+        axes={"micro_batch": 4, "effective_batch": 8},
+        trials=[{"accumulation": 3}, {"micro_batch": 8}],
+    )
     assert _points(planned, "micro_batch", "accumulation") == [(4, 2), (4, 3), (8, 1)]
 
 
@@ -88,11 +95,15 @@ def test_subsets_are_laid_over_the_axes_and_united(plan_of: PlanOf) -> None:
             "large": {"axes": {"micro_batch": [2, 4], "optimizer": ["sgd"]}},
         },
     )
-    assert _points(planned, "precision", "micro_batch", "optimizer") == [("bf16", batch, "sgd") for batch in (1, 2, 4)]
+    assert _points(planned, "precision", "micro_batch", "optimizer") == [
+        ("bf16", batch, "sgd") for batch in (1, 2, 4)
+    ]
 
 
 def test_trials_start_from_the_baseline(plan_of: PlanOf) -> None:
-    planned = plan_of(baseline={"precision": "bf16", "micro_batch": 16}, trials=[{}, {"optimizer": "sgd"}])
+    planned = plan_of(
+        baseline={"precision": "bf16", "micro_batch": 16}, trials=[{}, {"optimizer": "sgd"}]
+    )
     assert _points(planned, "precision", "micro_batch", "optimizer") == [
         ("bf16", 16, "adamw_torch_fused"),
         ("bf16", 16, "sgd"),
@@ -119,7 +130,9 @@ def test_all_trials_none_or_later_those_on_the_frontier_are_taken_apart(plan_of:
 
     assert all(trial.measure.anatomy for trial in plan_of(measure={"anatomy": "all"}).trials)
     assert ids("frontier") == ids("none"), "the frontier is known when the search is over"
-    assert not {*ids("all")} & {*ids("none")}, "a record without its anatomy does not answer for one with it"
+    assert not {*ids("all")} & {*ids("none")}, (
+        "a record without its anatomy does not answer for one with it"
+    )
 
 
 def test_an_argument_is_an_axis(plan_of: PlanOf) -> None:
@@ -163,9 +176,15 @@ def test_a_swept_offload_lies_over_the_own_file(plan_of: PlanOf) -> None:
 @pytest.mark.parametrize(
     ("point", "rule"),
     [
-        ({"optimizer": "adafactor", "offload": "zero2_cpu_optimizer"}, "offloaded_optimizer_is_cpu_adam"),
+        (
+            {"optimizer": "adafactor", "offload": "zero2_cpu_optimizer"},
+            "offloaded_optimizer_is_cpu_adam",
+        ),
         ({"optimizer": "galore_adamw", "offload": "zero2"}, "low_rank_needs_matrices"),
-        ({"optimizer": "apollo_adamw_layerwise", "accumulation": 2}, "layerwise_without_accumulation"),
+        (
+            {"optimizer": "apollo_adamw_layerwise", "accumulation": 2},
+            "layerwise_without_accumulation",
+        ),
         ({"optimizer": "lomo", "accumulation": 2}, "lomo_without_accumulation"),
         ({"optimizer": "lomo", "offload": "zero0"}, "lomo_without_deepspeed"),
         ({"optimizer": "adalomo", "precision": "fp16"}, "lomo_without_loss_scaling"),
@@ -200,7 +219,9 @@ def test_by_size_the_small_come_first(plan_of: PlanOf) -> None:
 
 
 def test_a_new_technique_is_one_row(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Variant(doc="tomorrow's optimizer", training_arguments={"optim": "tomorrow"}, effect="training")
+    row = Variant(
+        doc="tomorrow's optimizer", training_arguments={"optim": "tomorrow"}, effect="training"
+    )
     monkeypatch.setitem(AXES["optimizer"].variants, "tomorrow", row)
     (trial,) = plan_of(axes={"optimizer": "tomorrow"}).trials
     assert trial.recipe.training_arguments["optim"] == "tomorrow"
@@ -211,19 +232,27 @@ _AXES = st.fixed_dictionaries(
     {},
     optional={
         "micro_batch": st.lists(st.integers(1, 16), min_size=1, max_size=3, unique=True),
-        "effective_batch": st.lists(st.sampled_from([8, 12, 16]), min_size=1, max_size=2, unique=True),
+        "effective_batch": st.lists(
+            st.sampled_from([8, 12, 16]), min_size=1, max_size=2, unique=True
+        ),
         "weight_decay": st.lists(st.sampled_from([0.0, 0.1]), min_size=1, max_size=2, unique=True),
         **{
-            name: st.lists(st.sampled_from(sorted(AXES[name].variants)), min_size=1, max_size=3, unique=True)
+            name: st.lists(
+                st.sampled_from(sorted(AXES[name].variants)), min_size=1, max_size=3, unique=True
+            )
             for name in ("optimizer", "precision", "offload", "loop", "attention")
         },
     },
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(axes=_AXES, exclude=_AXES, other=_AXES)
-def test_every_point_is_in_exactly_one_place(plan_of: PlanOf, axes: Any, exclude: Any, other: Any) -> None:
+def test_every_point_is_in_exactly_one_place(
+    plan_of: PlanOf, axes: Any, exclude: Any, other: Any
+) -> None:
     subsets = {"one": {"axes": {}}, "two": {"axes": other}} if other else {}
     keys = {"axes": axes, "subsets": subsets, "exclude": [exclude] if exclude else []}
     planned = plan_of(**keys)
@@ -236,7 +265,10 @@ def test_every_point_is_in_exactly_one_place(plan_of: PlanOf, axes: Any, exclude
     left_out = len(whole.trials) + len(whole.ruled_out) - len(specs)
     assert left_out >= 0
     if exclude and "effective_batch" not in exclude:
-        assert not any(all(spec.choices.get(axis) in values for axis, values in exclude.items()) for spec in specs)
+        assert not any(
+            all(spec.choices.get(axis) in values for axis, values in exclude.items())
+            for spec in specs
+        )
     if not exclude and not other:
         # Two effective batches over one micro-batch are never the same point; every point of the grid is here.
         size = 1
@@ -280,7 +312,7 @@ def test_the_description_of_a_sweep(plan_of: PlanOf, tmp_path: Path) -> None:
 _DRY_RUN = """
 import sys
 from orchestrator.planning.config import load_config
-from orchestrator.planning.describe import describe
+from orchestrator.reporting.plan import describe
 from orchestrator.planning.plan import plan
 for path in sys.argv[1:]:
     config = load_config(path)
@@ -292,6 +324,10 @@ sys.exit(f"imported {sorted(heavy)}" if heavy else 0)
 
 def test_planning_imports_nothing_heavy() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _DRY_RUN, *map(str, SHIPPED)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", _DRY_RUN, *map(str, SHIPPED)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

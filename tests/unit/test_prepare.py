@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.prepare import remove_abandoned_locks
+from jobs.isolation.build_ops import remove_abandoned_locks
 
 
 @pytest.fixture

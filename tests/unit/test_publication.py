@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.results.location import Uri, location
-from orchestrator.results.object_store import Store, StoreError, needed, open_store
-from orchestrator.running import publication
-from orchestrator.running.publication import published
+from orchestrator.storage import mirror
+from orchestrator.storage.location import Uri, location
+from orchestrator.storage.mirror import published
+from orchestrator.storage.object_store import Store, StoreError, needed, open_store
 from tests.unit.records import make_record, write_run
 
 URI = Uri(scheme="memory", path="bucket/run")
@@ -28,7 +28,9 @@ class Refusing(Store):
         raise StoreError(f"{self.uri}: no more room")
 
 
-def test_whatever_fsspec_speaks_can_hold_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_fsspec_speaks_can_hold_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
     with published(URI, folder, None):
         write_run(folder, [make_record(), make_record(micro_batch=8)])
@@ -40,7 +42,7 @@ def test_whatever_fsspec_speaks_can_hold_a_run(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_pages_are_rendered_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publication, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(mirror, "EVERY_SECONDS", 0.0)
     rendered = threading.Semaphore(0)
     with published(URI, write_run(tmp_path, [make_record()]), lambda folder: rendered.release()):
         assert rendered.acquire(timeout=60)
@@ -50,8 +52,8 @@ def test_pages_are_rendered_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_store_that_fails_in_mid_run_is_named_once_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(publication, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(publication, "open_store", Refusing)
+    monkeypatch.setattr(mirror, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(mirror, "open_store", Refusing)
     folder = write_run(tmp_path / "run", [make_record()])
 
     @published(URI, folder, None)
@@ -60,21 +62,39 @@ def test_a_store_that_fails_in_mid_run_is_named_once_and_the_run_goes_on(
             Refusing.asked.clear()
             assert Refusing.asked.wait(timeout=60)
 
-    with pytest.raises(StoreError, match=rf"no more room; the run is whole in {folder}, and --resume publishes it"):
+    with pytest.raises(
+        StoreError, match=rf"no more room; the run is whole in {folder}, and --resume publishes it"
+    ):
         run()
     said = capsys.readouterr().err
-    assert said == f"-- {URI}: no more room; the run goes on in {folder}, and publishing it is tried again\n"
+    assert (
+        said
+        == f"-- {URI}: no more room; the run goes on in {folder}, and publishing it is tried again\n"
+    )
 
 
 def test_no_name_in_a_store_leads_out_of_the_folder() -> None:
-    hostile = {"records/../../x.json", "../run.json", "a/records/x.json", "../x.parquet", "/x.parquet"}
+    hostile = {
+        "records/../../x.json",
+        "../run.json",
+        "a/records/x.json",
+        "../x.parquet",
+        "/x.parquet",
+    }
     assert needed({*hostile, "run.json", "trials.parquet"}) == {"run.json", "trials.parquet"}
-    assert needed({*hostile, "run.json", "trials.parquet", "records/x.json"}) == {"run.json", "records/x.json"}
+    assert needed({*hostile, "run.json", "trials.parquet", "records/x.json"}) == {
+        "run.json",
+        "records/x.json",
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("sftp://host/run", 'requires "paramiko"'), ("abfs://container/run", "Install adlfs"), ("nope://a/b", "nope")],
+    [
+        ("sftp://host/run", 'requires "paramiko"'),
+        ("abfs://container/run", "Install adlfs"),
+        ("nope://a/b", "nope"),
+    ],
 )
 def test_a_scheme_whose_package_is_missing_is_a_sentence(text: str, said: str) -> None:
     place = location(text)

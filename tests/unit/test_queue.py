@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ray.tune.experiment import Trial
 
-from orchestrator.running.cluster import queue
-from orchestrator.running.cluster.queue import Queue
+from orchestrator.running.cluster import scheduler
+from orchestrator.running.cluster.scheduler import Queue
 
 
 class Tune:
@@ -16,7 +16,7 @@ class Tune:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.slots = 3600.0, 2
-        monkeypatch.setattr(queue.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(scheduler.time, "monotonic", lambda: self.now)
         self._queue = Queue(lambda: self.slots)
         self.running = [self.add(Trial.RUNNING), self.add(Trial.RUNNING)]
 
@@ -44,7 +44,9 @@ def test_the_first_to_wait_takes_the_slot_that_is_left(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_trial_whose_slot_is_starting_waits_for_it(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_whose_slot_is_starting_waits_for_it(
+    lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tune = Tune(monkeypatch)
     assert tune.chosen(3600.0) is None
     if lost:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from jobs.record import TrialRecord
-from orchestrator.results.doubts import gather
-from orchestrator.results.effects import cumulative, effects
-from orchestrator.results.frontier import Point
-from orchestrator.results.guide import PUBLISHED, published
-from orchestrator.results.points import points
-from orchestrator.results.ranking import (
+from orchestrator.analysis.budgets import (
     GIB,
     baseline_choices,
     baseline_training,
     best_in_budgets,
     customary_budgets,
 )
-from orchestrator.results.table import axes_of, trials_table
+from orchestrator.analysis.effects import cumulative, effects
+from orchestrator.analysis.frame.points import points
+from orchestrator.analysis.hf_guide import PUBLISHED, published
+from orchestrator.analysis.pareto import Point
+from orchestrator.analysis.warnings import gather
+from orchestrator.storage.tables.parquet import axes_of, trials_table
 from tests.unit.records import COLUMNS, make_grid, make_record
 
 
@@ -36,16 +36,41 @@ def guide() -> list[TrialRecord]:
         (4, 1, 13900, 18.0, {"precision": "fp16"}),
         (1, 4, 7000, 10.0, {"activations": "checkpoint", "precision": "fp16"}),
         (4, 1, 12000, 8.5, {"optimizer": "adafactor"}),
-        (1, 4, 4500, 9.0, {"activations": "checkpoint", "precision": "fp16", "optimizer": "adafactor"}),
-        (1, 4, 5000, 11.0, {"activations": "checkpoint", "precision": "fp16", "optimizer": "adamw_bnb_8bit"}),
+        (
+            1,
+            4,
+            4500,
+            9.0,
+            {"activations": "checkpoint", "precision": "fp16", "optimizer": "adafactor"},
+        ),
+        (
+            1,
+            4,
+            5000,
+            11.0,
+            {"activations": "checkpoint", "precision": "fp16", "optimizer": "adamw_bnb_8bit"},
+        ),
     ]
     return [
-        make_record(micro_batch=m, accumulation=a, memory_mib=memory, speed=speed, gpu=False, **{**plain, **choices})
+        make_record(
+            micro_batch=m,
+            accumulation=a,
+            memory_mib=memory,
+            speed=speed,
+            gpu=False,
+            **{**plain, **choices},
+        )
         for m, a, memory, speed, choices in rows
     ]
 
 
-BASELINE = {"micro_batch": 4, "accumulation": 1, "activations": "keep", "precision": "fp32", "optimizer": "adamw_torch"}
+BASELINE = {
+    "micro_batch": 4,
+    "accumulation": 1,
+    "activations": "keep",
+    "precision": "fp32",
+    "optimizer": "adamw_torch",
+}
 
 
 def test_the_fastest_that_fits_and_nothing_where_nothing_does() -> None:
@@ -67,7 +92,10 @@ def test_another_training_is_named_only_where_it_is_faster() -> None:
         ]
     )
     verdicts = best_in_budgets(own, [GIB, 4 * GIB, 8 * GIB])
-    found = [tuple(p and p.samples_per_second for p in (verdict.best, verdict.other)) for verdict in verdicts]
+    found = [
+        tuple(p and p.samples_per_second for p in (verdict.best, verdict.other))
+        for verdict in verdicts
+    ]
     assert found == [(None, 20), (10, 20), (30, None)]
     (mixed, *_) = best_in_budgets(own, [8 * GIB], "optimizer=sgd")
     assert [p and p.samples_per_second for p in (mixed.best, mixed.other)] == [20, 30]
@@ -86,10 +114,18 @@ def test_the_baselines_training_is_that_of_the_nearest_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "budgets"), [((500, 900), [512, 1024]), ((5000, 30000), [8192, 12288, 16384, 24576, 32768])]
+    ("memory", "budgets"),
+    [((500, 900), [512, 1024]), ((5000, 30000), [8192, 12288, 16384, 24576, 32768])],
 )
-def test_budgets_that_nobody_named_tell_the_points_apart(memory: tuple[int, int], budgets: list[int]) -> None:
-    own = measured([make_record(micro_batch=n + 1, memory_mib=size, gpu=False) for n, size in enumerate(memory)])
+def test_budgets_that_nobody_named_tell_the_points_apart(
+    memory: tuple[int, int], budgets: list[int]
+) -> None:
+    own = measured(
+        [
+            make_record(micro_batch=n + 1, memory_mib=size, gpu=False)
+            for n, size in enumerate(memory)
+        ]
+    )
     assert customary_budgets(own) == [size * 2**20 for size in budgets]
     assert customary_budgets([]) == []
 
@@ -118,7 +154,10 @@ def test_effects_of_a_grid_count_every_pair_and_mark_other_trainings() -> None:
 
 def test_an_effective_batch_in_the_baseline_means_its_accumulation() -> None:
     own = measured(guide())
-    assert baseline_choices(own, {**BASELINE, "micro_batch": 1, "effective_batch": 4})["accumulation"] == 4
+    assert (
+        baseline_choices(own, {**BASELINE, "micro_batch": 1, "effective_batch": 4})["accumulation"]
+        == 4
+    )
     assert baseline_choices(own, BASELINE) == BASELINE
     assert baseline_choices((), BASELINE) == {}
 
@@ -148,12 +187,19 @@ def test_published_figures_need_every_choice_to_be_the_guides() -> None:
     assert published({"micro_batch": 4, "precision": "bf16"}) is None
     assert published({"micro_batch": 4, "attention": "eager"}) is None
     assert published({"micro_batch": 4, "learning_rate": 1e-3}) is None
-    assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == published({"micro_batch": 4})
+    assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == published(
+        {"micro_batch": 4}
+    )
     assert [entry for entry in PUBLISHED if published(entry.choices) is not entry] == []
 
 
 def test_warnings_are_gathered_by_kind_and_their_figures_become_a_range() -> None:
-    said = ["unstable: known to ±3.1% only", "host-bound: dry", "unstable: known to ±12.0% only", "odd"]
+    said = [
+        "unstable: known to ±3.1% only",
+        "host-bound: dry",
+        "unstable: known to ±12.0% only",
+        "odd",
+    ]
     found = gather((text, str(place)) for place, text in enumerate(said))
     assert [(doubt.kind, doubt.text, doubt.labels) for doubt in found] == [
         ("unstable", "known to ±3.1–12.0% only", ("0", "2")),

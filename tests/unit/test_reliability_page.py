@@ -15,17 +15,29 @@ ROOT = Path(__file__).parents[2]
 def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
     by_hand, _, rest = (ROOT / "docs/reliability.md").read_text().partition(page.BEGIN)
     lines = (by_hand + rest.partition(page.END)[2]).splitlines()
-    rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| fault", "| ---"))]
+    rows = [
+        line
+        for line in lines
+        if line.startswith("| ") and not line.startswith(("| fault", "| ---"))
+    ]
     assert len(rows) > 30
     for row in rows:
         (named,) = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
         functions = ast.walk(ast.parse((ROOT / named[0]).read_text()))
-        assert named[1] in {node.name for node in functions if isinstance(node, ast.FunctionDef)}, row
+        assert named[1] in {node.name for node in functions if isinstance(node, ast.FunctionDef)}, (
+            row
+        )
 
 
-def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_went_wrong() -> None:
-    table = (ROOT / "docs/reliability.md").read_text().partition(page.BEGIN)[2].partition(page.END)[0]
-    _, wrongs, faults = (part.splitlines() for part in re.split(r"^\| --- .*\n", table, flags=re.MULTILINE))
+def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_went_wrong() -> (
+    None
+):
+    table = (
+        (ROOT / "docs/reliability.md").read_text().partition(page.BEGIN)[2].partition(page.END)[0]
+    )
+    _, wrongs, faults = (
+        part.splitlines() for part in re.split(r"^\| --- .*\n", table, flags=re.MULTILINE)
+    )
     kinds = {kind.name: kind.answer for kind in KINDS}
     rows = [line.strip("| ").split(" | ") for line in faults if line.startswith("| ")]
     assert len(rows) > 10

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.steady import HOST_BOUND
-from orchestrator.search.frontier import Frontier
+from jobs.steady_state import HOST_BOUND
+from orchestrator.search.frontier.search import Frontier
 from tests.benchmarks.grids import (
     DATA,
     RUN,
@@ -48,18 +48,29 @@ NOISY = {0.01: (57, 0.96, 0.959), 0.03: (63, 1.0, 1.0), 0.10: (66, 1.0, 1.0)}
 not tell which of them waited for their host, whose changes of pace are then taken for the GPU's: two points are missed
 at 1 %."""
 
-RIVALS = {"frontier": (57, 1.0), "optuna, TPE": (44, 0.222), "optuna, NSGA-II": (44, 0.167), "random": (44, 0.194)}
+RIVALS = {
+    "frontier": (57, 1.0),
+    "optuna, TPE": (44, 0.222),
+    "optuna, NSGA-II": (44, 0.167),
+    "random": (44, 0.194),
+}
 """Search -> trials and recall in the same slot seconds; of the simulated grid, the first seed."""
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("bert_large_h200*.parquet")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in DATA.glob("bert_large_h200*.parquet"))
+)
 def test_the_whole_frontier_of_a_measured_grid_for_part_of_its_price(name: str) -> None:
     table = recorded(DATA / name)
     told, untold = replay(informed(predicted(table)), table), replay(Frontier, table)
-    figures = [(found.trials, round(found.seconds), round(found.recall, 3)) for found in (told, untold)]
+    figures = [
+        (found.trials, round(found.seconds), round(found.recall, 3)) for found in (told, untold)
+    ]
     assert (len(table), *figures) == RECORDED[name]
     for found in (told, untold):
-        assert recall(table, found.asked, among=lambda point: is_the_gpus(point.measurements)) == 1.0
+        assert (
+            recall(table, found.asked, among=lambda point: is_the_gpus(point.measurements)) == 1.0
+        )
 
 
 def test_trials_that_end_sooner_cost_less_and_hide_nothing() -> None:
@@ -67,7 +78,11 @@ def test_trials_that_end_sooner_cost_less_and_hide_nothing() -> None:
     anew = measured_anew()
     shorter = [one for one in table if anew[one].wall_seconds < table[one].wall_seconds]
     hosts = [one for one in shorter if table[one].measurements["host_bound_share"] > HOST_BOUND]
-    given_up = [one for one in set(shorter) - set(hosts) if anew[one].measurements["samples_per_second_error"] > 0.01]
+    given_up = [
+        one
+        for one in set(shorter) - set(hosts)
+        if anew[one].measurements["samples_per_second_error"] > 0.01
+    ]
     assert (len(shorter), len(hosts), len(given_up)) == (257, 90, 34)
     assert round(sum(anew[one].wall_seconds for one in table)) == 1068
     for name, kept in (("all", anew), ("without fp16", _without_fp16(anew))):
@@ -90,7 +105,9 @@ def test_two_precisions_that_are_almost_as_fast_are_told_apart(seed: int) -> Non
 
 
 def _without_fp16(table: Table) -> Table:
-    return {one: record for one, record in table.items() if record.spec.choices["precision"] != "fp16"}
+    return {
+        one: record for one, record in table.items() if record.spec.choices["precision"] != "fp16"
+    }
 
 
 @pytest.mark.parametrize(("seconds", "height"), CUT)
@@ -101,7 +118,9 @@ def test_cut_at_any_time_it_has_what_the_time_could_buy(seconds: float, height: 
 
 @pytest.mark.parametrize("noise", NOISY)
 def test_noise_does_not_hide_the_frontier(noise: float) -> None:
-    found = replay(informed(predicted(recorded())), with_noise(recorded(), noise, 0), truth=recorded())
+    found = replay(
+        informed(predicted(recorded())), with_noise(recorded(), noise, 0), truth=recorded()
+    )
     assert (found.trials, round(found.recall, 3), round(found.recall_of_truth, 3)) == NOISY[noise]
 
 
@@ -114,4 +133,7 @@ def test_a_host_that_changes_its_pace_hides_nothing(seed: int) -> None:
 def test_in_the_same_time_the_others_find_less() -> None:
     found = rivals(simulated(), 0.0, 0, {})
     assert {name: (run.trials, round(run.recall, 3)) for name, run in found.items()} == RIVALS
-    assert max(run.recall for name, run in found.items() if name != "frontier") < 0.5 * found["frontier"].recall
+    assert (
+        max(run.recall for name, run in found.items() if name != "frontier")
+        < 0.5 * found["frontier"].recall
+    )

@@ -19,16 +19,15 @@ from rich.console import Console
 
 from jobs.record import Outcome
 from orchestrator import report
-from orchestrator.results import publish
-from orchestrator.results.anatomies import sizes_of
-from orchestrator.results.page import cells
-from orchestrator.results.page.columnar import chart_data
-from orchestrator.results.page.html import queries, script_json
-from orchestrator.results.page.labels import MOST, Label, key_points, place
-from orchestrator.results.page.picture import encodings
-from orchestrator.results.page.text import print_summary
-from orchestrator.results.publishing import summarize_folder
-from orchestrator.results.words import change, duration, error, memory, number
+from orchestrator.reporting import cells
+from orchestrator.reporting.frontier_plot import encodings
+from orchestrator.reporting.html.chart_data import chart_data
+from orchestrator.reporting.html.page import queries, script_json
+from orchestrator.reporting.label_layout import MOST, Label, key_points, place
+from orchestrator.reporting.publish import publish, summarize_folder
+from orchestrator.reporting.terminal import print_summary
+from orchestrator.storage.tables.anatomy_rows import sizes_of
+from orchestrator.units import change, duration, error, memory, number
 from tests.unit.records import GUIDE_CONFIG, H200, make_grid, make_guide, make_record, write_run
 
 HOSTILE = "</script><script>alert('x')</script> | a `b` <img src=x onerror=alert(1)> $x_1$"
@@ -49,9 +48,19 @@ def printed(folder: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    skipped = make_record(outcome=Outcome.SKIPPED, reason="the time budget ended", rule="time_budget", precision="fp32")
+    skipped = make_record(
+        outcome=Outcome.SKIPPED,
+        reason="the time budget ended",
+        rule="time_budget",
+        precision="fp32",
+    )
     records = [*make_grid(), skipped]
-    return write_run(tmp_path, records, budgets=[2**33, 3 * 2**33], baseline={"precision": "fp32", "micro_batch": 4})
+    return write_run(
+        tmp_path,
+        records,
+        budgets=[2**33, 3 * 2**33],
+        baseline={"precision": "fp32", "micro_batch": 4},
+    )
 
 
 def test_publishing_writes_every_file_and_says_so(folder: Path) -> None:
@@ -70,7 +79,9 @@ def test_publishing_twice_gives_the_same_bytes(folder: Path) -> None:
     assert {name: (folder / name).read_bytes() for name in FILES} == first
 
 
-def test_a_table_alone_gives_the_same_report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_table_alone_gives_the_same_report(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     publish(folder)
     alone = tmp_path_factory.mktemp("alone")
     (alone / "trials.parquet").write_bytes((folder / "trials.parquet").read_bytes())
@@ -82,9 +93,18 @@ def test_a_table_alone_gives_the_same_report(folder: Path, tmp_path_factory: pyt
 def test_hostile_strings_stay_strings(tmp_path: Path) -> None:
     records = [
         make_record(
-            precision=HOSTILE, learning_rate=HOSTILE, equivalence=HOSTILE, measurements={"warnings": [HOSTILE]}
+            precision=HOSTILE,
+            learning_rate=HOSTILE,
+            equivalence=HOSTILE,
+            measurements={"warnings": [HOSTILE]},
         ),
-        make_record(precision="bf16", learning_rate="1", outcome=Outcome.FAILED, reason=HOSTILE, rule=HOSTILE),
+        make_record(
+            precision="bf16",
+            learning_rate="1",
+            outcome=Outcome.FAILED,
+            reason=HOSTILE,
+            rule=HOSTILE,
+        ),
     ]
     environment = {**H200, "cpu_model": HOSTILE}
     records.append(make_record(precision="fp16", learning_rate=HOSTILE, environment=environment))
@@ -119,10 +139,18 @@ def test_numbers_that_json_does_not_know_become_null() -> None:
 
 def test_the_chart_holds_every_point_of_every_environment(tmp_path: Path) -> None:
     other = {**H200, "gpu_model": "Another GPU"}
-    records = [*make_grid(), make_record(environment=other, precision="fp32", activations="keep", optimizer="sgd")]
+    records = [
+        *make_grid(),
+        make_record(environment=other, precision="fp32", activations="keep", optimizer="sgd"),
+    ]
     data = chart_data(summarize_folder(write_run(tmp_path, records)))
     assert [data["columns"]["cohort"].count(place) for place in (0, 1)] == [280, 1]
-    assert [axis["name"] for axis in data["axes"]] == ["micro_batch", "precision", "activations", "optimizer"]
+    assert [axis["name"] for axis in data["axes"]] == [
+        "micro_batch",
+        "precision",
+        "activations",
+        "optimizer",
+    ]
     assert data["axes"][0]["values"] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert [measure["name"] for measure in data["measures"]] == [
         "memory_bytes",
@@ -140,7 +168,13 @@ def test_a_devices_memory_is_taken_apart_where_it_adds_up() -> None:
         "device_used_bytes": 150,
     }
     assert [*(sizes_of(row) or {}).values()] == [10, 20, 70, 10, 40]
-    assert [*(sizes_of({**row, "offload_optimizer_device": "cpu"}) or {}).values()] == [10, 0, 90, 10, 40]
+    assert [*(sizes_of({**row, "offload_optimizer_device": "cpu"}) or {}).values()] == [
+        10,
+        0,
+        90,
+        10,
+        40,
+    ]
     assert sizes_of({**row, "peak_allocated_bytes": 25}) is None
     assert sizes_of({**row, "device_used_bytes": None}) is None
 
@@ -154,7 +188,9 @@ def test_the_pages_queries_run(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     snippets = {tool: f"{before}24{after}" for tool, before, after in queries(summary)}
     found = duckdb.sql(snippets["DuckDB"]).fetchall()
     assert len(found) == 10
-    best = max(p.samples_per_second for p in summary.cohorts[0].points if p.memory_bytes <= 24 * 2**30)
+    best = max(
+        p.samples_per_second for p in summary.cohorts[0].points if p.memory_bytes <= 24 * 2**30
+    )
     assert best in found[0]
     table = eval(snippets["Polars"].split("\n\n", 1)[1], {"pl": polars})
     assert table["samples_per_second"].to_list()[0] == best
@@ -164,7 +200,10 @@ def test_the_searchs_account_is_part_of_every_page(tmp_path: Path) -> None:
     search = {"kind": "frontier", "planned": 9, "measured": 4, "skipped": {"dominated": 5}}
     publish(write_run(tmp_path, [make_record()], search=search))
     for name in ("report.md", "report.html"):
-        assert "earch: frontier measured 4 of 9 trials and left out 5 (5 dominated)." in (tmp_path / name).read_text()
+        assert (
+            "earch: frontier measured 4 of 9 trials and left out 5 (5 dominated)."
+            in (tmp_path / name).read_text()
+        )
 
 
 @pytest.mark.parametrize("outcomes", [[], [Outcome.FAILED], [Outcome.OK]])
@@ -193,7 +232,11 @@ def test_the_frontier_is_the_baselines_training_and_others_stand_beside_it(folde
     assert summary.best.choices["optimizer"] == "adamw_torch_fused"
     assert len({point.equivalence for point in cohort.front}) > 5
     assert "sgd" in {point.choices["optimizer"] for point in cohort.across}
-    for text in (printed(folder), (folder / "report.md").read_text(), (folder / "report.html").read_text()):
+    for text in (
+        printed(folder),
+        (folder / "report.md").read_text(),
+        (folder / "report.html").read_text(),
+    ):
         assert "† 230" in text
         assert "† trains differently: optimizer=sgd" in text
     frontier_part, budget_part = printed(folder).split("Best in each budget")
@@ -202,7 +245,9 @@ def test_the_frontier_is_the_baselines_training_and_others_stand_beside_it(folde
 
 
 def test_nothing_is_marked_where_all_train_alike(tmp_path: Path) -> None:
-    text = printed(write_run(tmp_path, [make_record(micro_batch=n, memory_mib=n, speed=n) for n in (1, 2, 4)]))
+    text = printed(
+        write_run(tmp_path, [make_record(micro_batch=n, memory_mib=n, speed=n) for n in (1, 2, 4)])
+    )
     assert "†" not in text
     assert "±" not in text
     assert "Trains as" not in text
@@ -210,7 +255,11 @@ def test_nothing_is_marked_where_all_train_alike(tmp_path: Path) -> None:
 
 def test_a_training_that_is_not_the_baselines_is_not_called_so(tmp_path: Path) -> None:
     sgd = make_record(optimizer="sgd", equivalence="effective_batch=4 · optimizer=sgd")
-    failed = make_record(optimizer="adamw_torch_fused", equivalence="effective_batch=4", outcome=Outcome.OUT_OF_MEMORY)
+    failed = make_record(
+        optimizer="adamw_torch_fused",
+        equivalence="effective_batch=4",
+        outcome=Outcome.OUT_OF_MEMORY,
+    )
     text = printed(write_run(tmp_path, [sgd, failed]))
     assert "Nothing that trains as the baseline ended ok; this is within optimizer=sgd." in text
 
@@ -228,7 +277,9 @@ def test_the_chart_knows_trainings_and_batches(folder: Path) -> None:
 
 def test_rows_whose_losses_are_not_their_references_are_marked(folder: Path) -> None:
     cohort = summarize_folder(folder).cohorts[0]
-    doubted = replace(cohort.front[-1], warnings=("trains differently: mean loss 4.0 times its reference's",))
+    doubted = replace(
+        cohort.front[-1], warnings=("trains differently: mean loss 4.0 times its reference's",)
+    )
     assert cells.speed(doubted, cohort) == f"≠ {cells.speed(cohort.front[-1], cohort)}"
     assert cells.frontier_notes(replace(cohort, fronts={cohort.training: (doubted,)})) == [
         "≠ its losses are not its reference's"
@@ -276,11 +327,16 @@ def test_the_guides_figures_are_shown_of_its_own_experiment_only(
     assert ("14,949" in text) is figures
 
 
-def test_a_pictures_colours_are_precision_and_its_markers_activations(folder: Path, tmp_path: Path) -> None:
+def test_a_pictures_colours_are_precision_and_its_markers_activations(
+    folder: Path, tmp_path: Path
+) -> None:
     summary = summarize_folder(folder)
     assert encodings(summary, summary.cohorts[0]) == ("precision", "activations")
     few = summarize_folder(
-        write_run(tmp_path / "few", [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")])
+        write_run(
+            tmp_path / "few",
+            [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")],
+        )
     )
     assert encodings(few, few.cohorts[0]) == ("optimizer", "micro_batch")
 
@@ -291,7 +347,8 @@ def test_labels_of_a_picture_never_cover_each_other() -> None:
     axes = figure.add_subplot()
     axes.set(xlim=(0, 10), ylim=(0, 10))
     labels = [
-        Label(x=5 + n / 10, y=5, name="batch 64 · bf16 · checkpoint", figures="38.9 GiB, 312/s") for n in range(30)
+        Label(x=5 + n / 10, y=5, name="batch 64 · bf16 · checkpoint", figures="38.9 GiB, 312/s")
+        for n in range(30)
     ]
     place(axes, labels, [(5, 6)])
     boxes = [text.get_window_extent() for text in axes.texts]
@@ -339,6 +396,21 @@ def test_figures_are_written_for_people() -> None:
         "34.6",
         "1,234",
     ]
-    assert [change(ratio) for ratio in (0.52, 1.0, 1.12, 3.2)] == ["−48 %", "±0 %", "+12 %", "×3.20"]
-    assert [error(value) for value in (None, float("inf"), 0.0042, 0.0998, 0.3)] == ["", "", "±0.4 %", "±10 %", "±30 %"]
-    assert [duration(seconds) for seconds in (4.2, 200, 7500)] == ["4.2 s", "3 min 20 s", "2 h 05 min"]
+    assert [change(ratio) for ratio in (0.52, 1.0, 1.12, 3.2)] == [
+        "−48 %",
+        "±0 %",
+        "+12 %",
+        "×3.20",
+    ]
+    assert [error(value) for value in (None, float("inf"), 0.0042, 0.0998, 0.3)] == [
+        "",
+        "",
+        "±0.4 %",
+        "±10 %",
+        "±30 %",
+    ]
+    assert [duration(seconds) for seconds in (4.2, 200, 7500)] == [
+        "4.2 s",
+        "3 min 20 s",
+        "2 h 05 min",
+    ]

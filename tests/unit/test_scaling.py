@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.search.scaling import accumulated_speed, bytes_at, largest_within, optimizer_seconds, size_of_speed
+from orchestrator.search.batch_size.scaling_fit import (
+    accumulated_speed,
+    bytes_at,
+    largest_within,
+    optimizer_seconds,
+    size_of_speed,
+)
 from tests.unit.devices import Device
 
 
@@ -16,7 +22,9 @@ from tests.unit.devices import Device
     sizes=st.sets(st.integers(1, 512), min_size=2),
     limit=st.floats(1, 1e6),
 )
-def test_an_affine_memory_is_extended_exactly(base: float, sample: float, sizes: set[int], limit: float) -> None:
+def test_an_affine_memory_is_extended_exactly(
+    base: float, sample: float, sizes: set[int], limit: float
+) -> None:
     memory = {size: base + sample * size for size in sizes}
     assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
     largest = largest_within(memory, limit)
@@ -24,7 +32,9 @@ def test_an_affine_memory_is_extended_exactly(base: float, sample: float, sizes:
 
 
 @given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
-def test_a_speed_is_found_where_it_is_reached(per_pass: float, per_sample: float, share: float) -> None:
+def test_a_speed_is_found_where_it_is_reached(
+    per_pass: float, per_sample: float, share: float
+) -> None:
     speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
     wanted = speeds[8] + share * (speeds[200] - speeds[8])
     size = size_of_speed(speeds, 8, 200, wanted)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.scratch import own_folder
+from jobs.isolation.scratch import own_folder
 
-OWNER = "import sys, jobs.scratch as s; f = s.own_folder('slot-'); print(f.__enter__(), flush=True); sys.stdin.read()"
+OWNER = "import sys, jobs.isolation.scratch as s; f = s.own_folder('slot-'); print(f.__enter__(), flush=True); sys.stdin.read()"
 
 
 @pytest.fixture

@@ -11,27 +11,55 @@ from typing import Any
 
 import pytest
 
-from jobs import checks, environment
+from jobs.node import checks, environment
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.results import publish
+from orchestrator.reporting.publish import publish
 from tests.unit.records import H200, make_record, write_run
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for package in ("jobs", "orchestrator") for path in (ROOT / package).rglob("*.py"))
-CODE_CARRIERS = {"pickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "jsonpickle"}
+SOURCES = sorted(
+    path for package in ("jobs", "orchestrator") for path in (ROOT / package).rglob("*.py")
+)
+CODE_CARRIERS = {
+    "pickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "marshal",
+    "shelve",
+    "joblib",
+    "jsonpickle",
+}
 EVALUATORS = {"eval", "exec", "compile", "__import__"}
-LOADERS = {"yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load", "torch.load", "os.system", "os.popen"}
+LOADERS = {
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.unsafe_load",
+    "yaml.full_load",
+    "torch.load",
+    "os.system",
+    "os.popen",
+}
 UNSAFE_YAML = {"yaml.Loader", "yaml.FullLoader", "yaml.UnsafeLoader", "yaml.CLoader"}
-OPENED = {("weights_only", "False"), ("shell", "True"), ("allow_pickle", "True"), ("trust_remote_code", "True")}
+OPENED = {
+    ("weights_only", "False"),
+    ("shell", "True"),
+    ("allow_pickle", "True"),
+    ("trust_remote_code", "True"),
+}
 # A technique's hook, which only a row under jobs/techniques can name, and the preload's own list.
-IMPORT_BY_NAME = {"jobs/trial.py", "jobs/preload.py", "orchestrator/planning/estimate/rehearsal.py"}
+IMPORT_BY_NAME = {
+    "jobs/trial/run.py",
+    "jobs/isolation/preload.py",
+    "orchestrator/prediction/fake_step.py",
+}
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
 WHOLE_ENVIRONMENT = {
-    "jobs/slot.py",
-    "jobs/waiting.py",
-    "jobs/calibration.py",
+    "jobs/isolation/slot.py",
+    "jobs/isolation/prewarm.py",
+    "jobs/node/calibration.py",
     "orchestrator/running/cluster/__init__.py",
 }
 
@@ -53,14 +81,19 @@ def _dangers_of(node: ast.AST, file: str) -> Iterator[str]:
             yield name
         case ast.Attribute() if (name := ast.unparse(node)) in LOADERS | UNSAFE_YAML:
             yield name
-        case ast.keyword(arg=str(name), value=ast.Constant(value=value)) if (name, str(value)) in OPENED:
+        case ast.keyword(arg=str(name), value=ast.Constant(value=value)) if (
+            name,
+            str(value),
+        ) in OPENED:
             yield f"{name}={value}"
         case ast.Attribute(attr="import_module") if file not in IMPORT_BY_NAME:
             yield "import_module"
 
 
 def test_no_source_turns_data_into_code() -> None:
-    found = {str(path): list(dangers(path.read_text(), str(path.relative_to(ROOT)))) for path in SOURCES}
+    found = {
+        str(path): list(dangers(path.read_text(), str(path.relative_to(ROOT)))) for path in SOURCES
+    }
     assert {path: what for path, what in found.items() if what} == {}
 
 
@@ -82,11 +115,20 @@ def test_no_source_turns_data_into_code() -> None:
 )
 def test_the_scan_sees_what_it_is_for(planted: str) -> None:
     assert len(list(dangers(planted))) == 1
-    assert not list(dangers("re.compile('x'); yaml.safe_load(text); run(shell=False); f(trust_remote_code=spec.trust)"))
+    assert not list(
+        dangers(
+            "re.compile('x'); yaml.safe_load(text); run(shell=False); f(trust_remote_code=spec.trust)"
+        )
+    )
 
 
 def test_only_rows_of_techniques_name_code() -> None:
-    hooks = [hook for axis in AXES.values() for variant in axis.variants.values() for hook in variant.hooks.values()]
+    hooks = [
+        hook
+        for axis in AXES.values()
+        for variant in axis.variants.values()
+        for hook in variant.hooks.values()
+    ]
     assert hooks
     assert all(name.startswith("jobs.") for name, _ in hooks)
 
@@ -113,7 +155,10 @@ def test_a_config_cannot_bring_code(text: str, tmp_path: Path) -> None:
 def test_remote_code_is_wanted_twice_or_not_run(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(MODEL % "name_or_path: some/model, trust_remote_code: true")
-    with pytest.raises(ConfigError, match=r"sweep\.yaml:1: model\.trust_remote_code: runs code .* --trust-remote-code"):
+    with pytest.raises(
+        ConfigError,
+        match=r"sweep\.yaml:1: model\.trust_remote_code: runs code .* --trust-remote-code",
+    ):
         load_config(path)
     assert load_config(path, trust_remote_code=True).model.trust_remote_code is True
     path.write_text(MODEL % "name_or_path: some/model")
@@ -126,7 +171,13 @@ SECRET = "hunter2-planted"
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets where people keep them."""
-    for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD"):
+    for name in (
+        "HF_TOKEN",
+        "RAY_AUTH_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "MLFLOW_TRACKING_PASSWORD",
+    ):
         monkeypatch.setenv(name, SECRET)
     environment.describe.cache_clear()
 
@@ -141,10 +192,23 @@ def test_the_whole_environment_is_only_handed_to_child_processes() -> None:
     takers = set()
     for path in SOURCES:
         tree = ast.parse(path.read_text())
-        read = {id(node.value) for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Subscript))}
+        read = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Attribute, ast.Subscript))
+        }
         read |= {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AugAssign)}
-        read |= {id(item) for node in ast.walk(tree) if isinstance(node, ast.Compare) for item in node.comparators}
-        whole = [node for node in ast.walk(tree) if ast.unparse(node) == "os.environ" and id(node) not in read]
+        read |= {
+            id(item)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Compare)
+            for item in node.comparators
+        }
+        whole = [
+            node
+            for node in ast.walk(tree)
+            if ast.unparse(node) == "os.environ" and id(node) not in read
+        ]
         takers |= {str(path.relative_to(ROOT))} if whole else set()
     assert takers <= WHOLE_ENVIRONMENT
     assert takers
@@ -182,14 +246,28 @@ HOSTILE = "\"'></script></title></textarea><script>alert(1)</script><img src=x o
 
 def page_of(folder: Path, word: str) -> Skeleton:
     """The report of a small run in which everything that a user can name is called ``word``."""
-    config: dict[str, Any] = {"model": {"name_or_path": word}, "data": {"file": {"path": word}}, word: word}
+    config: dict[str, Any] = {
+        "model": {"name_or_path": word},
+        "data": {"file": {"path": word}},
+        word: word,
+    }
     records = [
-        make_record(optimizer=word, micro_batch=1, measurements={"warnings": [word], "optimizer_class": word}),
+        make_record(
+            optimizer=word,
+            micro_batch=1,
+            measurements={"warnings": [word], "optimizer_class": word},
+        ),
         make_record(optimizer="adamw", micro_batch=2, environment={**H200, "gpu_model": word}),
         make_record(optimizer=word, micro_batch=4, outcome=Outcome.FAILED, reason=word, rule=word),
-        make_record(optimizer="adamw", micro_batch=8, outcome=Outcome.SKIPPED, reason=word, rule=word),
+        make_record(
+            optimizer="adamw", micro_batch=8, outcome=Outcome.SKIPPED, reason=word, rule=word
+        ),
     ]
-    publish(write_run(folder, records, name=word, command=word, config=config, baseline={"optimizer": word}))
+    publish(
+        write_run(
+            folder, records, name=word, command=word, config=config, baseline={"optimizer": word}
+        )
+    )
     return Skeleton((folder / "report.html").read_text())
 
 

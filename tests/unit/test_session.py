@@ -15,10 +15,10 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size import BatchSize
+from orchestrator.search.batch_size.search import BatchSize
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.unit.clock import Clock
 from tests.unit.devices import Device, make_trial
@@ -44,11 +44,15 @@ class Sweep:
             pass
         self.search = make(trials)
         progress = Progress(len(trials), 1, (), stream=self.output, clock=self.clock)
-        self.session = Session(self.search, self.folder, progress, time_budget_seconds=budget, clock=self.clock)
+        self.session = Session(
+            self.search, self.folder, progress, time_budget_seconds=budget, clock=self.clock
+        )
 
     def outcomes(self) -> dict[str, tuple[Outcome, str]]:
         """Trial id -> outcome and rule, as the folder has them."""
-        return {name: (record.outcome, record.rule) for name, record in self.folder.records().items()}
+        return {
+            name: (record.outcome, record.rule) for name, record in self.folder.records().items()
+        }
 
 
 @pytest.fixture
@@ -58,13 +62,24 @@ def sweep(tmp_path: Path) -> Sweep:
 
 
 def ended(
-    spec: TrialSpec, outcome: Outcome = Outcome.OK, *, seconds: float = 1.0, environment: object = HERE
+    spec: TrialSpec,
+    outcome: Outcome = Outcome.OK,
+    *,
+    seconds: float = 1.0,
+    environment: object = HERE,
 ) -> TrialRecord:
     """A trial's record."""
     assert isinstance(environment, dict)
-    figures = {"samples_per_second": 1.0, "peak_allocated_bytes": 1} if outcome is Outcome.OK else {}
+    figures = (
+        {"samples_per_second": 1.0, "peak_allocated_bytes": 1} if outcome is Outcome.OK else {}
+    )
     return TrialRecord(
-        spec=spec, outcome=outcome, measurements=figures, wall_seconds=seconds, environment=environment, started_at=1.0
+        spec=spec,
+        outcome=outcome,
+        measurements=figures,
+        wall_seconds=seconds,
+        environment=environment,
+        started_at=1.0,
     )
 
 
@@ -106,7 +121,10 @@ def test_a_trial_that_the_budget_cut_is_skipped_not_timed_out(tmp_path: Path) ->
     sweep.session.ended(replace(ended(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps"))
     sweep.session.ended(ended(second, Outcome.TIMED_OUT, seconds=second.measure.deadline_seconds))
     found = sweep.folder.records()
-    assert (found[first.trial_id].outcome, found[first.trial_id].rule) == (Outcome.SKIPPED, "time_budget")
+    assert (found[first.trial_id].outcome, found[first.trial_id].rule) == (
+        Outcome.SKIPPED,
+        "time_budget",
+    )
     assert found[first.trial_id].reason.endswith("while the trial was in phase steps")
     assert found[second.trial_id].outcome is Outcome.TIMED_OUT
 
@@ -145,7 +163,12 @@ def test_trials_given_up_have_their_row(sweep: Sweep) -> None:
 
 
 FINAL = [outcome for outcome in Outcome if outcome.is_final]
-REPEATED_BY_A_SECOND_RUN = {Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY}
+REPEATED_BY_A_SECOND_RUN = {
+    Outcome.CRASHED,
+    Outcome.FAILED,
+    Outcome.TIMED_OUT,
+    Outcome.HOST_OUT_OF_MEMORY,
+}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -195,7 +218,9 @@ def test_what_begins_anew_leaves_the_rest_to_the_next_unless_it_is_ended(tmp_pat
             time_budget_seconds=None,
             may_begin_anew=True,
         )
-        earlier = {spec.trial_id: sweep.folder.write(ended(spec, Outcome.FAILED)) for spec in TRIALS[:2]}
+        earlier = {
+            spec.trial_id: sweep.folder.write(ended(spec, Outcome.FAILED)) for spec in TRIALS[:2]
+        }
         session.reuse(earlier, [HERE], resume=False)
         assert session.next_trial() == TRIALS[0]
         session.begin_anew()
@@ -243,9 +268,15 @@ def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
     assert len(list(asked(sweep))) == len(TRIALS)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30))
-def test_whatever_happens_every_trial_has_one_row(actions: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30)
+)
+def test_whatever_happens_every_trial_has_one_row(
+    actions: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     sweep = Sweep(tmp_path_factory.mktemp("run"), budget=5.0)
     running: list[TrialSpec] = []
     finished: list[str] = []
@@ -269,12 +300,16 @@ def test_whatever_happens_every_trial_has_one_row(actions: list[str], tmp_path_f
 def test_a_search_that_makes_its_trials_meets_its_earlier_records(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     search, device = BatchSize(make_trial), Device()
-    session = Session(search, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None)
+    session = Session(
+        search, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None
+    )
     first = session.next_trial()
     assert first is not None
     session.ended(device.run(first))
     again = BatchSize(make_trial)
-    resumed = Session(again, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None)
+    resumed = Session(
+        again, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None
+    )
     assert resumed.reuse(sweep.folder.records(), [device.environment()], resume=True) == 0
     second = resumed.next_trial()
     assert second is not None

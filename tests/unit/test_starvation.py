@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.trackers import Moment
-from jobs.trackers.starvation import Starvation
+from jobs.trackers.launch_bound import Starvation
 from tests.unit.gpu import Device, simulated
 
 BACKWARD, OPTIMIZER, LAUNCH = 0.2, 0.02, 0.01
@@ -74,7 +74,9 @@ def _micro_batch(tracker: Starvation, device: Device, forward: float, launch: fl
     tracker.loss(LOSS)
 
 
-def test_a_forward_pass_that_is_launched_slower_than_it_runs_starves_its_gpu(device: Device) -> None:
+def test_a_forward_pass_that_is_launched_slower_than_it_runs_starves_its_gpu(
+    device: Device,
+) -> None:
     starved = share(device, forward=0.001, launch=0.1)
     assert starved == pytest.approx(0.1 / (0.1 + BACKWARD + OPTIMIZER), rel=0.2)
 
@@ -119,7 +121,9 @@ def test_after_long_nobody_knows(device: Device) -> None:
 
 
 @pytest.mark.parametrize("told", [lambda tracker: None, lambda tracker: tracker.counted(0.0, 1.0)])
-def test_nothing_is_said_of_what_was_not_counted_or_not_on_a_gpu(told: Callable[[Starvation], None]) -> None:
+def test_nothing_is_said_of_what_was_not_counted_or_not_on_a_gpu(
+    told: Callable[[Starvation], None],
+) -> None:
     tracker = Starvation()
     tracker.phase("forward")
     tracker.phase("backward")

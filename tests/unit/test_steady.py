@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.steady import (
+from jobs.steady_state import (
     FEWEST_TO_GIVE_UP,
     HOST_BOUND,
     USUAL_SECONDS,
@@ -51,7 +51,9 @@ def test_many_steps_use_the_normal_limit() -> None:
 
 @given(st.lists(SECONDS, min_size=2, max_size=40), st.floats(min_value=0.1, max_value=10))
 def test_the_interval_does_not_depend_on_the_unit(seconds: list[float], unit: float) -> None:
-    assert relative_half_width([s * unit for s in seconds]) == pytest.approx(relative_half_width(seconds), abs=1e-9)
+    assert relative_half_width([s * unit for s in seconds]) == pytest.approx(
+        relative_half_width(seconds), abs=1e-9
+    )
 
 
 @given(st.integers(min_value=2, max_value=60))
@@ -67,8 +69,12 @@ def test_the_usual_spread_is_worth_one_degree_of_freedom() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "fewest"), [(0.01, 3), (0.5, 3), (1.5, 2), (8.0, 2)])
-def test_few_steps_that_are_alike_prove_little_and_two_long_ones_much(seconds: float, fewest: int) -> None:
-    assert [is_settled([seconds] * steps, 0.01) for steps in (1, 2, 3)] == [steps >= fewest for steps in (1, 2, 3)]
+def test_few_steps_that_are_alike_prove_little_and_two_long_ones_much(
+    seconds: float, fewest: int
+) -> None:
+    assert [is_settled([seconds] * steps, 0.01) for steps in (1, 2, 3)] == [
+        steps >= fewest for steps in (1, 2, 3)
+    ]
     assert not is_settled([seconds, 1.02 * seconds], 0.01)
 
 
@@ -80,7 +86,9 @@ def test_a_spread_beyond_the_usual_needs_as_many_steps_as_students_interval() ->
 @given(st.floats(min_value=0.001, max_value=20), st.integers(min_value=2, max_value=30))
 def test_the_usual_spread_of_a_long_step_is_some_milliseconds(seconds: float, steps: int) -> None:
     usual = min(USUAL_SPREAD, USUAL_SECONDS / seconds)
-    assert mean_step_error([seconds] * steps) == pytest.approx(mean_step_error([0.001] * steps) * usual / USUAL_SPREAD)
+    assert mean_step_error([seconds] * steps) == pytest.approx(
+        mean_step_error([0.001] * steps) * usual / USUAL_SPREAD
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +104,9 @@ def test_the_usual_spread_of_a_long_step_is_some_milliseconds(seconds: float, st
         ([1.1, 1.0, 1.2, 0.9], 0),
     ],
 )
-def test_steps_outside_the_range_of_the_later_half_are_not_steady_yet(seconds: list[float], first: int) -> None:
+def test_steps_outside_the_range_of_the_later_half_are_not_steady_yet(
+    seconds: list[float], first: int
+) -> None:
     assert onset(seconds, 0.01) == first
 
 
@@ -135,9 +145,14 @@ def test_long_steps_that_spread_too_much_are_given_up(
     assert is_out_of_reach(seconds, relative_error, 10) is is_given_up
 
 
-@given(st.lists(st.floats(min_value=0.6, max_value=0.7), max_size=20), st.floats(min_value=0, max_value=0.5))
+@given(
+    st.lists(st.floats(min_value=0.6, max_value=0.7), max_size=20),
+    st.floats(min_value=0, max_value=0.5),
+)
 def test_what_is_settled_is_never_given_up(seconds: list[float], relative_error: float) -> None:
-    assert not (is_settled(seconds, relative_error) and is_out_of_reach(seconds, relative_error, 20))
+    assert not (
+        is_settled(seconds, relative_error) and is_out_of_reach(seconds, relative_error, 20)
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +164,9 @@ def test_what_is_settled_is_never_given_up(seconds: list[float], relative_error:
         ([9.0, *UNEASY], 1.0, False),
     ],
 )
-def test_the_hosts_speed_is_not_polished(seconds: list[float], host_bound_share: float, is_enough: bool) -> None:
+def test_the_hosts_speed_is_not_polished(
+    seconds: list[float], host_bound_share: float, is_enough: bool
+) -> None:
     assert is_the_hosts(seconds, 0.01, host_bound_share) is is_enough
 
 
@@ -157,7 +174,9 @@ def test_the_hosts_speed_is_not_polished(seconds: list[float], host_bound_share:
 def test_only_a_spread_that_is_too_large_is_taken_for_one(spread: float, given_up: int) -> None:
     draw = random.Random(0)
     trials = [[draw.gauss(1.0, spread) for _ in range(8)] for _ in range(200)]
-    assert sum(is_out_of_reach(trial, 0.01, 10) for trial in trials) == pytest.approx(given_up, abs=4)
+    assert sum(is_out_of_reach(trial, 0.01, 10) for trial in trials) == pytest.approx(
+        given_up, abs=4
+    )
 
 
 def test_a_clean_row_has_no_doubts() -> None:
@@ -171,7 +190,10 @@ def test_a_clean_row_has_no_doubts() -> None:
         ({"half_width": math.inf}, "unstable"),
         ({"host_bound_share": 0.9}, "host-bound"),
         ({"host_bound_share": 0.9, "starved_share": 0.3}, "host-bound"),
-        ({"starved_share": 0.314}, "partly host-bound: forward passes and updates that the GPU was done with"),
+        (
+            {"starved_share": 0.314},
+            "partly host-bound: forward passes and updates that the GPU was done with",
+        ),
         ({"allocator_retries": 7}, "thrashing: the allocator had to flush its cache 7 times"),
     ],
 )

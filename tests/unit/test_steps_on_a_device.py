@@ -21,7 +21,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return simulated(monkeypatch)
 
 
-def trained(device: Device, passes: list[float], launch: float = LAUNCH, *, waits: bool = True) -> tuple[Steps, float]:
+def trained(
+    device: Device, passes: list[float], launch: float = LAUNCH, *, waits: bool = True
+) -> tuple[Steps, float]:
     """Steps of such forward and backward passes, the first a slow warm-up, until there are enough; and for how
     long the device stood still between the first and the last. The Trainer waits for each loss: is it a number?"""
     tracker = Steps()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.running.store import RunFolder, RunFolderBusyError
+from orchestrator.storage.run_folder import RunFolder, RunFolderBusyError
 from tests.conftest import build_tiny_spec
 
 
@@ -17,7 +17,11 @@ def a_record(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
     return TrialRecord(
         spec=build_tiny_spec(repeat=repeat),
         outcome=outcome,
-        measurements={"peak_allocated_bytes": 2**40 + 1, "samples_per_second": 0.1, "warnings": ["unstable: …"]},
+        measurements={
+            "peak_allocated_bytes": 2**40 + 1,
+            "samples_per_second": 0.1,
+            "warnings": ["unstable: …"],
+        },
         steps={"loss": [1.5, 0.1 + 0.2]},
         environment={"gpu_model": ""},
         started_at=1.25,
@@ -100,7 +104,11 @@ def test_a_driver_killed_while_writing_leaves_the_old_record(
 
 
 def test_one_driver_at_a_time(folder: RunFolder) -> None:
-    with folder.locked(), pytest.raises(RunFolderBusyError, match="in use by another"), RunFolder(folder.path).locked():
+    with (
+        folder.locked(),
+        pytest.raises(RunFolderBusyError, match="in use by another"),
+        RunFolder(folder.path).locked(),
+    ):
         pass
     with folder.locked():
         pass

@@ -16,10 +16,10 @@ from tensorboardX.proto.event_pb2 import Event
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import to_json
 from orchestrator import sweep
-from orchestrator.planning import trackers
+from orchestrator.planning import loggers as planned
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.trackers import TRACKERS, Tracker, TrackerError
-from orchestrator.running import cluster, tracking  # noqa: F401  (the first quiets Tune before it is imported)
+from orchestrator.planning.loggers import TRACKERS, Tracker, TrackerError
+from orchestrator.running import cluster, loggers  # noqa: F401  (the first quiets Tune before it is imported)
 from tests.conftest import build_tiny_spec
 
 RUN = {"name": "bert", "axes": ["micro_batch"]}
@@ -54,15 +54,19 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> str:
     """A tracker more, which is one row more."""
-    row = Tracker(callback=f"{__name__}:Recorder", package="json", arguments=("mode",), named="project")
-    monkeypatch.setattr(trackers, "TRACKERS", {**TRACKERS, "recorder": row})
-    monkeypatch.setattr(tracking, "TRACKERS", trackers.TRACKERS)
+    row = Tracker(
+        callback=f"{__name__}:Recorder", package="json", arguments=("mode",), named="project"
+    )
+    monkeypatch.setattr(planned, "TRACKERS", {**TRACKERS, "recorder": row})
+    monkeypatch.setattr(loggers, "TRACKERS", planned.TRACKERS)
     return "recorder"
 
 
 def run_trials(callback: Any, records: list[TrialRecord]) -> None:
     """What Tune does with a trial that runs these, one after another."""
-    trial = SimpleNamespace(trial_id="tune", config={"specs": [json.dumps(to_json(r.spec)) for r in records]})
+    trial = SimpleNamespace(
+        trial_id="tune", config={"specs": [json.dumps(to_json(r.spec)) for r in records]}
+    )
     callback.on_trial_start(0, [trial], trial)
     for record in records:
         callback.on_trial_result(1, [trial], trial, {"record": json.dumps(record_to_json(record))})
@@ -76,16 +80,26 @@ def record_of(outcome: Outcome, micro_batch: int, **measured: Any) -> TrialRecor
     return TrialRecord(spec=spec, outcome=outcome, measurements=measured, wall_seconds=2.0)
 
 
-OK = record_of(Outcome.OK, 2, samples_per_second=50.5, samples_per_second_error=float("inf"), matmul_dtype="bf16")
+OK = record_of(
+    Outcome.OK,
+    2,
+    samples_per_second=50.5,
+    samples_per_second_error=float("inf"),
+    matmul_dtype="bf16",
+)
 OOM = record_of(Outcome.OUT_OF_MEMORY, 64, peak_allocated_bytes=2**34)
 
 
 def test_choices_are_parameters_and_figures_metrics(recorder: str, tmp_path: Path) -> None:
-    (callback,) = tracking.callbacks({recorder: {}}, tmp_path, RUN)
+    (callback,) = loggers.callbacks({recorder: {}}, tmp_path, RUN)
     run_trials(callback, [OK, OOM])
     logger = callback._logger
     assert logger.arguments == {"project": "bert"}
-    starts = [(name, config["trial_id"], config["optimizer"]) for what, name, config in logger.heard if what == "start"]
+    starts = [
+        (name, config["trial_id"], config["optimizer"])
+        for what, name, config in logger.heard
+        if what == "start"
+    ]
     assert starts == [
         ("micro_batch=2", OK.trial_id, "adamw_torch_fused"),
         ("micro_batch=64", OOM.trial_id, "adamw_torch_fused"),
@@ -103,18 +117,20 @@ def test_choices_are_parameters_and_figures_metrics(recorder: str, tmp_path: Pat
 
 
 def test_a_trial_that_tune_gives_up_has_failed(recorder: str, tmp_path: Path) -> None:
-    (callback,) = tracking.callbacks({recorder: {}}, tmp_path, RUN)
+    (callback,) = loggers.callbacks({recorder: {}}, tmp_path, RUN)
     trial = SimpleNamespace(trial_id="tune", config={"specs": [json.dumps(to_json(OK.spec))]})
     callback.on_trial_start(0, [trial], trial)
     callback.on_trial_start(0, [trial], trial)  # begun again
     callback.on_experiment_end([trial])
-    assert [(what, detail) for what, _, detail in callback._logger.heard if what == "end"] == [("end", True)]
+    assert [(what, detail) for what, _, detail in callback._logger.heard if what == "end"] == [
+        ("end", True)
+    ]
 
 
 def test_a_tracker_that_fails_is_told_nothing_more(
     recorder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (callback,) = tracking.callbacks({recorder: {"mode": "gone"}}, tmp_path, RUN)
+    (callback,) = loggers.callbacks({recorder: {"mode": "gone"}}, tmp_path, RUN)
     run_trials(callback, [OK, OOM])
     assert capsys.readouterr().err == "-- recorder: the server is gone; it is told nothing more\n"
     assert callback._logger.heard == []
@@ -122,7 +138,7 @@ def test_a_tracker_that_fails_is_told_nothing_more(
 
 def test_a_tracker_that_cannot_begin_is_a_sentence(recorder: str, tmp_path: Path) -> None:
     with pytest.raises(TrackerError, match=r"^trackers: recorder: No API key found\.$"):
-        tracking.callbacks({recorder: {"mode": "refused"}}, tmp_path, RUN)
+        loggers.callbacks({recorder: {"mode": "refused"}}, tmp_path, RUN)
 
 
 def events(path: Path) -> Iterator[Event]:
@@ -135,7 +151,7 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def test_tensorboard_reads_what_was_measured(tmp_path: Path) -> None:
-    (callback,) = tracking.callbacks({"tensorboard": {}}, tmp_path, RUN)
+    (callback,) = loggers.callbacks({"tensorboard": {}}, tmp_path, RUN)
     run_trials(callback, [OK])
     (file,) = tmp_path.glob(f"tensorboard/{OK.trial_id}/events.out.tfevents.*")
     values = [value for event in events(file) for value in event.summary.value]
@@ -149,7 +165,7 @@ def test_tensorboard_reads_what_was_measured(tmp_path: Path) -> None:
 def test_every_row_names_a_callback_of_rays_and_arguments_that_it_takes() -> None:
     for name, row in TRACKERS.items():
         assert row.callback.startswith("ray.")
-        takes = inspect.signature(tracking.pkgutil.resolve_name(row.callback).__init__).parameters
+        takes = inspect.signature(loggers.pkgutil.resolve_name(row.callback).__init__).parameters
         free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
         assert {*row.arguments, row.named} - {""} <= {*takes} or (name == "wandb" and free)
         assert not {"api_key", "api_key_file", "tracking_token"} & {*row.arguments}
@@ -201,7 +217,7 @@ def test_a_missing_package_is_a_sentence_before_anything_starts(
     path, output = tmp_path / "sweep.yaml", tmp_path / "run"
     path.write_text(f"{MODEL}trackers: [absent]\n")
     row = Tracker(callback="ray.absent:Callback", package="a_package_that_nobody_has")
-    monkeypatch.setattr(trackers, "TRACKERS", {"absent": row})
+    monkeypatch.setattr(planned, "TRACKERS", {"absent": row})
     assert sweep.main([str(path), "--output", str(output)]) == 2
     needs = "trackers: absent needs the package a_package_that_nobody_has: pip install a_package_that_nobody_has\n"
     assert capsys.readouterr().err == needs

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs import environment, memory_cap, nvml
+from jobs.node import environment, memory_cap, nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import MemoryCap, TrialSpec, spec_from_json, to_json
-from orchestrator.running import fitness, measuring
+from orchestrator.running import gpu_screening, lifecycle
 from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
-from orchestrator.search.per_model import PerModel, for_model
+from orchestrator.search.per_gpu_model import PerModel, for_model
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 
 GIB = 2**30
@@ -38,13 +38,22 @@ def on(spec: TrialSpec, model: str = "") -> TrialRecord:
     """A record of a trial as measured on a GPU model."""
     where = {"gpu_model": model or spec.gpu_model}
     figures = {"samples_per_second": 1.0, "peak_allocated_bytes": 1}
-    return TrialRecord(spec=spec, outcome=Outcome.OK, measurements=figures, environment=where, started_at=1.0)
+    return TrialRecord(
+        spec=spec, outcome=Outcome.OK, measurements=figures, environment=where, started_at=1.0
+    )
 
 
 def cluster(**gpus: int) -> Cluster:
     """A node for each model."""
     nodes = (
-        Node(node_id=model, address=model, gpus=count, cpus=8, host_bytes=8, environment={"gpu_model": model})
+        Node(
+            node_id=model,
+            address=model,
+            gpus=count,
+            cpus=8,
+            host_bytes=8,
+            environment={"gpu_model": model},
+        )
         for model, count in gpus.items()
     )
     return Cluster(nodes=tuple(nodes))
@@ -62,7 +71,9 @@ def test_no_model_waits_for_another() -> None:
     search, out = per_model(), []
     while (spec := search.ask()) is not None:
         out.append(spec)
-    assert Counter(spec.gpu_model for spec in out) == {"A100": 2, "H200": 4}, "the slots of each, and one to come"
+    assert Counter(spec.gpu_model for spec in out) == {"A100": 2, "H200": 4}, (
+        "the slots of each, and one to come"
+    )
     for _ in range(8):
         search.tell(on(next(spec for spec in out if spec.gpu_model == "H200")))
         out.remove(next(spec for spec in out if spec.gpu_model == "H200"))
@@ -89,13 +100,21 @@ def test_rows_keep_their_place_when_another_model_joins_and_leaves_again(tmp_pat
         for spec in PLAN[:3]:
             folder.write(on(spec, "H200"))
         both = {spec.trial_id for model in SLOTS for spec in for_model(PLAN, model)}
-        kept = measuring.still_wanted(folder, lambda spec: spec.trial_id in both, fresh=False, models=SLOTS)
+        kept = lifecycle.still_wanted(
+            folder, lambda spec: spec.trial_id in both, fresh=False, models=SLOTS
+        )
         assert {record.spec.gpu_model for record in kept.values()} == {"H200"}
         assert len(kept) == 3
-        session = Session(per_model(), folder, Progress(24, 4, (), stream=io.StringIO()), time_budget_seconds=None)
-        assert session.reuse(kept, [{"gpu_model": "A100"}, {"gpu_model": "H200"}], resume=False) == 3
+        session = Session(
+            per_model(), folder, Progress(24, 4, (), stream=io.StringIO()), time_budget_seconds=None
+        )
+        assert (
+            session.reuse(kept, [{"gpu_model": "A100"}, {"gpu_model": "H200"}], resume=False) == 3
+        )
         again = {spec.trial_id for spec in PLAN}
-        measuring.still_wanted(folder, lambda spec: spec.trial_id in again, fresh=False, models=[""])
+        lifecycle.still_wanted(
+            folder, lambda spec: spec.trial_id in again, fresh=False, models=[""]
+        )
         assert folder.records() == {spec.trial_id: on(spec, "H200") for spec in PLAN[:3]}
 
 
@@ -120,16 +139,27 @@ def test_a_reservation_names_its_nodes_only_where_there_are_others() -> None:
 def calibrated(*rates: float, slowed: tuple[str, ...] = ()) -> list[dict[str, object]]:
     """Calibrations of one model, so many times as fast as they should be."""
     return [
-        {"device": "H200", "slowed": slowed, "flops_per_second": {"bf16": rate}, "copy_bytes_per_second": 1.0}
+        {
+            "device": "H200",
+            "slowed": slowed,
+            "flops_per_second": {"bf16": rate},
+            "copy_bytes_per_second": 1.0,
+        }
         for rate in rates
     ]
 
 
 def test_unfit_is_slower_than_the_median_or_held_down_or_dead() -> None:
-    assert fitness.judge(calibrated(1.0, 0.94, 1.3)) == {}
-    assert fitness.judge(calibrated(1.0, 0.9, 1.0)) == {1: "it is 10% slower than the median of its model at bf16"}
-    told = [*calibrated(1.0, 1.0), {"failed": "CUDA error: unknown error"}, *calibrated(1.0, slowed=("power brake",))]
-    assert fitness.judge(told) == {
+    assert gpu_screening.judge(calibrated(1.0, 0.94, 1.3)) == {}
+    assert gpu_screening.judge(calibrated(1.0, 0.9, 1.0)) == {
+        1: "it is 10% slower than the median of its model at bf16"
+    }
+    told = [
+        *calibrated(1.0, 1.0),
+        {"failed": "CUDA error: unknown error"},
+        *calibrated(1.0, slowed=("power brake",)),
+    ]
+    assert gpu_screening.judge(told) == {
         2: "it could not be calibrated: CUDA error: unknown error",
         3: "it is held down under load: power brake",
     }
@@ -170,7 +200,10 @@ def test_a_gpu_that_plays_a_smaller_card_is_another_model_and_capped(
     assert memory_cap.of(PLAN[0]) is None
     monkeypatch.setenv(environment.PLAYED, "24")
     described = environment.describe.__wrapped__()
-    assert (described["gpu_model"], described["gpu_memory_bytes"]) == (f"{gpu.name} as 24 GiB", 24 * GIB)
+    assert (described["gpu_model"], described["gpu_memory_bytes"]) == (
+        f"{gpu.name} as 24 GiB",
+        24 * GIB,
+    )
     assert memory_cap.of(PLAN[0]) == MemoryCap(device_bytes=24 * GIB)
     smaller = MemoryCap(device_bytes=16 * GIB, outside_bytes=1)
     assert memory_cap.of(replace(PLAN[0], measure=replace(PLAN[0].measure, cap=smaller))) == smaller

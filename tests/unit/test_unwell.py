@@ -12,22 +12,23 @@ from typing import Any
 
 import pytest
 
-from jobs import canary, nvml
+from jobs.node import cuda_probe, nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, to_json
-from orchestrator import results, sweep
-from orchestrator.results.page import text
-from orchestrator.running import fitness
-from orchestrator.running.cluster import roster as rosters
+from orchestrator import sweep
+from orchestrator.reporting import publish as publishing
+from orchestrator.reporting import terminal
+from orchestrator.running import gpu_screening
+from orchestrator.running.cluster import membership as rosters
 from orchestrator.running.cluster import slot_actor
-from orchestrator.running.cluster.bookkeeper import Bookkeeper
-from orchestrator.running.cluster.roster import Roster
-from orchestrator.running.fitness import Fitness
+from orchestrator.running.cluster.membership import Roster
+from orchestrator.running.cluster.tune_callback import Bookkeeper
+from orchestrator.running.gpu_screening import Fitness
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
-from orchestrator.running.store import RunFolder
 from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
@@ -43,7 +44,7 @@ class Card:
         self.ran: list[TrialSpec] = []
         monkeypatch.setattr(nvml, "lost", lambda: self.lost)
         monkeypatch.setattr(nvml, "shared", lambda waiting: self.shared)
-        monkeypatch.setattr(canary, "dead", lambda: self.dead)
+        monkeypatch.setattr(cuda_probe, "dead", lambda: self.dead)
         monkeypatch.setattr(slot_actor, "Slot", lambda cpus: self)
         monkeypatch.setattr(slot_actor, "_RELEASE_SECONDS", 0.0)
         monkeypatch.setattr(slot_actor, "_WATCH_SECONDS", 0.0)
@@ -76,7 +77,13 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 def config(*specs: TrialSpec, may_share: bool = False) -> dict[str, Any]:
     """What an actor is told."""
     told = [json.dumps(to_json(spec)) for spec in specs]
-    return {"specs": told, "gpu_model": "", "expected_model": "", "seconds_left": 60.0, "may_share": may_share}
+    return {
+        "specs": told,
+        "gpu_model": "",
+        "expected_model": "",
+        "seconds_left": 60.0,
+        "may_share": may_share,
+    }
 
 
 def test_what_a_gpu_is_blamed_for_is_no_row_and_it_is_watched_until_it_is_well(card: Card) -> None:
@@ -90,7 +97,12 @@ def test_what_a_gpu_is_blamed_for_is_no_row_and_it_is_watched_until_it_is_well(c
         actor = slot_actor.SlotTrainable(config(PLAN[0]))
         setattr(card, ill, "so it is")
         said = actor.train()
-        assert (said["unwell"], said["reason"], said["done"], "record" in said) == (ill, "so it is", False, False)
+        assert (said["unwell"], said["reason"], said["done"], "record" in said) == (
+            ill,
+            "so it is",
+            False,
+            False,
+        )
         assert not actor.train()["done"]
         setattr(card, ill, "")
         assert actor.train()["done"] is well
@@ -104,7 +116,10 @@ def test_what_is_the_trials_own_is_its_row(card: Card) -> None:
         (Outcome.CRASHED, "killed by SIGSEGV", ""),
     ):
         card.outcome, card.reason, card.dead = outcome, reason, dead
-        assert json.loads(slot_actor.SlotTrainable(config(PLAN[0])).train()["record"])["outcome"] == outcome
+        assert (
+            json.loads(slot_actor.SlotTrainable(config(PLAN[0])).train()["record"])["outcome"]
+            == outcome
+        )
 
 
 def test_a_shared_gpu_is_measured_on_where_it_may_be(card: Card) -> None:
@@ -125,9 +140,15 @@ def test_what_somebody_elses_visit_disturbed_is_measured_again_once(
     ):
         card.visits, card.seconds = visits, seconds
         card.ran.clear()
-        record = json.loads(slot_actor.SlotTrainable(config(PLAN[0], may_share=may_share)).train()["record"])
+        record = json.loads(
+            slot_actor.SlotTrainable(config(PLAN[0], may_share=may_share)).train()["record"]
+        )
         assert (len(card.ran), "warnings" in record["measurements"]) == (runs, is_doubted)
-        assert (record["outcome"], record["started_at"], record["wall_seconds"]) == (outcome, 1.0, runs * seconds)
+        assert (record["outcome"], record["started_at"], record["wall_seconds"]) == (
+            outcome,
+            1.0,
+            runs * seconds,
+        )
 
 
 def test_what_measuring_again_does_not_help_is_not_done_again(card: Card) -> None:
@@ -141,7 +162,9 @@ def test_what_measuring_again_does_not_help_is_not_done_again(card: Card) -> Non
     assert runs == [2, 3, 4, 6]
 
 
-def test_a_visitor_that_stays_has_the_gpu_to_itself_or_company(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_visitor_that_stays_has_the_gpu_to_itself_or_company(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
     for may_share, unwell in ((False, "shared"), (True, None)):
         card.visits = 1
@@ -153,7 +176,9 @@ def test_a_visitor_that_stays_has_the_gpu_to_itself_or_company(card: Card, monke
 def test_who_leaves_soon_is_waited_for_once(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU without a better one. The visitor comes during the first trial and stays through the second."""
     now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
+    )
     monkeypatch.setattr(slot_actor, "time", clock)
     monkeypatch.setattr(slot_actor, "_RELEASE_SECONDS", 10.0)
     monkeypatch.setattr(nvml, "shared", lambda waiting: "so it is" if card.ran else "")
@@ -164,20 +189,28 @@ def test_who_leaves_soon_is_waited_for_once(card: Card, monkeypatch: pytest.Monk
         assert (len(card.ran), now) == (runs, [pytest.approx(10.0, abs=0.1)])
 
 
-def test_a_gpu_of_another_model_gives_its_trial_back(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_of_another_model_gives_its_trial_back(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slot_actor.environment, "describe", lambda: {"gpu_model": "A100"})
     actor = slot_actor.SlotTrainable({**config(PLAN[0]), "expected_model": "H200"})
     assert (actor.train()["reason"], card.ran) == ("it is a A100", [])
     assert not actor.train()["done"]
-    assert "record" in slot_actor.SlotTrainable({**config(PLAN[0]), "expected_model": "A100"}).train()
+    assert (
+        "record" in slot_actor.SlotTrainable({**config(PLAN[0]), "expected_model": "A100"}).train()
+    )
 
 
 class Sweep:
     """A session with a roster and a bookkeeper, on GPUs of these models (model -> how many), one node each."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, gpus: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, gpus: Mapping[str, int]
+    ) -> None:
         nodes = [
-            Node(node_id=m, address=m, gpus=count, cpus=1, host_bytes=1, environment={"gpu_model": m})
+            Node(
+                node_id=m, address=m, gpus=count, cpus=1, host_bytes=1, environment={"gpu_model": m}
+            )
             for m, count in gpus.items()
         ]
         self.cluster, self.output, self.now = Cluster(nodes=tuple(nodes)), io.StringIO(), 0.0
@@ -185,16 +218,22 @@ class Sweep:
         with self.folder.locked():
             pass
         progress = Progress(len(PLAN), 1, (), stream=self.output)
-        self.session = Session(Grid(PLAN), self.folder, progress, time_budget_seconds=None, may_begin_anew=True)
+        self.session = Session(
+            Grid(PLAN), self.folder, progress, time_budget_seconds=None, may_begin_anew=True
+        )
         self.roster = Roster(self.session, self.cluster)
         self.bookkeeper = Bookkeeper(self.session, self.cluster)
-        self.there = [{"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes]
+        self.there = [
+            {"NodeID": n.node_id, "Alive": True, "Resources": {"GPU": n.gpus}} for n in nodes
+        ]
         monkeypatch.setattr(rosters.ray, "nodes", lambda: self.there)
         monkeypatch.setattr(rosters.time, "monotonic", lambda: self.now)
 
     def start(self, name: str) -> Any:
         """One of Tune's trials, with what the session gives out next."""
-        return SimpleNamespace(trial_id=name, config=config(*self.session.next_trials()), error_file=None)
+        return SimpleNamespace(
+            trial_id=name, config=config(*self.session.next_trials()), error_file=None
+        )
 
     def later(self, now: float) -> None:
         """The roster looks again."""
@@ -203,13 +242,24 @@ class Sweep:
 
     def join(self, now: float) -> None:
         """A node with a GPU does."""
-        node = {"NodeID": str(now), "NodeManagerAddress": "", "Alive": True, "Resources": {"GPU": 1.0}}
+        node = {
+            "NodeID": str(now),
+            "NodeManagerAddress": "",
+            "Alive": True,
+            "Resources": {"GPU": 1.0},
+        }
         self.there.append(node)
         self.later(now)
 
     def hear(self, trial: Any, unwell: str, *, done: bool = False) -> bool:
         """Its actor's word that the GPU is unwell; whether Tune is to stop it."""
-        result = {"unwell": unwell, "gpu": "GPU 0 of here", "reason": "so", "gpu_model": "", "done": done}
+        result = {
+            "unwell": unwell,
+            "gpu": "GPU 0 of here",
+            "reason": "so",
+            "gpu_model": "",
+            "done": done,
+        }
         stopped = self.roster(trial.trial_id, result)
         self.bookkeeper.on_trial_result(0, [], trial, result)
         if stopped or done:
@@ -217,7 +267,9 @@ class Sweep:
         return stopped
 
 
-def test_a_trial_given_back_is_the_next_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_given_back_is_the_next_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
     first, _ = swept.start("a"), swept.start("b")
     assert not swept.hear(first, "dead")
@@ -244,17 +296,28 @@ def test_a_sweep_waits_for_trials_that_may_be_given_back_and_not_for_unwell_gpus
     assert swept.hear(tune_trials[0], "lost"), "the lost GPU keeps the sweep from ending"
 
 
-def test_a_cluster_has_grown_when_a_node_with_a_gpu_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_has_grown_when_a_node_with_a_gpu_has_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
     for swept.now, resources, grown in ((10.0, {"CPU": 1.0}, False), (20.0, {"GPU": 1.0}, True)):
         swept.roster.on_step_begin(0, [])
-        swept.there.append({"NodeID": str(swept.now), "NodeManagerAddress": "", "Alive": True, "Resources": resources})
+        swept.there.append(
+            {
+                "NodeID": str(swept.now),
+                "NodeManagerAddress": "",
+                "Alive": True,
+                "Resources": resources,
+            }
+        )
         swept.now += 5
         swept.roster.on_step_begin(0, [])
         assert swept.roster.has_grown is grown
 
 
-def test_a_sweep_begins_anew_with_a_model_that_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_begins_anew_with_a_model_that_has_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
     trial = swept.start("a")
     swept.hear(trial, "unlike")
@@ -280,7 +343,9 @@ def test_unlike_gpus_go_on_with_all_that_have_joined_once_no_other_does(
     assert swept.session.begins_anew
 
 
-def test_shared_gpus_are_left_until_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_gpus_are_left_until_there_is_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 2})
     assert not swept.roster.may_share("")
     one, other = swept.start("a"), swept.start("b")
@@ -293,7 +358,9 @@ def test_shared_gpus_are_left_until_there_is_no_other(tmp_path: Path, monkeypatc
     assert Sweep(tmp_path / "single", monkeypatch, {"H200": 1}).roster.may_share("")
 
 
-def test_when_no_gpu_is_well_the_sweep_ends_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_no_gpu_is_well_the_sweep_ends_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept = Sweep(tmp_path, monkeypatch, {"H200": 1})
     trial = swept.start("a")
     swept.hear(trial, "lost")
@@ -333,16 +400,26 @@ def test_a_sweep_goes_on_until_every_model_that_joined_was_measured(
     begin_anew = iter([True, True, False])
     measured: list[tuple[str, bool, bool]] = []
 
-    def measure(config: object, searching: object, options: Any, folder: object, fit: Fitness) -> Any:
+    def measure(
+        config: object, searching: object, options: Any, folder: object, fit: Fitness
+    ) -> Any:
         measured.append((fit.cluster.hardware, options.resume, options.fresh))
         anew = next(begin_anew)
         return SimpleNamespace(begins_anew=anew, cut_short=anew, interrupted=False), True
 
-    monkeypatch.setattr(fitness, "reached", lambda address, resources: nullcontext(Fitness(cluster=next(clusters))))
+    monkeypatch.setattr(
+        gpu_screening,
+        "reached",
+        lambda address, resources: nullcontext(Fitness(cluster=next(clusters))),
+    )
     monkeypatch.setattr(sweep, "_measure", measure)
-    monkeypatch.setattr(results, "publish", lambda folder: None)
-    monkeypatch.setattr(text, "print_summary", lambda summary, as_json: None)
+    monkeypatch.setattr(publishing, "publish", lambda folder: None)
+    monkeypatch.setattr(terminal, "print_summary", lambda summary, as_json: None)
     options = SimpleNamespace(address=None, time_budget=None, resume=False, fresh=True, json=False)
     wanted: Any = SimpleNamespace(resources=None, search=SimpleNamespace(kind="grid"))
     assert sweep._run(wanted, Grid, options, RunFolder(tmp_path)) == 0
-    assert measured == [("H200", False, True), ("A100, H200", True, False), ("A100, H200", True, False)]
+    assert measured == [
+        ("H200", False, True),
+        ("A100, H200", True, False),
+        ("A100, H200", True, False),
+    ]

@@ -12,8 +12,8 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import report
-from orchestrator.running.store import RunFolder, RunFolderBusyError
-from orchestrator.running.watching import follow
+from orchestrator.running.follow import follow
+from orchestrator.storage.run_folder import RunFolder, RunFolderBusyError
 from tests.unit.records import make_record, write_run
 
 START = 1_700_000_000.0
@@ -22,7 +22,9 @@ RUN = {"planned": 4, "axes": ["micro_batch"], "started_at": START, "finished": F
 
 def trial(micro_batch: int, seconds: float, **given: object) -> TrialRecord:
     """A trial that began so many seconds after the sweep."""
-    record = make_record(micro_batch=micro_batch, speed=10.0 * micro_batch, started_at=START + seconds, **given)
+    record = make_record(
+        micro_batch=micro_batch, speed=10.0 * micro_batch, started_at=START + seconds, **given
+    )
     return dataclasses.replace(record, wall_seconds=3.0)
 
 
@@ -38,10 +40,18 @@ class Sweep:
         next(self._steps)()
 
 
-def test_a_line_a_trial_until_the_driver_lets_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_a_trial_until_the_driver_lets_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     earlier = make_record(micro_batch=1, speed=5.0, started_at=START - 100)
-    ruled_out = make_record(micro_batch=64, outcome=Outcome.UNSUPPORTED, rule="batch", started_at=0.0)
-    first, second, third = trial(2, 1), trial(4, 5), trial(8, 9, outcome=Outcome.OUT_OF_MEMORY, reason="too large")
+    ruled_out = make_record(
+        micro_batch=64, outcome=Outcome.UNSUPPORTED, rule="batch", started_at=0.0
+    )
+    first, second, third = (
+        trial(2, 1),
+        trial(4, 5),
+        trial(8, 9, outcome=Outcome.OUT_OF_MEMORY, reason="too large"),
+    )
     write_run(tmp_path, [earlier, ruled_out, first], **RUN)
     sweep = Sweep(
         tmp_path,
@@ -58,7 +68,9 @@ def test_a_line_a_trial_until_the_driver_lets_go(tmp_path: Path, capsys: pytest.
     ]
 
 
-def test_a_driver_that_was_killed_leaves_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_that_was_killed_leaves_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_run(tmp_path, [trial(2, 1)], **RUN)
     follow(tmp_path, wait=Sweep(tmp_path), to_stderr=True)
     said = capsys.readouterr()
@@ -94,8 +106,12 @@ def test_a_folder_is_in_use_while_somebody_holds_it(tmp_path: Path) -> None:
     assert not folder.in_use()
 
 
-def test_a_report_in_mid_run_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ruled_out = make_record(micro_batch=64, outcome=Outcome.UNSUPPORTED, rule="batch", started_at=0.0)
+def test_a_report_in_mid_run_says_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ruled_out = make_record(
+        micro_batch=64, outcome=Outcome.UNSUPPORTED, rule="batch", started_at=0.0
+    )
     write_run(tmp_path, [trial(2, 1), trial(4, 5), ruled_out], **RUN)
     assert report.main([str(tmp_path), "--open-nothing"]) == 0
     sentence = "unfinished: 2 of 4 trials so far, and what is said here may change."
@@ -108,7 +124,9 @@ def test_a_report_in_mid_run_says_how_far_it_is(tmp_path: Path, capsys: pytest.C
     assert "unfinished" not in capsys.readouterr().out
 
 
-def test_watching_needs_a_folder_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watching_needs_a_folder_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         report.main(["s3://bucket/run", "--watch"])
     assert "--watch follows a folder of this machine" in capsys.readouterr().err

@@ -41,16 +41,17 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from threadpoolctl import threadpool_limits
 
-from jobs import environment, preload
+from jobs.isolation import preload
+from jobs.node import environment
 from jobs.spec import Needs
-from orchestrator.running.cluster.bookkeeper import Bookkeeper
-from orchestrator.running.cluster.head import watched_head
-from orchestrator.running.cluster.queue import Queue
-from orchestrator.running.cluster.roster import Roster
+from orchestrator.running.cluster.head_watchdog import watched_head
+from orchestrator.running.cluster.membership import Roster
+from orchestrator.running.cluster.scheduler import Queue
 from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_actor import SlotTrainable
+from orchestrator.running.cluster.tune_callback import Bookkeeper
 from orchestrator.running.nodes import Cluster, ClusterError, Node, Place
-from orchestrator.running.reach import to_mend, unreachable, whereabouts
+from orchestrator.running.ray_address import to_mend, unreachable, whereabouts
 from orchestrator.running.session import Session
 
 # Tune prints a traceback for every actor that dies; the session says it in a line, and the row has the reason.
@@ -105,7 +106,10 @@ def ask_nodes(address: str, question: Callable[[], Any], seconds: float) -> list
         alive = [node for node in _nodes() if node["Alive"]]
         pending = [_on(node["NodeID"], gpus=0)(_call).remote(question) for node in alive]
         ray.wait(pending, num_returns=len(pending), timeout=seconds)
-        return [(node["NodeManagerAddress"], _answer(ref)) for node, ref in zip(alive, pending, strict=True)]
+        return [
+            (node["NodeManagerAddress"], _answer(ref))
+            for node, ref in zip(alive, pending, strict=True)
+        ]
 
 
 def _call(question: Callable[[], Any]) -> Any:
@@ -128,7 +132,12 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     return {node.address: costs for node, costs in zip(nodes, ray.get(pending), strict=True)}
 
 
-def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Sequence[tune.Callback] = ()) -> Roster:
+def run(
+    session: Session,
+    cluster: Cluster,
+    asked: Needs | None = None,
+    told: Sequence[tune.Callback] = (),
+) -> Roster:
     """Run the session's trials on every slot until its search is exhausted, its budget spent or it is interrupted.
 
     ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of its node. A trial
@@ -140,15 +149,21 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
     reserved = {model: _reserve(place) for model, place in {**places, "": anywhere}.items()}
     # One more than there are slots is pending at any time, so that no slot waits for the driver.
     roster = Roster(session, cluster)
-    searcher = ConcurrencyLimiter(SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places))
+    searcher = ConcurrencyLimiter(
+        SessionSearcher(session, roster, places, anywhere), cluster.slots + len(places)
+    )
     roster.limit = searcher.set_max_concurrency
     with (
         tempfile.TemporaryDirectory(prefix="tune-") as storage,
         _interruptible(session),
-        threadpool_limits(1),  # what a search computes on more, trials beside it lack: they run on this host, too
+        threadpool_limits(
+            1
+        ),  # what a search computes on more, trials beside it lack: they run on this host, too
     ):
         tuner = tune.Tuner(
-            tune.with_resources(SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])),
+            tune.with_resources(
+                SlotTrainable, lambda config: _as_one(reserved[config["gpu_model"]])
+            ),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
                 scheduler=Queue(lambda: roster.slots),
@@ -161,7 +176,9 @@ def run(session: Session, cluster: Cluster, asked: Needs | None = None, told: Se
                 verbose=0,
                 callbacks=[*told, Bookkeeper(session, cluster), roster],
                 stop=roster,
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0),
+                checkpoint_config=tune.CheckpointConfig(
+                    checkpoint_at_end=False, checkpoint_frequency=0
+                ),
             ),
         )
         tuner.fit()
@@ -175,7 +192,9 @@ def _as_one(reservation: tune.PlacementGroupFactory) -> tune.PlacementGroupFacto
 
 
 def _reserve(place: Place) -> tune.PlacementGroupFactory:
-    return tune.PlacementGroupFactory([dict(place.bundle)], bundle_label_selector=place.label_selector)
+    return tune.PlacementGroupFactory(
+        [dict(place.bundle)], bundle_label_selector=place.label_selector
+    )
 
 
 def _survey() -> tuple[Node, ...]:
@@ -202,7 +221,9 @@ def _survey() -> tuple[Node, ...]:
         if not isinstance(answer, ray.exceptions.RayError)
     )
     if not surveyed:
-        raise ClusterError("no node of the Ray cluster has a core to run trials on, or none answers")
+        raise ClusterError(
+            "no node of the Ray cluster has a core to run trials on, or none answers"
+        )
     return surveyed
 
 
@@ -213,15 +234,23 @@ def _nodes() -> Any:
 def _on(node_id: str, gpus: int) -> Any:
     """A decorator for functions to run on one node, with a GPU in sight where it has any."""
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    resources: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1), "scheduling_strategy": strategy}
+    resources: dict[str, Any] = {
+        "num_cpus": 0,
+        "num_gpus": min(gpus, 1),
+        "scheduling_strategy": strategy,
+    }
     return ray.remote(**resources)
 
 
 def _prepare(ops: list[str]) -> Any:
-    command = [sys.executable, "-m", "jobs.prepare", *ops]
+    command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
     variables = {**os.environ, **preload.environment(environment.cores())}
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    return json.loads(finished.stdout) if finished.returncode == 0 else {"failed": finished.returncode}
+    finished = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=False, env=variables
+    )
+    return (
+        json.loads(finished.stdout) if finished.returncode == 0 else {"failed": finished.returncode}
+    )
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from jobs.spec import TrialSpec, to_json
+from orchestrator.running.cluster.membership import Roster
 from orchestrator.running.cluster.not_kept import NotKept
-from orchestrator.running.cluster.roster import Roster
 from orchestrator.running.nodes import Place
 from orchestrator.running.session import Session
 
@@ -18,7 +18,9 @@ from orchestrator.running.session import Session
 class SessionSearcher(NotKept, Searcher):
     """Any of our searches as a Tune searcher."""
 
-    def __init__(self, session: Session, roster: Roster, places: Mapping[str, Place], anywhere: Place) -> None:
+    def __init__(
+        self, session: Session, roster: Roster, places: Mapping[str, Place], anywhere: Place
+    ) -> None:
         super().__init__()
         self._session, self._roster = session, roster
         self._places, self._anywhere = places, anywhere
@@ -33,11 +35,15 @@ class SessionSearcher(NotKept, Searcher):
             "specs": _Specs(self._session, specs, place),
             "gpu_model": model,
             "expected_model": model or next(iter(self._places)),
-            "seconds_left": _WhenSent(self._session.seconds_left),  # no two machines' clocks are compared
+            "seconds_left": _WhenSent(
+                self._session.seconds_left
+            ),  # no two machines' clocks are compared
             "may_share": _WhenSent(lambda: self._roster.may_share(model)),
         }
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         return None  # the bookkeeper has told the session already
 
 

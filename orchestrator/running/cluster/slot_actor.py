@@ -12,9 +12,9 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs import canary, company, environment, nvml
+from jobs.isolation.slot import Slot, SlotDiedError
+from jobs.node import cuda_probe, environment, gpu_sharing, nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
-from jobs.slot import Slot, SlotDiedError
 from jobs.spec import TrialSpec, spec_from_json
 
 INFRASTRUCTURE_RETRIES = 2
@@ -70,7 +70,10 @@ class SlotTrainable(tune.Trainable):
             record = crashed(spec, reason, environment.describe())
         if found := _blamed(record):
             return self._give_back(*found)
-        return {"record": json.dumps(record_to_json(record)), "done": self.iteration + 1 == len(specs)}
+        return {
+            "record": json.dumps(record_to_json(record)),
+            "done": self.iteration + 1 == len(specs),
+        }
 
     def _run(self, spec: TrialSpec) -> TrialRecord:
         if self._slot is None:
@@ -81,7 +84,10 @@ class SlotTrainable(tune.Trainable):
     def _is_to_be_repeated(self, record: TrialRecord) -> bool:
         """Somebody came onto the GPU beside the trial, which tells little then, its memory and its end included; and
         has left again soon, or the trial can go elsewhere. Who was there beside the last one, too, is not news."""
-        was_there, self._has_company = self._has_company, company.is_shared(record.measurements.get("warnings", ()))
+        was_there, self._has_company = (
+            self._has_company,
+            gpu_sharing.is_shared(record.measurements.get("warnings", ())),
+        )
         is_time = self._ends_at - time.monotonic() > record.wall_seconds
         if was_there or not (self._has_company and is_time):
             return False
@@ -94,7 +100,12 @@ class SlotTrainable(tune.Trainable):
 
     def _said(self, reason: str) -> dict[str, Any]:
         gpu = f"GPU {','.join(map(str, ray.get_gpu_ids()))} of {environment.node()}"
-        return {"unwell": self._unwell, "gpu": gpu, "reason": reason, "gpu_model": self.config["gpu_model"]}
+        return {
+            "unwell": self._unwell,
+            "gpu": gpu,
+            "reason": reason,
+            "gpu_model": self.config["gpu_model"],
+        }
 
     def _unfit(self) -> tuple[str, str] | None:
         """What the GPU is, and why, if no trial is to begin on it."""
@@ -104,7 +115,9 @@ class SlotTrainable(tune.Trainable):
     def _looked_at(self) -> tuple[str, str] | None:
         if reason := nvml.lost():
             return LOST, reason
-        if (model := environment.describe()["gpu_model"]) and model != self.config["expected_model"]:
+        if (model := environment.describe()["gpu_model"]) and model != self.config[
+            "expected_model"
+        ]:
             return UNLIKE, f"it is a {model}"
         may_share = self.config["may_share"]
         is_news = self._slot is None or not may_share
@@ -151,13 +164,17 @@ def _blamed(record: TrialRecord) -> tuple[str, str] | None:
         return None
     if reason := nvml.lost():
         return LOST, reason
-    if reason := canary.dead():
+    if reason := cuda_probe.dead():
         return DEAD, reason
     return None
 
 
 def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
-    killed_by_ray = "OutOfMemoryError" in reason or "memory pressure" in reason or "low on memory" in reason
+    killed_by_ray = (
+        "OutOfMemoryError" in reason or "memory pressure" in reason or "low on memory" in reason
+    )
     outcome = Outcome.HOST_OUT_OF_MEMORY if killed_by_ray else Outcome.CRASHED
     reason = reason.partition(". ")[0][:300]
-    return TrialRecord(spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where)
+    return TrialRecord(
+        spec=spec, outcome=outcome, reason=reason, started_at=time.time(), environment=where
+    )

@@ -1,0 +1,108 @@
+"""What an error means: exceptions, signals and exit codes named as outcomes."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from jobs.record import Outcome
+
+
+class UnsupportedError(Exception):
+    """The trial cannot run on this node: ``rule`` names the requirement, the message says why."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+# Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in their own words.
+_DEVICE_OOM = re.compile(
+    r"CUDA out of memory|CUDA error: out of memory|CUDA driver error: out of memory|out of memory \(os error"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|Triton Error \[CUDA\]: out of memory|HIP out of memory|NCCL.*out of memory",
+    re.IGNORECASE,
+)
+_HOST_OOM = re.compile(
+    r"DefaultCPUAllocator: (can't|not enough)|Cannot allocate memory|std::bad_alloc|unable to mmap .*memory"
+    r"|cudaErrorHostMemory|failed to allocate pinned",
+    re.IGNORECASE,
+)
+_UNSUPPORTED = re.compile(
+    r"does not support an attention implementation|does not support .*scaled_dot_product_attention"
+    r"|does not support Flash ?Attention|does not support .*flex|the package .* (seems to be )?not (be )?installed"
+    r"|does not support gradient checkpointing|does not support activation checkpointing",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
+_UNITS = {
+    "bytes": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "KB": 2**10,
+    "MB": 2**20,
+    "GB": 2**30,
+}
+
+
+def classify(error: BaseException) -> tuple[Outcome, str, str]:
+    """The outcome, rule and reason (one line) of an exception raised inside a trial."""
+    for cause in _chain(error):
+        text = f"{type(cause).__name__}: {cause}"
+        if isinstance(cause, UnsupportedError):
+            return Outcome.UNSUPPORTED, cause.rule, str(cause)
+        if type(cause).__name__ == "OutOfMemoryError" or _DEVICE_OOM.search(text):
+            return Outcome.OUT_OF_MEMORY, "", _first_line(text)
+        if isinstance(cause, MemoryError) or _HOST_OOM.search(text):
+            return Outcome.HOST_OUT_OF_MEMORY, "", _first_line(text)
+    text = f"{type(error).__name__}: {error}"
+    if _UNSUPPORTED.search(text):
+        return Outcome.UNSUPPORTED, "library", _first_line(text)
+    return Outcome.FAILED, "", _first_line(text)
+
+
+def bytes_asked(error: BaseException) -> int | None:
+    """The allocation that an out-of-memory error says it could not make, in bytes; None where it does not say."""
+    for cause in _chain(error):
+        if found := _ASKED.search(str(cause)):
+            return int(float(found[1]) * _UNITS[found[2]])
+    return None
+
+
+def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
+    """The outcome and reason of a child that ended without a record.
+
+    ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's out-of-memory
+    killer struck on this machine while the child lived.
+    """
+    if status == -signal.SIGKILL and host_oom_kills > 0:
+        return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"
+    if status in (137, -signal.SIGKILL):
+        return (
+            Outcome.CRASHED,
+            "killed by SIGKILL, not by this program or the kernel's out-of-memory killer",
+        )
+    if status < 0:
+        return Outcome.CRASHED, f"killed by {_signal_name(-status)}"
+    return Outcome.CRASHED, f"the process exited with status {status} and no result"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:500] if lines else ""

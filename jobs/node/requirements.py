@@ -1,0 +1,106 @@
+"""Whether this node can run a technique: the words of ``Variant.requires``, answered by looking."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+from collections.abc import Callable, Iterable
+
+from packaging.version import Version
+
+from jobs.errors import UnsupportedError
+from jobs.spec import TrialSpec
+
+
+def check(requirements: Iterable[str], spec: TrialSpec) -> None:
+    """Raises UnsupportedError for the first requirement this node does not meet."""
+    for requirement in requirements:
+        for prefix, answer in _ANSWERS.items():
+            if requirement.startswith(prefix):
+                reason = answer(requirement.removeprefix(prefix), spec)
+                break
+        else:
+            reason = f"nobody knows how to check {requirement!r}"
+        if reason:
+            raise UnsupportedError(
+                requirement.split(":", 1)[0] if "never" in requirement else requirement, reason
+            )
+
+
+def _package(name: str, spec: TrialSpec) -> str:
+    return "" if importlib.util.find_spec(name) else f"the package {name} is not installed"
+
+
+def _transformers(version: str, spec: TrialSpec) -> str:
+    installed = importlib.metadata.version("transformers")
+    fits = Version(Version(installed).base_version) >= Version(version)
+    return "" if fits else f"needs transformers {version} or newer; {installed} is installed"
+
+
+def _cuda(_: str, spec: TrialSpec) -> str:
+    import torch
+
+    return "" if torch.cuda.is_available() else "needs a CUDA GPU; this node has none"
+
+
+def _capability(minimum: str, spec: TrialSpec) -> str:
+    import torch
+
+    if missing := _cuda("", spec):
+        return missing
+    major, minor = torch.cuda.get_device_capability()
+    fits = (major, minor) >= tuple(int(part) for part in minimum.split("."))
+    return "" if fits else f"needs compute capability {minimum}; this GPU has {major}.{minor}"
+
+
+def _bf16(_: str, spec: TrialSpec) -> str:
+    import torch
+
+    if torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
+        return "this GPU has no bf16 arithmetic"
+    return ""
+
+
+def _deepspeed_op(name: str, spec: TrialSpec) -> str:
+    if shutil.which("ninja") is None and importlib.util.find_spec("ninja") is None:
+        return f"DeepSpeed builds {name} when first used, and ninja is not installed"
+    if shutil.which("g++") is None and shutil.which("c++") is None:
+        return f"DeepSpeed builds {name} when first used, and there is no C++ compiler"
+    if name != "async_io":
+        return ""
+    from deepspeed.ops.op_builder import AsyncIOBuilder
+
+    return (
+        ""
+        if AsyncIOBuilder().is_compatible(verbose=False)
+        else "async_io needs libaio's headers (libaio-dev)"
+    )
+
+
+def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
+    from jobs.trial.models import architecture_config
+
+    config = architecture_config(spec.model)
+    names = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_dropout")
+    found = {name: rate for name in names if (rate := getattr(config, name, 0.0))}
+    if not found:
+        return ""
+    name, rate = found.popitem()
+    return f"this attention has no dropout, and the model asks for {name}={rate}; set it to 0.0 in model.config"
+
+
+def _never(reason: str, spec: TrialSpec) -> str:
+    return reason
+
+
+_ANSWERS: dict[str, Callable[[str, TrialSpec], str]] = {
+    "package:": _package,
+    "transformers>=": _transformers,
+    "capability>=": _capability,
+    "cuda": _cuda,
+    "bf16": _bf16,
+    "deepspeed_op:": _deepspeed_op,
+    "no_attention_dropout": _no_attention_dropout,
+    "never:": _never,
+}

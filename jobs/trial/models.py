@@ -1,0 +1,60 @@
+"""The model a trial trains: built from an architecture config with random weights, or loaded by name or path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from jobs.spec import ModelSpec, Task
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+AUTO_CLASSES: dict[Task, str] = {
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "image-classification": "AutoModelForImageClassification",
+}
+
+
+def architecture_config(spec: ModelSpec) -> PretrainedConfig:
+    """The model's configuration, complete enough to train: pad and decoder start tokens are set where missing."""
+    if spec.name_or_path is not None:
+        config = transformers.AutoConfig.from_pretrained(
+            spec.name_or_path, trust_remote_code=spec.trust_remote_code, **spec.config
+        )
+    else:
+        config = transformers.AutoConfig.for_model(spec.architecture or "", **spec.config)
+    if spec.task != "image-classification" and getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = 0
+    if spec.task == "seq2seq-lm" and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id
+    return config  # type: ignore[no-any-return]
+
+
+def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> torch.nn.Module:
+    """The model with its weights on ``device`` (ZeRO-3 places them itself).
+
+    ``kwargs`` go to ``from_config`` or ``from_pretrained``; ``dtype`` is a torch dtype's name.
+    Raises ValueError or ImportError where the architecture has no such attention implementation.
+    """
+    auto = getattr(transformers, AUTO_CLASSES[spec.task])
+    kwargs = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
+    if spec.name_or_path is not None:
+        model: torch.nn.Module = auto.from_pretrained(
+            spec.name_or_path,
+            config=architecture_config(spec),
+            trust_remote_code=spec.trust_remote_code,
+            **kwargs,
+        )
+        return model.to(device)
+    # Random weights drawn on the device itself: 0.1 s for BERT-large instead of 4 s on the host.
+    with device:
+        model = auto.from_config(architecture_config(spec), trust_remote_code=False, **kwargs)
+    return model.to(device)

@@ -1,0 +1,122 @@
+"""PyTorch's CUDA caching allocator, as far as byte counts go: rounding, pools, splitting, merging and segments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+# c10/core/AllocatorConfig.h and c10/cuda/CUDACachingAllocator.cpp, default settings, torch 2.11 to 2.13.
+MIN_BLOCK = 512
+SMALL_SIZE = 2**20
+SMALL_BUFFER = 2 * 2**20
+MIN_LARGE_ALLOCATION = 10 * 2**20
+LARGE_BUFFER = 20 * 2**20
+ROUND_LARGE = 2 * 2**20
+_HIGHEST = 2**47
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    address: int
+    size: int
+    small: bool
+    free: bool = True
+    previous: _Block | None = None
+    next: _Block | None = None
+
+
+@dataclass(slots=True)
+class CachingAllocator:
+    """One stream of one device. ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does.
+
+    A request takes the smallest cached block that holds it (the lowest address among equals) and splits off what is
+    left if that is worth keeping: at least 512 B in the pool of small blocks, more than 1 MiB in the other.
+    Segments come from the device without limit and are never returned: each below the one before, as recorded peaks
+    show, or with ``upwards`` above it, which decides between blocks of one size.
+    """
+
+    upwards: bool = False
+    allocated: int = 0
+    reserved: int = 0
+    peak_allocated: int = 0
+    peak_reserved: int = 0
+    _free: dict[bool, list[tuple[int, int, _Block]]] = field(
+        default_factory=lambda: {True: [], False: []}
+    )
+
+    def allocate(self, nbytes: int) -> _Block | None:
+        """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
+        if nbytes <= 0:
+            return None
+        size = rounded(nbytes)
+        small = size <= SMALL_SIZE
+        block = self._cached(size, small) or self._segment(size, small)
+        self._split(block, size)
+        block.free = False
+        self.allocated += block.size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        return block
+
+    def free(self, block: _Block | None) -> None:
+        """Give a block back to its pool, merged with free neighbours of its segment."""
+        if block is None:
+            return
+        self.allocated -= block.size
+        block.free = True
+        before, after = block.previous, block.next
+        if after is not None and after.free:
+            self._take(after)
+            block.size += after.size
+            _link(block, after.next)
+        if before is not None and before.free:
+            self._take(before)
+            before.size += block.size
+            _link(before, block.next)
+            block = before
+        insort(self._free[block.small], (block.size, block.address, block))
+
+    def _cached(self, size: int, small: bool) -> _Block | None:
+        pool = self._free[small]
+        index = bisect_left(pool, (size, -1))
+        return pool.pop(index)[2] if index < len(pool) else None
+
+    def _segment(self, size: int, small: bool) -> _Block:
+        nbytes = segment_bytes(size)
+        self.reserved += nbytes
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        address = self.reserved - nbytes if self.upwards else _HIGHEST - self.reserved
+        return _Block(address=address, size=nbytes, small=small)
+
+    def _split(self, block: _Block, size: int) -> None:
+        remaining = block.size - size
+        if remaining < MIN_BLOCK if block.small else remaining <= SMALL_SIZE:
+            return
+        rest = _Block(address=block.address + size, size=remaining, small=block.small)
+        _link(rest, block.next)
+        _link(block, rest)
+        block.size = size
+        insort(self._free[rest.small], (rest.size, rest.address, rest))
+
+    def _take(self, block: _Block) -> None:
+        pool = self._free[block.small]
+        del pool[bisect_left(pool, (block.size, block.address))]
+
+
+def rounded(nbytes: int) -> int:
+    """The size of a request: a multiple of 512 B."""
+    return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
+
+
+def segment_bytes(size: int) -> int:
+    """What is asked of the device for a block of ``size`` bytes."""
+    if size <= SMALL_SIZE:
+        return SMALL_BUFFER
+    if size < MIN_LARGE_ALLOCATION:
+        return LARGE_BUFFER
+    return -(-size // ROUND_LARGE) * ROUND_LARGE
+
+
+def _link(left: _Block, right: _Block | None) -> None:
+    left.next = right
+    if right is not None:
+        right.previous = left

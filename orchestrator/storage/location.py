@@ -1,0 +1,63 @@
+"""Where a run lies: a folder of this machine, or a URI such as ``s3://bucket/runs/bert``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_FROM_THE_ENVIRONMENT = (
+    "credentials and endpoints come from the environment, as the store's own tools read them"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uri:
+    """A run's folder in an object store. Never holds a credential: it is printed, and kept in ``run.json``."""
+
+    scheme: str
+    path: str
+    """Bucket and key, or ``datasets/USER/NAME`` on the Hugging Face Hub; no slash at either end."""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.rpartition("/")[2]
+
+    def with_name(self, name: str) -> Uri:
+        """The same with another last part."""
+        return replace(self, path=f"{self.path.rpartition('/')[0]}/{name}")
+
+
+Location = Path | Uri
+
+
+def location(text: str | Path) -> Location:
+    """A folder's path or a URI. Raises ValueError on a URI that names no folder, or that carries more than a place."""
+    found = None if isinstance(text, Path) else _URI.fullmatch(text)
+    if found is None:
+        return Path(text)
+    scheme, rest = found[1].lower(), found[2].rstrip("/")
+    if scheme == "file":
+        return Path(rest or "/")
+    parts = rest.split("/")
+    if "@" in (rest if scheme == "hf" else parts[0]) or re.search(r"[?#]", rest):
+        raise ValueError(
+            f"a {scheme}:// URI takes no user, revision or query; {_FROM_THE_ENVIRONMENT}"
+        )
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f'"{scheme}://{rest}" has an empty or relative part')
+    if scheme == "hf" and (parts[0] != "datasets" or len(parts) < 3):
+        raise ValueError("a run on the Hub lies in a dataset repository: hf://datasets/USER/NAME")
+    if len(parts) < 2:
+        raise ValueError(f"names no folder in the bucket: {scheme}://{parts[0]}/runs/NAME")
+    return Uri(scheme=scheme, path=rest)
+
+
+def folder_of(place: Location) -> Path:
+    """The folder that a run is written to: the place itself, or the working copy of what lies at a URI."""
+    return place if isinstance(place, Path) else Path("runs", place.scheme, place.path)

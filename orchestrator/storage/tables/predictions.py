@@ -1,0 +1,39 @@
+"""Predictions as a table: one row a trial, what predicted them in the file's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.storage.tables.parquet import tool_version, write
+
+_LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
+
+
+def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str) -> Path:
+    """Write rows of ``trial_id``, figures in bytes, anatomy and verdicts as Parquet."""
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    metadata = {"gpu": gpu, "tool_version": tool_version(), **present_versions()}
+    return write(table.replace_schema_metadata(metadata), path)
+
+
+def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rows that ``write_predictions`` wrote, and what predicted them: GPU, this program's version, libraries'.
+
+    Raises FileNotFoundError or pyarrow.ArrowInvalid.
+    """
+    table = pq.read_table(path)
+    metadata = {
+        key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
+    }
+    return table.to_pylist(), metadata
+
+
+def present_versions() -> dict[str, str]:
+    """Versions of the libraries a prediction depends on, as installed."""
+    return {name: version(name) for name in _LIBRARIES}
