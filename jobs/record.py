@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.anatomy_record import Anatomy, anatomy_from_json
+from jobs.flags import Flag, flags_of
 from jobs.spec import TrialSpec, spec_from_json, to_json
+
+SCHEMA_VERSION = 2
+"""Of records, tables and run.json. ``orchestrator.storage.migration`` reads older versions."""
 
 ArrowType = Literal[
     "int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"
 ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table: its name, Arrow type, unit ("" where none applies) and meaning in a line."""
+    """One column of the table: its name, Arrow type, meaning in a line, and unit ("" where none applies)."""
 
     name: str
     type: ArrowType
-    unit: str = ""
     doc: str
+    unit: str = ""
 
 
 class Outcome(enum.StrEnum):
-    """How a trial ended. Everything but ``ok`` has a reason; only the first carries measurements to rank."""
+    """How a trial ended. Everything but ``ok`` has a reason; only ``ok`` carries measurements to rank."""
 
     OK = "ok"
     OUT_OF_MEMORY = "out_of_memory"
@@ -44,41 +49,84 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Delivery:
+    """How a trial was run: what its own process cannot know. The slot fills it, once."""
+
+    started_at: float = 0.0
+    """Unix time in seconds; 0: it never started."""
+    slot_seconds: float = 0.0
+    """Slot time in seconds, from the process's start to its result. Leaves out the idle wait of a process that was
+    forked ahead, and the process's teardown; includes both attempts of a trial that was repeated."""
+    isolation: str = ""
+    """How the process was made: "fork" from the preloaded parent, or "fresh"."""
+    isolation_fallback: str = ""
+    """Why the process could not be forked, where it should have been."""
+    slot_pid: int | None = None
+    """The preloaded parent."""
+    node: str = ""
+    cpus: int | None = None
+    """CPU cores given to the trial, also its OMP threads."""
+    host_memory_bytes: int | None = None
+    """Host memory reserved for the trial."""
+    log: str = ""
+    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if it did not end well."""
+    log_file: str = ""
+    """That file, relative to the run folder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrialRecord:
     """One row of the table, with its per-step detail."""
 
     spec: TrialSpec
     outcome: Outcome
     reason: str = ""
-    """One sentence: what the library said, or the rule that spoke. Empty when ok."""
+    """One sentence: what the library said, or the rule that ruled it out. Empty when ok."""
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
     """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps, inspection
-    or anatomy."""
+    or profile."""
     measurements: Mapping[str, Any] = field(default_factory=dict)
-    """Column name -> value, for the columns that the trackers and the inspection declare."""
+    """Column name -> value, for the columns that trackers and the effective configuration declare."""
     steps: Mapping[str, list[float]] = field(default_factory=dict)
     """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``, ``loss``."""
     anatomy: Anatomy | None = None
-    """Where memory and time went, of a trial that was taken apart."""
+    """Where memory and time went, of a trial that was profiled."""
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """GPU model, driver and package versions; rows of unlike environments are never ranked together."""
-    started_at: float = 0.0
-    """Unix time, seconds."""
-    wall_seconds: float = 0.0
-    """What the trial cost its slot: from the start of its process to its result, less what one that was forked ahead
-    waited for its trial. A process's end goes on while the next one is made. Of a trial that was measured again, for
-    somebody else had used the GPU beside it, both."""
-    isolation: str = ""
-    """How the process was made: "fork" from the preloaded parent, or "fresh"."""
-    log: str = ""
-    """The trial's own output, its end; a run folder keeps it in a file, and of what ended well only there."""
+    """GPU model, driver and package versions; rows of different environments are never ranked together."""
+    delivery: Delivery = Delivery()
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def trial_id(self) -> str:
-        """The spec's digest."""
+        """The spec's identity."""
         return self.spec.trial_id
+
+    @property
+    def started_at(self) -> float:
+        """Unix time in seconds; 0: it never started."""
+        return self.delivery.started_at
+
+    @property
+    def slot_seconds(self) -> float:
+        """What the trial cost its slot."""
+        return self.delivery.slot_seconds
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """What to know before trusting the row."""
+        return flags_of(self.measurements)
+
+
+def skipped(spec: TrialSpec, rule: str, reason: str) -> TrialRecord:
+    """The record of a planned trial that was not run."""
+    return TrialRecord(spec=spec, outcome=Outcome.SKIPPED, rule=rule, reason=reason)
+
+
+def unsupported(spec: TrialSpec, rule: str, reason: str) -> TrialRecord:
+    """The record of a trial that cannot run: a rule forbids it, or the node lacks something."""
+    return TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED, rule=rule, reason=reason)
 
 
 def record_to_json(record: TrialRecord) -> dict[str, Any]:
@@ -89,7 +137,16 @@ def record_to_json(record: TrialRecord) -> dict[str, Any]:
 
 def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
     """The inverse of ``record_to_json``. Raises KeyError, TypeError or ValueError on a foreign document."""
-    nested = {"spec": spec_from_json(raw["spec"]), "outcome": Outcome(raw["outcome"])}
+    parsed = {
+        "spec": spec_from_json(raw["spec"]),
+        "outcome": Outcome(raw["outcome"]),
+        "delivery": Delivery(**raw["delivery"]),
+    }
     if raw.get("anatomy") is not None:
-        nested["anatomy"] = anatomy_from_json(raw["anatomy"])
-    return TrialRecord(**{**raw, **nested})
+        parsed["anatomy"] = anatomy_from_json(raw["anatomy"])
+    return TrialRecord(**{**raw, **parsed})
+
+
+def delivered(record: TrialRecord, **known: Any) -> TrialRecord:
+    """The record with more of its delivery known."""
+    return dataclasses.replace(record, delivery=dataclasses.replace(record.delivery, **known))

@@ -1,4 +1,4 @@
-"""When training runs steadily, and when enough of that was measured: the mean step's confidence interval."""
+"""When training runs steadily, and when enough of it was measured: the mean step's 95 % confidence interval."""
 
 from __future__ import annotations
 
@@ -7,160 +7,149 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FEWEST_STEPS = 2
+from jobs.flags import Flag, FlagKind
+
+MIN_STEPS = 2
 """No measurement ends with fewer counted steps."""
 
-USUAL_SPREAD, USUAL_SECONDS = 0.0066, 0.005
-"""Standard deviation of a trial's steps, relative to their mean, but no longer than the second: a host's disturbances
-take milliseconds, however long the step. Fitted to the tables in docs/results by ``python -m tests.benchmarks.spread``,
-as is its weight, one degree of freedom: trials are that unlike each other."""
+PRIOR_SPREAD, PRIOR_SECONDS = 0.0066, 0.005
+"""The usual standard deviation of a trial's steps: this share of their mean, or this long, whichever is less. A host's
+disturbances take milliseconds, however long the step. Fitted to docs/results by ``python -m tests.benchmarks.spread``;
+it weighs one degree of freedom, because trials differ that much from each other."""
 
-FEWEST_TO_GIVE_UP, SECONDS_TO_GIVE_UP = 4, 1.0
-"""None is given up as unstable with fewer counted steps or seconds: a spread seen in fewer says little."""
+MIN_STEPS_TO_GIVE_UP, MIN_SECONDS_TO_GIVE_UP = 4, 1.0
+"""A trial is not given up as unstable with fewer counted steps or seconds."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
-"""A speed is the GPU's own where it ran dry after no larger a share of the micro-batches, or in parts of a step of no
-larger a share of the time (``starved_share``), than the first; and the host's where after a larger share of them than
-the second."""
+"""The GPU ran out of work after this share of the micro-batches: up to the first it sets the pace itself, beyond the
+second the host does. ``launch_bound_share`` is compared with the first, too."""
 
-FEWEST_OF_THE_HOST = 5
-"""Steps after which a speed that is the host's is not polished further: more of them tell of the host's next second."""
-
-# Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; beyond them, close enough to 2.
-_T95 = (
-    12.71,
-    4.30,
-    3.18,
-    2.78,
-    2.57,
-    2.45,
-    2.36,
-    2.31,
-    2.26,
-    2.23,
-    2.20,
-    2.18,
-    2.16,
-    2.14,
-    2.13,
-    2.12,
-    2.11,
-    2.10,
-)
+MIN_STEPS_HOST_BOUND = 5
+"""A host-bound speed is not measured further after so many steps: more would only follow the host's load."""
 
 
 def relative_half_width(values: Sequence[float]) -> float:
-    """Half the 95 % confidence interval (Student's) of the mean, relative to it; infinite for fewer than two values."""
+    """Half the 95 % confidence interval (Student's t) of the mean, relative to it; infinite for fewer than two."""
     if len(values) < 2:
         return math.inf
-    return (
-        _t95(len(values) - 1)
-        * statistics.stdev(values)
-        / math.sqrt(len(values))
-        / statistics.fmean(values)
-    )
+    standard_error = statistics.stdev(values) / math.sqrt(len(values))
+    return student_t95(len(values) - 1) * standard_error / statistics.fmean(values)
 
 
 def mean_step_error(seconds: Sequence[float]) -> float:
     """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
 
-    What they spread by, and what steps usually do: few that happen to be alike prove little, and two long ones much.
+    Combines the steps' own spread with the prior one, so that a few steps that happen to agree prove little.
     """
-    return _error_of(len(seconds), seconds)
+    return _error_of_mean(len(seconds), seconds)
 
 
-def onset(seconds: Sequence[float], relative_error: float) -> int:
-    """How many of the first steps are not steady yet: at most half, and all but two, those that lie outside what the
-    later half of the steps range over by more than ``relative_error``. With 0 every step counts."""
-    later = seconds[min(len(seconds) // 2, len(seconds) - FEWEST_STEPS) :]
+def steady_from(seconds: Sequence[float], relative_error: float) -> int:
+    """Index of the first steady step.
+
+    Leading steps are left out while they lie outside the range of the later half of the steps by more than
+    ``relative_error``; at most half of all steps, and never the last two. With 0 every step counts.
+    """
+    later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
     if not later or relative_error == 0:
         return 0
-    low, high = min(later) * (1 - relative_error), max(later) * (1 + relative_error)
-    return next(first for first, one in enumerate(seconds) if low <= one <= high)
+    low = min(later) * (1 - relative_error)
+    high = max(later) * (1 + relative_error)
+    return next(index for index, value in enumerate(seconds) if low <= value <= high)
 
 
 def are_enough(
     seconds: Sequence[float], relative_error: float, limit: int, host_bound_share: float
 ) -> bool:
-    """Whether no further step is worth its time: the steady ones tell the mean to within ``relative_error``, or tell
-    enough of a speed that is the host's, or ``limit`` steps would not tell it either."""
+    """Whether no further step is worth its time.
+
+    That is so when the mean step is known to ``relative_error``, when the speed is the host's and sampled enough, or
+    when ``limit`` steps would not settle it either.
+    """
     return (
         is_settled(seconds, relative_error)
-        or is_the_hosts(seconds, relative_error, host_bound_share)
+        or is_enough_of_the_host(seconds, relative_error, host_bound_share)
         or is_out_of_reach(seconds, relative_error, limit)
     )
 
 
 def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
-    """Whether the mean of the steady ones of these steps is known to within ``relative_error`` (0: never)."""
-    steady = seconds[onset(seconds, relative_error) :]
-    return len(steady) >= FEWEST_STEPS and mean_step_error(steady) <= relative_error
+    """Whether the mean of the steady steps is known to within ``relative_error`` (0: never)."""
+    steady = seconds[steady_from(seconds, relative_error) :]
+    return len(steady) >= MIN_STEPS and mean_step_error(steady) <= relative_error
 
 
-def is_the_hosts(seconds: Sequence[float], relative_error: float, host_bound_share: float) -> bool:
-    """Whether these steps tell enough of a speed that is the host's, however unlike they are."""
-    return (
-        host_bound_share > HOST_BOUND
-        and len(seconds) - onset(seconds, relative_error) >= FEWEST_OF_THE_HOST
-    )
+def is_enough_of_the_host(
+    seconds: Sequence[float], relative_error: float, host_bound_share: float
+) -> bool:
+    """Whether the speed is the host's and has enough steady steps, however much they vary."""
+    steady_steps = len(seconds) - steady_from(seconds, relative_error)
+    return host_bound_share > HOST_BOUND and steady_steps >= MIN_STEPS_HOST_BOUND
 
 
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
-    """Whether ``limit`` steps would not tell the mean of the steady ones to within ``relative_error`` either, should
-    they go on to spread as these. Only of steps that took long: of others, all cost less than another trial."""
-    first = onset(seconds, relative_error)
+    """Whether ``limit`` steps would not settle the mean either, if they went on to vary as these do.
+
+    Only asked of trials that have run a while: stopping a short one would save less than another trial costs.
+    """
+    first = steady_from(seconds, relative_error)
     steady = seconds[first:]
-    few = len(steady) < FEWEST_TO_GIVE_UP or sum(steady) < SECONDS_TO_GIVE_UP
-    return not few and _error_of(limit - first, steady) > relative_error
+    if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS_TO_GIVE_UP:
+        return False
+    return _error_of_mean(limit - first, steady) > relative_error
 
 
-def starved_share(figures: Mapping[str, Any]) -> float:
-    """At most so much of a row's time the GPU waited for the host in a step, which it ended with work to do; 0 where it
-    is not told."""
-    return float(sum(figures.get(f"starved_{part}_share") or 0.0 for part in ("forward", "update")))
+def launch_bound_share(row: Mapping[str, Any]) -> float:
+    """Share of a row's time that the GPU spent waiting for kernel launches, at most; 0 where it is not known."""
+    forward = row.get("launch_bound_forward_share") or 0.0
+    update = row.get("launch_bound_update_share") or 0.0
+    return float(forward + update)
 
 
-def doubts(
+def flags(
     *,
     half_width: float,
     relative_error: float,
     host_bound_share: float | None = None,
-    starved_share: float = 0.0,
+    launch_bound_share: float = 0.0,
     allocator_retries: int = 0,
-) -> list[str]:
-    """What a reader should know before trusting a row's speed, in words; empty when there is nothing."""
+) -> list[Flag]:
+    """What to know before trusting a row's speed; empty when there is nothing."""
     found = []
     if relative_error and half_width > max(relative_error, 0.01):
-        known = (
-            f"the mean step is known to ±{half_width:.1%} only"
-            if half_width < math.inf
-            else "a single step counted"
-        )
-        found.append(f"unstable: {known}")
+        known = half_width if half_width < math.inf else None
+        found.append(Flag(FlagKind.UNSTABLE, known))
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
-        found.append(
-            "host-bound: the GPU ran dry after most micro-batches, so the host's speed was measured"
-        )
-    elif starved_share > GPU_BOUND:
-        found.append(
-            "partly host-bound: forward passes and updates that the GPU was done with as soon as they were launched"
-            f" took {starved_share:.0%} of the time"
-        )
+        found.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
+    elif launch_bound_share > GPU_BOUND:
+        found.append(Flag(FlagKind.LAUNCH_BOUND, launch_bound_share))
     if allocator_retries >= 2:
-        found.append(f"thrashing: the allocator had to flush its cache {allocator_retries} times")
+        found.append(Flag(FlagKind.THRASHING, allocator_retries))
     return found
 
 
-def _error_of(count: int, like: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean of ``count`` steps that spread like these, relative to it: Student's, of their
-    spread and the usual one, which is worth one degree of freedom (a scaled inverse chi-squared prior)."""
-    if len(like) < FEWEST_STEPS:
+def student_quantile(probability: float, degrees_of_freedom: float) -> float:
+    """The value that Student's t stays below with this probability."""
+    from scipy.special import stdtrit  # scipy.stats takes ten times as long to import
+
+    return float(stdtrit(degrees_of_freedom, probability))
+
+
+def student_t95(degrees_of_freedom: float) -> float:
+    """Half the width of a 95 % interval of Student's t."""
+    return student_quantile(0.975, degrees_of_freedom)
+
+
+def _error_of_mean(count: int, sample: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative to it.
+
+    The variance is a scaled inverse chi-squared posterior: the sample's sum of squares, and the prior spread with a
+    weight of one degree of freedom (Gelman et al., Bayesian Data Analysis, 3rd edition, section 2.6).
+    """
+    if len(sample) < MIN_STEPS:
         return math.inf
-    mean = statistics.fmean(like)
-    usual = min(USUAL_SPREAD, USUAL_SECONDS / mean)
-    own = (len(like) - 1) * statistics.variance(like) / mean**2
-    return _t95(count) * math.sqrt((usual**2 + own) / len(like) / count)
-
-
-def _t95(freedom: int) -> float:
-    return _T95[freedom - 1] if freedom <= len(_T95) else 2.0
+    mean = statistics.fmean(sample)
+    prior = min(PRIOR_SPREAD, PRIOR_SECONDS / mean)
+    sum_of_squares = (len(sample) - 1) * statistics.variance(sample) / mean**2
+    variance = (prior**2 + sum_of_squares) / len(sample)
+    return student_t95(count) * math.sqrt(variance / count)

@@ -1,10 +1,4 @@
-"""Plan, schedule, collect, decide and report: the driver, which needs no GPU.
-
-sweep.py, report.py, recommend.py, compare.py ...    the verbs: ``python -m orchestrator.<verb>``, thin as a door
-planning/                YAML -> validated config -> trial specs, with the rules that rule combinations out
-search/                  ask/tell over planned trials: pure, replayable, no Ray
-running/                 Ray Tune, the run folder, progress
-results/                 records -> Arrow tables -> frontier -> ranking -> pages
+"""The driver: it plans, schedules, collects, analyses and reports; it needs no GPU.
 
 In a notebook::
 
@@ -13,7 +7,7 @@ In a notebook::
     run = orchestrator.load("runs/bert_large")            # shows its frontier
     answer = run.recommend(memory_bytes=24 * 2**30)       # shows what to train with
     run.export(answer.best, "my_training")                # writes train.py and its settings
-    run.compare(orchestrator.load("runs/bert_large_2"))   # shows what changed
+    run.compare(orchestrator.load("runs/bert_large_2"))   # what changed
 """
 
 from __future__ import annotations
@@ -21,9 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.api import MeasuredRun, load
+    from orchestrator.api import Run, load
 
-__all__ = ["MeasuredRun", "load"]
+__all__ = ["Run", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,10 @@ def main() -> int:
     if verb not in known:
         meant = difflib.get_close_matches(verb, known, n=1)
         guess = f'did you mean "{meant[0]}"? ' if meant else ""
-        print(f'orchestrator: no verb "{sys.argv[1]}"; {guess}valid choices: {", ".join(known)}', file=sys.stderr)
+        print(
+            f'orchestrator: no verb "{sys.argv[1]}"; {guess}valid choices: {", ".join(known)}',
+            file=sys.stderr,
+        )
         return EXIT_USAGE
     sys.argv = [f"orchestrator {verb}", *sys.argv[2:]]
     runpy.run_module(f"orchestrator.{verb}", run_name="__main__")

@@ -1,156 +1,117 @@
-"""A run as a person asks of it: its rows as points, read once; the object that ``orchestrator.load`` returns."""
+"""What users program against: a run as an object to ask. ``orchestrator.load`` returns it."""
 
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orchestrator.analysis.budgets import baseline_training
-from orchestrator.analysis.cap_checks import checks
-from orchestrator.analysis.frame.categorical import Coded
-from orchestrator.analysis.frame.points import Points, memory_column, of_the_search, points
-from orchestrator.analysis.frame.rows import coded, views_of, where
+from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.comparison import Comparison, compare
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
+from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.pareto import Point, Row, fast, frontier, lean
-from orchestrator.analysis.recommendation import Recommendation, Wish, recommend
-from orchestrator.analysis.summary import label
-from orchestrator.analysis.tie_breaks import pairings
+from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation import Constraints, Recommendation, recommend
 from orchestrator.storage.location import Location, Uri, location
-from orchestrator.storage.run_metadata import Run
 from orchestrator.units import count, memory, number
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow
 
-    from jobs.anatomy_record import Anatomy
-    from orchestrator.analysis.accumulation import Candidate
-    from orchestrator.analysis.comparison import Comparison
+
+class NothingMeasuredError(ValueError):
+    """No trial of the run ended ok, so there is nothing to answer with."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredRun:
-    """A run's rows, of every environment it was measured in. The questions are answered for one environment."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's measurements. Questions are answered for the environment with most configurations."""
 
-    folder: Path
-    run: Run
-    table: pyarrow.Table
-    """One row a trial; every column's unit and meaning are in its metadata."""
-    rows: Sequence[Row]
-    """The search's own trials."""
-    follow_ups: tuple[Row, ...]
-    """Trials about its result."""
-    axes: Mapping[str, str]
-    """Axis -> its column."""
-    varying: frozenset[str]
-    """The axes on which the trials differ."""
-    environments: Mapping[str, Mapping[str, Any]]
-    """Environment's id -> GPU model, driver and versions."""
-    points: Points
-    """The ok rows, repeats combined."""
-    environment_id: str
-    """The environment that most points were measured in; "" where nothing was measured."""
-    training: str
-    """The baseline's kind of training, or the nearest measured; "" is the plain one."""
+    dataset: Dataset
 
     @property
-    def hardware(self) -> str:
-        """The accelerator's name, or the processor's where there is none."""
-        return self.hardware_of(self.environment_id)
-
-    def hardware_of(self, environment_id: str) -> str:
-        """The same of one environment."""
-        where = self.environments.get(environment_id, {})
-        return str(where.get("gpu_model") or where.get("cpu_model") or "unknown hardware")
+    def name(self) -> str:
+        """The run's name."""
+        return self.dataset.name
 
     @property
-    def device_bytes(self) -> float:
-        """The accelerator's whole memory; infinite where it is not known."""
-        return self.environments.get(self.environment_id, {}).get("gpu_memory_bytes") or math.inf
+    def results(self) -> EnvironmentResults:
+        """The environment with most configurations. Raises NothingMeasuredError."""
+        if self.dataset.main is None:
+            raise NothingMeasuredError(f"{self.name}: no trial ended ok")
+        return self.dataset.main
 
     @property
-    def memory_column(self) -> str:
-        """What the points' memory is: the name of its column."""
-        return self.memory_column_of(self.environment_id)
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Everything that ended ok, repeats combined, whatever the environment."""
+        return tuple(own for env in self.dataset.environments for own in env.configurations)
 
-    def memory_column_of(self, environment_id: str) -> str:
-        """The same of one environment's trials."""
-        return memory_column(
-            where(self.rows, coded(self.rows, "environment_id").equal(environment_id))
-        )
-
-    def anatomies(self) -> Mapping[str, Anatomy]:
-        """Trial -> where its memory and time went, of those that were taken apart."""
-        from orchestrator.storage.tables import parquet as table
-
-        return table.anatomies_of(self.folder)
-
-    def losses(self) -> Mapping[str, Sequence[float]]:
-        """Trial -> its losses, step by step, warm-up included."""
-        from orchestrator.storage.tables import parquet as table
-
-        return table.losses_of(self.folder)
-
-    def own(self) -> Points:
-        """The points that may be ranked together."""
-        return self.points.where(self.points.environments.equal(self.environment_id))
-
-    def follow_ups_here(self) -> tuple[Row, ...]:
-        """The follow-ups of the environment that the questions are answered for."""
-        return tuple(row for row in self.follow_ups if row["environment_id"] == self.environment_id)
-
-    def label(self, point: Point) -> str:
-        """A configuration in a few words: the axes on which the run's trials differ, and it from its row."""
-        moved = [
-            axis
-            for axis in self.axes
-            if axis in self.varying or point.choices[axis] != point.row[self.axes[axis]]
-        ]
-        return label(point.choices, moved or list(self.axes))
+    def label(self, configuration: Configuration) -> str:
+        """A configuration in a few words."""
+        return self.dataset.label(configuration.choices)
 
     def frontier(
         self,
         objectives: Sequence[str] = ("samples_per_second",),
         *,
         price_per_hour: float | None = None,
-        any_training: bool = False,
-    ) -> tuple[Point, ...]:
-        """The Pareto front of memory and the named objectives, within the baseline's kind of training.
+        all_recipes: bool = False,
+    ) -> tuple[Configuration, ...]:
+        """The Pareto front of memory and the named objectives, within the baseline's training recipe.
 
         Raises KeyError for a name that is not in ``OBJECTIVES``.
         """
-        chosen = [OBJECTIVES[name] for name in objectives]
-        axes = [lean, *(lambda point, o=o: o.score(point, price_per_hour) for o in chosen)]
-        training = self.training
-        return frontier((p for p in self.own() if any_training or p.training == training), axes)
+        scores = [little_memory]
+        for name in objectives:
+            objective = OBJECTIVES[name]
+            scores.append(lambda own, objective=objective: objective.score(own, price_per_hour))
+        if self.dataset.main is None:
+            return ()
+        ranked = [
+            own
+            for own in self.results.configurations
+            if all_recipes or own.training_recipe == self.results.recipe
+        ]
+        return pareto_front(ranked, scores)
 
     def recommend(
         self,
         *,
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
-        any_training: bool = False,
-        exact: bool = False,
+        all_recipes: bool = False,
+        require_loss_parity: bool = False,
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
-    ) -> Recommendation:
-        """The best configuration under the constraints. Raises KeyError for an unknown objective."""
-        wish = Wish(
+    ) -> Answer:
+        """The best configuration under constraints. Raises KeyError for an unknown objective."""
+        constraints = Constraints(
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
-            any_training=any_training,
-            exact=exact,
+            all_recipes=all_recipes,
+            require_loss_parity=require_loss_parity,
             objective=OBJECTIVES[objective],
             price_per_hour=price_per_hour,
         )
-        from orchestrator.reporting.recommendation import render
+        return Answer(self, self.recommendation(constraints))
 
-        again = self.follow_ups_here()
-        answer = recommend(self.own(), wish, self.training, checks(again), pairings(again))
-        return replace(answer, text=render(self, answer))
+    def recommendation(self, constraints: Constraints) -> Recommendation:
+        """The same from ``Constraints``, as data."""
+        results = self.dataset.main
+        if results is None:
+            return recommend((), constraints)
+        return recommend(
+            results.configurations,
+            constraints,
+            results.recipe,
+            results.cap_checks,
+            results.comparisons,
+        )
 
     def export(
         self, candidate: Candidate, folder: Path | str, *, epochs: float = 1
@@ -158,74 +119,95 @@ class MeasuredRun:
         """Write the files to train ``candidate`` with; returns them. Raises NotExportableError."""
         from orchestrator.export import export_candidate
 
-        return export_candidate(self, candidate, Path(folder), epochs=epochs)
+        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs)
 
-    def compare(self, after: MeasuredRun) -> Comparison:
+    def compare(self, after: Run) -> Comparison:
         """What became of this run's configurations in another one."""
-        from orchestrator.analysis.comparison import compare
-        from orchestrator.reporting.comparison import render
+        return compare(self.dataset, after.dataset)
 
-        found = compare(self, after)
-        return replace(found, text=render(self, after, found))
+    def explain(self, before: str, after: str) -> Explanation:
+        """Why one trial differs from another; both are named by the beginning of their ids.
+
+        Raises LookupError or NotExplainableError.
+        """
+        return explain(self.dataset, before, after)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """One row a trial; units and meanings are in the fields' metadata."""
+        from orchestrator.storage.tables.parquet import arrow_table
+
+        return arrow_table(self.dataset.table)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row a trial."""
+        return self.to_arrow().to_pandas()
+
+    @property
+    def environments(self) -> Mapping[str, Mapping[str, object]]:
+        """environment_id -> GPU model, driver and versions."""
+        return self.dataset.table.environments
 
     def __repr__(self) -> str:
-        """A line: the fields are too large to look at."""
-        return f"<{type(self).__name__} {self.folder}: {count(len(self.rows), 'trial')}, {self.hardware}>"
+        trials = count(len(self.dataset.rows), "trial")
+        hardware = self.dataset.main.hardware if self.dataset.main else "nothing measured"
+        return f"<Run {self.name}: {trials}, {hardware}>"
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""
         head = "".join(f"<th>{name}</th>" for name in ("configuration", "memory", "samples/s"))
-        body = "".join(
-            f"<tr><td>{html.escape(self.label(p))}</td><td>{memory(p.memory_bytes)}</td><td>{number(fast(p))}</td></tr>"
-            for p in self.frontier()
+        body = "".join(self._html_row(configuration) for configuration in self.frontier())
+        return (
+            f"<table><caption>{html.escape(repr(self)[1:-1])}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
-        title = html.escape(
-            f"{self.run.name or self.folder.name}: {len(self.rows)} trials, {self.hardware}"
-        )
-        return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _html_row(self, configuration: Configuration) -> str:
+        cells = [
+            html.escape(self.label(configuration)),
+            memory(configuration.memory_bytes),
+            number(configuration.samples_per_second),
+        ]
+        return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def load(run_folder: Location | str) -> MeasuredRun:
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """A recommendation that shows itself in words."""
+
+    run: Run
+    recommendation: Recommendation
+
+    @property
+    def best(self) -> Candidate | None:
+        """What to train with; None where nothing keeps the constraints."""
+        return self.recommendation.best
+
+    @property
+    def runners_up(self) -> tuple[Candidate, ...]:
+        """The best of each further set of techniques."""
+        return self.recommendation.runners_up
+
+    def __repr__(self) -> str:
+        from orchestrator.reporting.recommendation import render
+
+        return render(self.run.dataset, self.recommendation)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def load(run: Location | str) -> Run:
     """A run from its folder or URI, finished or not.
 
-    Raises FileNotFoundError when there are neither records nor a table, ValueError or OSError on a URI that makes no
-    sense or cannot be read.
+    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a damaged file, ValueError or
+    OSError on a URI that makes no sense or cannot be read.
     """
-    from orchestrator.storage.tables import parquet as table
-
-    folder = _here(run_folder)
-    trials = table.load(folder)
-    run, every, axes = table.run_of(trials), views_of(trials), table.axes_of(trials)
-    own = of_the_search(every)
-    rows = where(every, own)
-    measured = points(rows, axes)
-    environment_id = _largest(measured.environments)
-    here = measured.where(measured.environments.equal(environment_id))
-    return MeasuredRun(
-        folder=folder,
-        run=run,
-        table=trials,
-        rows=rows,
-        follow_ups=tuple(where(every, ~own)),
-        axes=axes,
-        varying=frozenset(
-            axis for axis, column in axes.items() if len(coded(rows, column).met()) > 1
-        ),
-        environments=table.environments_of(trials),
-        points=measured,
-        environment_id=environment_id,
-        training=baseline_training(here.kinds(), run.baseline),
-    )
+    return Run(load_dataset(local_folder(run)))
 
 
-def _largest(column: Coded) -> str:
-    """The value that most points have, the first of equals; "" where there is none."""
-    met = column.met()
-    return str(max(met, key=lambda value: int(column.equal(value).sum()))) if met else ""
-
-
-def _here(run_folder: Location | str) -> Path:
-    place = run_folder if isinstance(run_folder, Uri) else location(run_folder)
+def local_folder(run: Location | str) -> Path:
+    """The folder of a run; one at a URI is fetched first. Raises as ``load`` does."""
+    place = run if isinstance(run, Uri) else location(run)
     if isinstance(place, Path):
         return place
     from orchestrator.storage.object_store import fetched

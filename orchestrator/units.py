@@ -5,7 +5,45 @@ from __future__ import annotations
 import math
 import re
 
-KIB = 1024
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+HOUR_SECONDS = 3600
+
+_SIZE_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+SIZE_PATTERN = r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)"
+DURATION_PATTERN = r"(?:(\d+(?:\.\d+)?)h)? ?(?:(\d+(?:\.\d+)?)m)? ?(?:(\d+(?:\.\d+)?)s)?"
+
+
+def size_bytes(value: object) -> int:
+    """Bytes of ``16GiB``, ``24GB`` or a whole number. Raises ValueError."""
+    if isinstance(value, str):
+        found = re.fullmatch(SIZE_PATTERN, value.strip())
+        if found:
+            value = int(float(found[1]) * _SIZE_UNITS[found[2]])
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ValueError("must be a size above zero such as 16GiB, 24GB or a number of bytes")
+    return value
+
+
+def duration_seconds(value: object) -> float:
+    """Seconds of ``300s``, ``5m``, ``1h30m`` or a number. Raises ValueError."""
+    if isinstance(value, str):
+        found = re.fullmatch(DURATION_PATTERN, value.strip())
+        if found:
+            hours, minutes, seconds = (float(part or 0) for part in found.groups())
+            value = hours * HOUR_SECONDS + minutes * 60 + seconds
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError("must be a time above zero such as 300s, 5m, 1h30m or a number of seconds")
+    return float(value)
 
 
 def memory(size: float | None) -> str:
@@ -19,23 +57,21 @@ def memory(size: float | None) -> str:
         if value < KIB or unit == "GiB":
             break
         value /= KIB
-    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
-    return f"{value:.{digits}f} {unit}"
+    if value >= 100 or value == int(value):
+        return f"{value:.0f} {unit}"
+    return f"{value:.1f} {unit}" if value >= 10 else f"{value:.2f} {unit}"
 
 
 def number(value: float | None) -> str:
     """Three significant digits without an exponent: ``345``, ``34.5``, ``0.0345``; an en dash for None."""
     if value is None:
         return "–"
-    if abs(value) >= 100:
+    size = abs(value)
+    if size >= 100:
         return f"{value:,.0f}"
-    return (
-        f"{value:.1f}"
-        if abs(value) >= 10
-        else f"{value:.2f}"
-        if abs(value) >= 1
-        else f"{value:.3g}"
-    )
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 1 else f"{value:.3g}"
 
 
 def error(relative: float | None) -> str:
@@ -51,7 +87,10 @@ def change(ratio: float) -> str:
     if ratio >= 2:
         return f"×{number(ratio)}"
     percent = round((ratio - 1) * 100)
-    return "±0 %" if percent == 0 else f"{'+' if percent > 0 else '−'}{abs(percent)} %"
+    if percent == 0:
+        return "±0 %"
+    sign = "+" if percent > 0 else "−"
+    return f"{sign}{abs(percent)} %"
 
 
 def duration(seconds: float) -> str:
@@ -59,49 +98,11 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min {rest:02d} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def count(amount: int, noun: str) -> str:
     """``1 trial``, ``3 trials``."""
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
-
-
-_SIZES = {"B": 1} | {
-    f"{letter}{suffix}": base**power
-    for power, letter in enumerate("KMGT", 1)
-    for suffix, base in (("iB", 1024), ("B", 1000))
-}
-SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)"
-DURATION = r"(?:(\d+(?:\.\d+)?)h)? ?(?:(\d+(?:\.\d+)?)m)? ?(?:(\d+(?:\.\d+)?)s)?"
-
-
-def size_bytes(value: object) -> int:
-    """Bytes of ``16GiB``, ``24GB`` or a whole number. Raises ValueError."""
-    found = re.fullmatch(SIZE, value.strip()) if isinstance(value, str) else None
-    if found:
-        value = int(float(found[1]) * _SIZES[found[2]])
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError("must be a size above zero such as 16GiB, 24GB or a number of bytes")
-    return value
-
-
-def duration_seconds(value: object) -> float:
-    """Seconds of ``300s``, ``5m``, ``1h30m`` or a number. Raises ValueError."""
-    found = re.fullmatch(DURATION, value.strip()) if isinstance(value, str) else None
-    if found:
-        value = sum(
-            float(part or 0) * unit
-            for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)
-        )
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 < value < float("inf")
-    ):
-        raise ValueError("must be a time above zero such as 300s, 5m, 1h30m or a number of seconds")
-    return float(value)

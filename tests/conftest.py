@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
-from tests.arithmetic import ENVIRONMENT
+from tests.support.arithmetic import ENVIRONMENT
 
 # Before anything heavy is imported, and inherited by every process that a test starts.
 for _name, _value in {
@@ -21,6 +21,7 @@ for _name, _value in {
     "GOMP_SPINCOUNT": "0",
     **ENVIRONMENT,
     "MPLBACKEND": "Agg",
+    "ORCHESTRATOR_HOOK_MODULES": "tests.support.faults",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -65,8 +66,8 @@ def build_tiny_spec(
         choices=chosen,
         model=ModelSpec(task="sequence-classification", architecture="bert", config=TINY_BERT),
         data=DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16)),
-        recipe=merge(variants, training_arguments or {}, None),
-        measure=MeasureSpec(**{"warmup_steps": 1, "steps": 2, "deadline_seconds": 120.0} | measure),
+        settings=merge(variants, training_arguments or {}, None),
+        measure=MeasureSpec(**{"warmup_steps": 1, "steps": 2, "timeout_seconds": 120.0} | measure),
         needs=Needs(gpus=0, cpus=1),
         repeat=repeat,
     )

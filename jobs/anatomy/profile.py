@@ -35,7 +35,7 @@ notice."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
-def dissect(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
+def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few steps more and say where memory and time went. ``row``: the measurements so far.
 
     Raises what training may raise; the trial's measurements must have been read before.
@@ -83,7 +83,7 @@ def _seen(row: Mapping[str, Any]) -> Seen | None:
         return None
     used = nvml.used_bytes(row["gpu_uuid"]) - row["gpu_used_before_bytes"]
     return Seen(
-        device_used=row["device_used_bytes"],
+        device_used=row["device_peak_bytes"],
         context=row["gpu_context_bytes"],
         outside=used - torch.cuda.memory_reserved(),
     )

@@ -1,4 +1,4 @@
-"""A trial's own process as its parent handles it: made, perhaps ahead of its trial, given it, waited for, ended."""
+"""A trial's own process, from its parent's side: made, given its trial, waited for, ended."""
 
 from __future__ import annotations
 
@@ -16,91 +16,108 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.isolation.child_main import LOG, PHASE, PHASE_BYTES, READY, RESULT, be_forked, end_with
+from jobs.isolation.child_main import (
+    LOG,
+    PHASE,
+    PHASE_BYTES,
+    READY,
+    RESULT,
+    end_with,
+    run_as_forked_child,
+)
 from jobs.spec import TrialSpec, to_json
 
-_LOG_TAIL = 16_000
+_LOG_TAIL_CHARACTERS = 16_000
 
 
 class Child:
-    """It leads a process group of its own, and has a folder of its own, gone with it.
+    """A process that leads its own process group and has its own folder, which is removed with it.
 
-    One that is forked makes its CUDA context and waits for its trial::
+    A forked child creates its CUDA context and waits for its trial::
 
         forked ─ context ─ ready ─ (waits) ─ begin ─ trial ─ result, done ─ end
     """
 
     def __init__(
-        self, pid: int, folder: Path, orders: int | None = None, news: int | None = None
+        self, pid: int, folder: Path, trial_pipe: int | None = None, news_pipe: int | None = None
     ) -> None:
-        self.pid, self._folder = pid, folder
-        self._orders, self._news = orders, news
-        self._end = os.pidfd_open(pid)
+        self.pid = pid
+        self._folder = folder
+        self._trial_pipe = trial_pipe
+        """Written to: what to run. None for a process that was started with its trial."""
+        self._news_pipe = news_pipe
+        """Read from: that it is ready, that it is done."""
+        self._pidfd = os.pidfd_open(pid)
         self._made_at = self._begun_at = time.monotonic()
-        self._told = b""
+        self._news = b""
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it has not ended."""
-        return not select.select([self._end], [], [], 0)[0]
+        return not select.select([self._pidfd], [], [], 0)[0]
 
-    def is_ready(self, give_up: float, requests: int) -> bool:
-        """Whether it has its context, if it needs one, by then. Exits where whoever asked has gone."""
-        while self._ready is None and self.lives and self._hear(give_up, requests):
+    def is_ready(self, deadline: float, requests: int) -> bool:
+        """Wait for its CUDA context, if it needs one. Exits this process if ``requests`` is closed meanwhile."""
+        while self._ready is None and self.is_alive and self._listen(deadline, requests):
             pass
         return self._ready is not None and self._ready[1]
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
-        """Give a forked one its trial, and tell it what its context took of the GPU."""
+        """Give a forked child its trial, and tell it how much GPU memory its context took."""
         self._begun_at = time.monotonic()
-        if self._orders is None:
+        if self._trial_pipe is None:
             return
-        with (
-            contextlib.suppress(BrokenPipeError),
-            open(self._orders, "w") as orders,
-        ):  # its end will be seen
-            self._orders = None
-            json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, orders)
+        descriptor, self._trial_pipe = self._trial_pipe, None
+        with contextlib.suppress(BrokenPipeError), open(descriptor, "w") as pipe:
+            json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, pipe)
 
-    def wait(self, give_up: float, requests: int) -> bool:
-        """Whether it had its result, or ended, by then. Exits where whoever asked has gone."""
-        while self.lives and len(self._told) <= READY.size:
-            if not self._hear(give_up, requests):
+    def wait(self, deadline: float, requests: int) -> bool:
+        """Wait for its result or its end; False: neither came by ``deadline`` (monotonic seconds).
+
+        Exits this process if ``requests`` is closed meanwhile.
+        """
+        while self.is_alive and len(self._news) <= READY.size:
+            if not self._listen(deadline, requests):
                 return False
         return True
 
-    def _hear(self, give_up: float, requests: int) -> bool:
-        """Whether it said something or ended by then."""
-        watched = [one for one in (self._end, requests, self._news) if one is not None]
-        heard, _, _ = select.select(watched, [], [], max(0.0, give_up - time.monotonic()))
-        if self._news is not None and self._news in heard:
-            self._told += os.read(self._news, READY.size)
-        elif (
-            requests in heard
-        ):  # a request is never sent while one runs: this is the end of the line
+    def _listen(self, deadline: float, requests: int) -> bool:
+        """Wait for news of it, or its end, until ``deadline``; False if neither came."""
+        watched = [self._pidfd, requests]
+        if self._news_pipe is not None:
+            watched.append(self._news_pipe)
+        readable, _, _ = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))
+        if self._news_pipe is not None and self._news_pipe in readable:
+            self._news += os.read(self._news_pipe, READY.size)
+        elif requests in readable:
+            # No request is sent while a trial runs: the other end was closed.
             self.kill()
             sys.exit(0)
-        return bool(heard)
+        return bool(readable)
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
-        return READY.unpack(self._told[: READY.size]) if len(self._told) >= READY.size else None
+        """When it was ready (monotonic seconds), and whether with a context; None: not yet."""
+        if len(self._news) < READY.size:
+            return None
+        return READY.unpack(self._news[: READY.size])
 
     @property
     def busy_seconds(self) -> float:
-        """Since it was made, less what it waited for its trial with nothing to do."""
+        """Since it was made, without its idle wait for a trial."""
         ready_at = self._made_at if self._ready is None else self._ready[0]
-        return time.monotonic() - self._made_at - max(0.0, self._begun_at - ready_at)
+        idle = max(0.0, self._begun_at - ready_at)
+        return time.monotonic() - self._made_at - idle
 
     def kill(self) -> None:
-        """End it, with all its processes. What they hold is theirs until ``reap``."""
+        """End it and its whole process group. Their memory is free only after ``reap``."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end, remove what it left, a killed one's scratch included; returns its exit status."""
+        """Wait for its end and remove its folder, scratch files included; returns its exit status."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        for descriptor in (self._end, self._orders, self._news):
+        for descriptor in (self._pidfd, self._trial_pipe, self._news_pipe):
             if descriptor is not None:
                 os.close(descriptor)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -108,63 +125,63 @@ class Child:
 
     @property
     def result(self) -> Path:
-        """The record it left, if it did."""
+        """The file of its record, which may not exist."""
         return self._folder / RESULT
 
     @property
     def log(self) -> str:
         """The end of what it printed."""
-        return (self._folder / LOG).read_text(errors="replace")[-_LOG_TAIL:]
+        return (self._folder / LOG).read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
 
     @property
     def phase(self) -> str:
-        """Where it was last."""
+        """The last phase that it announced."""
         return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
 
 
-def fork(folder: Path, channels: Sequence[int]) -> Child:
-    """A child that waits for its trial. ``channels`` are descriptors of this process that are none of its business."""
-    own, parent = _own_folder(folder), os.getpid()
-    (orders, to_child), (from_child, news) = os.pipe(), os.pipe()
+def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
+    """A child that waits for its trial. ``parent_channels`` are descriptors that the child has to close."""
+    own_folder = _make_folder(folder)
+    parent = os.getpid()
+    read_trial, write_trial = os.pipe()
+    read_news, write_news = os.pipe()
     pid = os.fork()
     if pid == 0:
         end_with(parent)
-        for channel in (
-            *channels,
-            to_child,
-            from_child,
-        ):  # or who waits at the other end would not see it close
-            os.close(channel)
-        be_forked(own, orders, news)
-    os.close(orders)
-    os.close(news)
-    with contextlib.suppress(
-        PermissionError, ProcessLookupError
-    ):  # whoever is first; the other finds it done
+        # While the child held them open, nobody at their other end would see them close.
+        for descriptor in (*parent_channels, write_trial, read_news):
+            os.close(descriptor)
+        run_as_forked_child(own_folder, read_trial, write_news)
+    os.close(read_trial)
+    os.close(write_news)
+    # Parent and child both ask for the process group; whoever comes second finds it made.
+    with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
-    return Child(pid, own, to_child, from_child)
+    return Child(pid, own_folder, write_trial, read_news)
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """A fresh interpreter, with its trial."""
-    own = _own_folder(folder)
-    (own / "spec.json").write_text(json.dumps(to_json(spec)))
-    command = [sys.executable, "-m", "jobs", str(own / "spec.json"), "--result", str(own / RESULT)]
-    with open(own / LOG, "w") as log:
+    """A fresh interpreter, started with its trial."""
+    own_folder = _make_folder(folder)
+    spec_file = own_folder / "spec.json"
+    spec_file.write_text(json.dumps(to_json(spec)))
+    command = [sys.executable, "-m", "jobs", str(spec_file)]
+    command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
+    with open(own_folder / LOG, "w") as log:
         process = subprocess.Popen(
-            [*command, "--phase", str(own / PHASE)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             process_group=0,
             preexec_fn=functools.partial(end_with, os.getpid()),
         )
-    process.returncode = 0  # it is reaped here
-    return Child(process.pid, own)
+    process.returncode = 0  # reaped by Child.reap, not by subprocess
+    return Child(process.pid, own_folder)
 
 
-def _own_folder(folder: Path) -> Path:
-    own = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
-    (own / PHASE).write_bytes(bytes(PHASE_BYTES))
-    (own / LOG).touch()
-    return own
+def _make_folder(folder: Path) -> Path:
+    made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
+    (made / PHASE).write_bytes(bytes(PHASE_BYTES))
+    (made / LOG).touch()
+    return made

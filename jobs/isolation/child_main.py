@@ -1,4 +1,4 @@
-"""A trial's own process from within: it makes its CUDA context, waits for its trial, runs it, leaves its record."""
+"""A trial's own process, from within: it creates its CUDA context, waits for its trial, runs it, leaves its record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,82 +19,91 @@ from jobs.record import record_to_json
 from jobs.spec import TrialSpec, spec_from_json
 from jobs.trackers.base import NOTHING, Held
 from jobs.trackers.host import resident
-from jobs.trial import run
+from jobs.trial.run import run
 
 RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
-"""What it leaves in its folder."""
+"""The files in its folder."""
 PHASE_BYTES = 64
 READY, DONE = struct.Struct("d?"), b"!"
-"""What it says: when it was ready, and whether with all that it should have; and that its record is there."""
+"""Its news: when it was ready (monotonic seconds) and whether with a context; then, that its record is written."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with(parent: int) -> None:
-    """Let the kernel end this process when its parent goes, however it goes: no orphan may hold the GPU."""
+    """Have the kernel kill this process when its parent ends, however that ends: no orphan may hold the GPU."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before the kernel was asked
+    if os.getppid() != parent:  # it ended before the kernel was asked
         os._exit(1)
 
 
-def be_forked(folder: Path, orders: int, news: int) -> NoReturn:
-    """All that a forked process does: news of it go to ``news``, its trial comes by ``orders``."""
+def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoReturn:
+    """The whole life of a forked child. Its trial comes by ``trial_pipe``, its news go to ``news_pipe``."""
     status = 1
     try:
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
-        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        resident_bytes = _made_ready()
-        os.write(news, READY.pack(time.monotonic(), resident_bytes is not None))
-        with open(orders) as told:
-            order = json.load(told)
-        held = Held(order["context_bytes"], resident_bytes) if resident_bytes else NOTHING
-        run_here(
-            spec_from_json(order["spec"]), folder / RESULT, open_phase(folder / PHASE), "fork", held
-        )
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.write(news, DONE)
+        _redirect_output(folder / LOG)
+        resident_bytes = _create_context()
+        os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
+        with open(trial_pipe) as pipe:
+            request = json.load(pipe)
+        held = NOTHING
+        if resident_bytes:
+            held = Held(request["context_bytes"], resident_bytes)
+        spec = spec_from_json(request["spec"])
+        run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), held)
+        _flush()
+        os.write(news_pipe, DONE)
         status = 0
     except BaseException as error:
-        import traceback
-
         traceback.print_exception(error)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
         os._exit(status)
 
 
-def run_here(
-    spec: TrialSpec, result: Path, phase: mmap.mmap | None, isolation: str, held: Held = NOTHING
+def run_and_record(
+    spec: TrialSpec, result: Path, phase: mmap.mmap | None, held: Held = NOTHING
 ) -> None:
-    """Run a trial in this very process and leave its record in ``result``."""
+    """Run a trial in this very process and write its record to ``result``."""
 
     def announce(name: str) -> None:
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
-    record = run.run(spec, announce, isolation=isolation, scratch=result.parent, held=held)
+    record = run(spec, announce, scratch=result.parent, held=held)
     partial = result.with_suffix(".partial")
     partial.write_text(json.dumps(record_to_json(record)))
     partial.replace(result)
 
 
 def open_phase(path: Path) -> mmap.mmap:
-    """The shared page in which a child says where it is; it outlives the child."""
+    """A memory page shared through a file, in which a child writes its phase; it survives the child."""
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), PHASE_BYTES)
 
 
-def _made_ready() -> int | None:
-    """Make the CUDA context; returns the host memory that it took, 0 where there is no GPU. None where it cannot be
-    made yet, because what ends has not freed the memory: the trial makes it."""
-    if (torch := sys.modules.get("torch")) is None or not torch.cuda.is_available():
+def _redirect_output(log_file: Path) -> None:
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _create_context() -> int | None:
+    """Create the CUDA context; returns the host memory that it took in bytes, 0 without a GPU.
+
+    None if it cannot be created yet, because the previous child's memory is not free: the trial then creates it.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
         return 0
     before = resident()
     try:

@@ -1,4 +1,4 @@
-"""A slot's long-lived process: preloaded once, it makes one child per trial and enforces each child's deadline.
+"""A slot's long-lived process: it preloads once, then runs every trial in a child of its own, with a deadline.
 
 It reads one JSON request a line and answers each with one JSON line. Closing its input ends it and its child.
 """
@@ -6,190 +6,245 @@ It reads one JSON request a line and answers each with one JSON line. Closing it
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
+import gc
 import json
 import os
 import select
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from jobs import errors
 from jobs.isolation import child_handle, child_main, prewarm
 from jobs.isolation.build_ops import remove_abandoned_locks
+from jobs.isolation.child_handle import Child
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
-from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
-from jobs.spec import TrialSpec, spec_from_json
-from jobs.trial import run as trial
+from jobs.record import Delivery, Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.spec import TrialSpec, spec_from_json, to_json
 
-PATIENCE_SECONDS = 10.0
-"""How long a child waits for a trial."""
+IDLE_CHILD_SECONDS = 10.0
+"""How long a child that was forked ahead waits for a trial."""
 _RELEASE_SECONDS = 10.0
+"""How long the driver may take to free a dead process's GPU memory."""
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
+"""Outcomes after which the GPU is looked at before anything else touches it."""
 _DRIVER_BYTES = 16 * 2**20
+"""By how much the driver's own use of an idle GPU varies."""
 
 
 def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
-    """Preload, say so, then run the trials asked for until requests end.
+    """Preload, say so, then run trials until the requests end.
 
-    ``channels`` gives descriptors of requests and replies; not before it returns is the GPU this process's to touch.
+    ``channels`` returns the descriptors of requests and replies. Until it returns, this process may not use the GPU.
     """
-    seconds = preload()
+    preload_seconds = preload()
     requests, answers = channels()
     replies = os.fdopen(answers, "w")
-    reason = unclean()
+    not_forkable = unclean()
     # From here on nothing this process holds can become garbage: children share its pages unwritten.
-    import gc
-
     gc.collect()
     gc.freeze()
-    _reply(
-        replies,
-        {"preload_seconds": seconds, "unclean": reason, "environment": environment.describe()},
-    )
-    with contextlib.closing(Children(folder, (requests, answers))) as children:
-        for request in _asked(requests, children):
+    hello = {
+        "preload_seconds": preload_seconds,
+        "unclean": not_forkable,
+        "environment": environment.describe(),
+    }
+    _reply(replies, hello)
+    with contextlib.closing(ChildRunner(folder, requests, answers)) as children:
+        for request in _requests(requests, children):
             spec = spec_from_json(request["spec"])
-            isolation = "fresh" if reason else spec.measure.isolation
-            if isolation == "fork" and spec.recipe.deepspeed is not None and remember_processor():
-                children.discard()  # it could not know
-            record = children.run(spec, request["deadline_seconds"], isolation)
-            if spec.recipe.deepspeed is not None and record.outcome is not Outcome.OK:
-                children.reap()
-                remove_abandoned_locks(begun_since=record.started_at)
-            if reason:
-                record = dataclasses.replace(
-                    record, measurements={**record.measurements, "isolation_fallback": reason}
-                )
+            record = _run(children, spec, request["timeout_seconds"], not_forkable)
             _reply(replies, record_to_json(record))
-            children.make_ready(record)
+            children.fork_ahead(record)
 
 
-def _asked(requests: int, children: Children) -> Iterator[dict[str, Any]]:
-    """The requests as they come. Where none does for a while, nothing of this process's stays on the GPU meanwhile."""
-    with os.fdopen(requests, "r", closefd=False) as lines:
+def _run(
+    children: ChildRunner, spec: TrialSpec, timeout_seconds: float, not_forkable: str
+) -> TrialRecord:
+    """One trial, as this process can have it run."""
+    isolation = "fresh" if not_forkable else spec.measure.isolation
+    uses_deepspeed = spec.settings.deepspeed is not None
+    if isolation == "fork" and uses_deepspeed and remember_processor():
+        children.discard_next()  # it was forked before the processor was looked at
+    record = children.run(spec, timeout_seconds, isolation, not_forkable)
+    if uses_deepspeed and record.outcome is not Outcome.OK:
+        children.reap()
+        remove_abandoned_locks(begun_since=record.started_at)
+    return record
+
+
+def _requests(descriptor: int, children: ChildRunner) -> Iterator[dict[str, Any]]:
+    """The requests as they come. A child that was forked ahead is ended if none comes for a while."""
+    with os.fdopen(descriptor, "r", closefd=False) as lines:
         while True:
-            asked, _, _ = select.select(
-                [requests], [], [], PATIENCE_SECONDS
-            )  # none is in the buffer: they come singly
-            if not asked:
-                children.discard()
-            if not (line := lines.readline()):
+            # No request is ever in the buffer: each is sent after the last was answered.
+            readable, _, _ = select.select([descriptor], [], [], IDLE_CHILD_SECONDS)
+            if not readable:
+                children.discard_next()
+            line = lines.readline()
+            if not line:
                 return
             yield json.loads(line)
 
 
-class Children:
-    """Runs trials one after another, each in a child of its own. While one ends and the next trial is being chosen, the
-    next child is forked and makes its context: as the kernel takes the memory back from the one, the other begins.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ended:
+    """What is known of a child once its trial is over."""
 
-    ``channels`` are the descriptors of requests and replies.
+    in_time: bool
+    busy_seconds: float
+    phase: str
+    log: str
+
+
+class ChildRunner:
+    """Runs trials one after another, each in a child of its own.
+
+    While one child ends and the next trial is being chosen, the next child is forked ahead and creates its CUDA
+    context: the kernel takes memory back from the one while the other begins.
     """
 
-    def __init__(self, folder: Path, channels: tuple[int, int]) -> None:
-        self._folder, self._channels = folder, channels
-        self._next: child_handle.Child | None = None
-        self._last: child_handle.Child | None = None
+    def __init__(self, folder: Path, requests: int, answers: int) -> None:
+        self._folder = folder
+        self._requests, self._answers = requests, answers
+        self._next: Child | None = None
+        """Forked ahead."""
+        self._last: Child | None = None
+        """Killed, and perhaps not gone yet."""
         self._idle_bytes = 0
-        """Of the GPU, in use when no child was there."""
+        """GPU memory in use while no child was there."""
         self._context_bytes: int | None = None
-        """What a child's bare context takes of it, once one was seen to."""
+        """GPU memory of a child's bare context, once it was seen."""
 
-    def run(self, spec: TrialSpec, deadline_seconds: float, isolation: str) -> TrialRecord:
-        """One trial; whatever it does, its processes are ended."""
-        kills, give_up = _host_oom_kills(), time.monotonic() + deadline_seconds
-        one = self._last = self._made(spec, isolation, give_up)
-        one.begin(spec, self._context_bytes or 0)
-        in_time = one.wait(give_up, self._channels[0])
-        wall, where, log = one.busy_seconds, one.phase, one.log
-        started = time.time() - wall
-        one.kill()
-        if in_time and one.result.exists():
-            record = record_from_json(json.loads(one.result.read_text()))
+    def run(
+        self, spec: TrialSpec, timeout_seconds: float, isolation: str, isolation_fallback: str = ""
+    ) -> TrialRecord:
+        """One trial. Whatever it does, its processes are ended."""
+        oom_kills_before = _host_oom_kills()
+        deadline = time.monotonic() + timeout_seconds
+        child = self._last = self._take_child(spec, isolation, deadline)
+        child.begin(spec, self._context_bytes or 0)
+        in_time = child.wait(deadline, self._requests)
+        ended = _Ended(
+            in_time=in_time, busy_seconds=child.busy_seconds, phase=child.phase, log=child.log
+        )
+        started_at = time.time() - ended.busy_seconds
+        child.kill()
+        if in_time and child.result.exists():
+            raw = json.loads(child.result.read_text())
         else:
-            status = self.reap()
-            outcome, reason = errors.classify_exit(status, host_oom_kills=_host_oom_kills() - kills)
-            if not in_time:
-                outcome = Outcome.TIMED_OUT
-                reason = f"no result after {deadline_seconds:g} s, in phase {where or 'start'}"
-            silent = TrialRecord(
-                spec=spec, outcome=outcome, reason=reason, phase=where, isolation=isolation
+            oom_kills = _host_oom_kills() - oom_kills_before
+            raw = record_to_json(self._silent_record(spec, ended, timeout_seconds, oom_kills))
+        raw["delivery"] = to_json(
+            Delivery(
+                started_at=started_at,
+                slot_seconds=ended.busy_seconds,
+                isolation=isolation,
+                isolation_fallback=isolation_fallback,
+                slot_pid=os.getpid(),
+                node=environment.node(),
+                cpus=spec.needs.cpus or environment.cores(),
+                host_memory_bytes=spec.needs.host_bytes,
+                log=ended.log,
             )
-            here = environment.describe()
-            record = dataclasses.replace(
-                silent, environment=here, measurements=trial.placement(spec)
-            )
-        return dataclasses.replace(record, started_at=started, wall_seconds=wall, log=log)
+        )
+        return record_from_json(raw)
 
-    def make_ready(self, last: TrialRecord) -> None:
-        """See the last child's end, and have the next one forked meanwhile, if it is likely to be.
+    def _silent_record(
+        self, spec: TrialSpec, ended: _Ended, timeout_seconds: float, oom_kills: int
+    ) -> TrialRecord:
+        """The record of a child that left none."""
+        status = self.reap()
+        if ended.in_time:
+            outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
+        else:
+            outcome = Outcome.TIMED_OUT
+            reason = f"no result after {timeout_seconds:g} s, in phase {ended.phase or 'start'}"
+        return TrialRecord(
+            spec=spec,
+            outcome=outcome,
+            reason=reason,
+            phase=ended.phase,
+            environment=environment.describe(),
+        )
 
-        Not where somebody else uses the GPU: what is whose must then be seen anew for every child. Nor where what came
-        of the last trial makes others look at the GPU first.
+    def fork_ahead(self, last: TrialRecord) -> None:
+        """Wait for the last child's end, and fork the next one meanwhile if it is likely to be needed.
+
+        Not if another process uses the GPU, because each child's memory is then measured anew; nor after an outcome
+        for which the caller looks at the GPU first.
         """
-        is_likely = last.isolation == "fork" and last.outcome not in _SUSPICIOUS
-        if is_likely and self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES:
-            with contextlib.suppress(OSError):  # it is made when it is needed
-                self._next = child_handle.fork(self._folder, self._channels)
+        is_likely = last.delivery.isolation == "fork" and last.outcome not in _SUSPICIOUS
+        is_alone = self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES
+        if is_likely and is_alone:
+            with contextlib.suppress(OSError):  # it is then forked when it is needed
+                self._next = child_handle.fork(self._folder, (self._requests, self._answers))
         self.reap()
-        self._await_release()
+        self._wait_for_release()
 
     def reap(self) -> int:
-        """See the last child's end; returns its exit status."""
+        """Wait for the last child's end; returns its exit status."""
         last, self._last = self._last, None
         return last.reap() if last is not None else 0
 
-    def discard(self) -> None:
-        """End the child that waits for a trial, if one does."""
-        if self._next is not None:
-            self._next.kill()
-            self._last, self._next = self._next, None
-            self.reap()
-            self._await_release()
+    def discard_next(self) -> None:
+        """End the child that was forked ahead, if there is one."""
+        if self._next is None:
+            return
+        self._next.kill()
+        self._last, self._next = self._next, None
+        self.reap()
+        self._wait_for_release()
 
     def close(self) -> None:
         """End every child."""
-        for one in (self._last, self._next):
-            if one is not None:
-                one.kill()
-                one.reap()
+        for child in (self._last, self._next):
+            if child is not None:
+                child.kill()
+                child.reap()
         self._last = self._next = None
 
-    def _made(self, spec: TrialSpec, isolation: str, give_up: float) -> child_handle.Child:
-        if isolation == "fork" and self._next is not None and self._next.lives:
-            made, self._next = self._next, None
-            return made
-        self.discard()
-        self._idle_bytes = _device_bytes()
+    def _take_child(self, spec: TrialSpec, isolation: str, deadline: float) -> Child:
+        if isolation == "fork" and self._next is not None and self._next.is_alive:
+            child, self._next = self._next, None
+            return child
+        self.discard_next()
+        self._idle_bytes = _gpu_bytes()
         if isolation != "fork":
             return child_handle.spawn(spec, self._folder)
-        made = child_handle.fork(self._folder, self._channels)
+        child = child_handle.fork(self._folder, (self._requests, self._answers))
         self._context_bytes = None
-        if made.is_ready(give_up, self._channels[0]):
-            used = _device_bytes()
-            if used > self._idle_bytes or not used:
-                self._context_bytes = used - self._idle_bytes
-        return made
+        if child.is_ready(deadline, self._requests):
+            self._context_bytes = self._context_seen()
+        return child
 
-    def _await_release(self) -> None:
+    def _context_seen(self) -> int | None:
+        """GPU memory that the context of a child just forked takes; None where NVML shows no growth."""
+        used = _gpu_bytes()
+        if used > self._idle_bytes or not used:
+            return used - self._idle_bytes
+        return None
+
+    def _wait_for_release(self) -> None:
         """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
         give_up = time.monotonic() + _RELEASE_SECONDS
-        own = self._context_bytes or 0 if self._next is not None else 0
-        while (used := _device_bytes()) > self._idle_bytes + own + _DRIVER_BYTES:
+        own_bytes = (self._context_bytes or 0) if self._next is not None else 0
+        while (used := _gpu_bytes()) > self._idle_bytes + own_bytes + _DRIVER_BYTES:
             if time.monotonic() > give_up:
-                self._idle_bytes = used - own  # it is somebody else's
+                self._idle_bytes = used - own_bytes  # it belongs to another process
                 return
             time.sleep(0.02)
 
 
-def _device_bytes() -> int:
+def _gpu_bytes() -> int:
     """Memory in use on this slot's GPU; 0 without one."""
-    with nvml.session():  # or both questions would initialise it, while the next trial waits
+    with nvml.session():  # both questions below then share one initialisation
         uuids = nvml.visible_uuids()
         return nvml.used_bytes(uuids[0]) if uuids else 0
 
@@ -213,14 +268,16 @@ def _reply(replies: TextIO, message: Any) -> None:
 def main() -> None:
     """Entry point of ``python -m jobs.isolation.forkserver``: requests on stdin, replies on what was stdout.
 
-    ``--door DESCRIPTOR PID`` waits at a listening socket to be taken over, and ends with the process that started it.
+    ``--socket DESCRIPTOR PID`` preloads before there is a slot: it waits at a listening socket for one, and ends with
+    the process PID that started it.
     """
     channels = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder("orchestrator-slot-") as folder:
-        if sys.argv[1:2] == ["--door"]:
-            child_main.end_with(int(sys.argv[3]))
-            serve(functools.partial(prewarm.taken, int(sys.argv[2])), folder)
+        if sys.argv[1:2] == ["--socket"]:
+            listener, owner = int(sys.argv[2]), int(sys.argv[3])
+            child_main.end_with(owner)
+            serve(functools.partial(prewarm.accept, listener), folder)
         else:
             serve(lambda: channels, folder)
 

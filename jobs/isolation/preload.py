@@ -45,7 +45,7 @@ def environment(cpus: int) -> dict[str, str]:
     Arrow's allocator must not start its background thread in a process that will be forked. PYTHONPATH makes this
     very copy of the code be found, whatever directory the process is started in.
     """
-    code = str(Path(__file__).parents[1])
+    code = str(Path(__file__).parents[2])
     variables = {
         "PYTHONPATH": os.pathsep.join([code, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",

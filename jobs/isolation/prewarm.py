@@ -1,7 +1,7 @@
-"""Slots' parents that were started before their slots: they preload, and wait at a socket to be taken over.
+"""Slot parents that are started before there are slots: they preload while Ray starts.
 
-Who starts a cluster on this machine has them preload meanwhile. A slot below finds the one of its GPU and its cores by
-name; whatever is not right there, it starts a parent of its own.
+Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name; if anything is wrong
+with it, the slot starts a parent of its own.
 """
 
 from __future__ import annotations
@@ -21,37 +21,36 @@ from jobs.isolation import preload
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 
-FOLDER_VARIABLE = "ORCHESTRATOR_WAITING_PARENTS"
-"""Names the folder of the sockets to the processes below the one that started the parents."""
-_PATIENCE_SECONDS = 5.0
+FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
+"""Environment variable: the folder with the sockets."""
+_END_SECONDS = 5.0
 
 
 @contextlib.contextmanager
 def parents(cpus: int = 0) -> Iterator[None]:
-    """A parent for each of this machine's GPUs, or for its processor, waits while the context lasts.
+    """While the context lasts, one parent for each of this machine's GPUs preloads, or one for its CPU.
 
-    ``cpus`` are the cores of a trial; 0: its GPU's share of them all. Where one cannot be had, none waits.
+    ``cpus`` are a trial's cores; 0: its GPU's share of all. A parent that cannot be started is left out.
     """
-    uuids = _uuids()
-    share = cpus or max(1, environment.cores() // max(1, len(uuids)))
+    uuids = _gpu_uuids()
+    cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
     with own_folder("orchestrator-parents-") as folder:
         started = {}
-        for place, uuid in ((_place(folder, uuid, share), uuid) for uuid in uuids):
-            with contextlib.suppress(
-                OSError
-            ):  # for one, a folder whose name is too long for a socket's
-                started[place] = _start(place, uuid, share)
+        for uuid in uuids:
+            path = _socket_path(folder, uuid, cores)
+            with contextlib.suppress(OSError):  # for example, a path too long for a socket
+                started[path] = _start(path, uuid, cores)
         os.environ[FOLDER_VARIABLE] = str(folder)
         try:
             yield
         finally:
             del os.environ[FOLDER_VARIABLE]
-            for place, parent in started.items():
-                _end(parent, is_waiting=place.exists())
+            for path, parent in started.items():
+                _end(parent, is_waiting=path.exists())
 
 
-def _uuids() -> list[str]:
-    """Of the GPUs; of the processor the empty one; none where a GPU is lost, for others to say so."""
+def _gpu_uuids() -> list[str]:
+    """One entry a GPU; an empty one for the CPU if there is no GPU; none if a GPU is lost."""
     import pynvml
 
     try:
@@ -60,100 +59,109 @@ def _uuids() -> list[str]:
         return []
 
 
-def _start(place: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
+def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
     gpu = {"CUDA_VISIBLE_DEVICES": nvml.visible_device(uuid)} if uuid else {}
-    with socket.socket(socket.AF_UNIX) as door, open(place.with_suffix(".err"), "w") as errors:
-        door.bind(str(place))
-        door.listen(1)
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        open(path.with_suffix(".err"), "w") as errors,
+    ):
+        listener.bind(str(path))
+        listener.listen(1)
+        command = [sys.executable, "-m", "jobs.isolation.forkserver"]
+        command += ["--socket", str(listener.fileno()), str(os.getpid())]
         parent = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "jobs.isolation.forkserver",
-                "--door",
-                str(door.fileno()),
-                str(os.getpid()),
-            ],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
             env={**os.environ, **preload.environment(cpus), **gpu},
-            pass_fds=[door.fileno()],
-            start_new_session=True,  # Ctrl-C is the driver's to deal with
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the driver
         )
-    place.with_suffix(".pid").write_text(str(parent.pid))
+    path.with_suffix(".pid").write_text(str(parent.pid))
     return parent
 
 
 def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
-    """One that was taken over ends with its slot."""
+    """End a parent. One that was taken over ends with its slot."""
     if is_waiting:
         parent.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        parent.wait(_PATIENCE_SECONDS)
+        parent.wait(_END_SECONDS)
         return
     parent.kill()
     parent.wait()
 
 
-def _place(folder: Path, uuid: str, cpus: int) -> Path:
-    return folder / f"{uuid or 'processor'}-{cpus}"
+def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
+    return folder / f"{uuid or 'cpu'}-{cpus}"
 
 
-def taken(door: int) -> tuple[int, int]:
-    """Wait at this listening socket to be taken over: descriptors of the requests to read and of the replies to write.
-    Nobody else can."""
-    with contextlib.suppress(OSError):  # as Ray's workers, and what they start
+def accept(listener_descriptor: int) -> tuple[int, int]:
+    """In the parent: wait to be taken over. Returns the descriptors of its requests and of its replies.
+
+    Only one slot can take it over.
+    """
+    # Under memory pressure the kernel shall kill this process before the driver, as it does Ray's workers.
+    with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    with socket.socket(fileno=door) as listener, listener.accept()[0] as line:
+    with (
+        socket.socket(fileno=listener_descriptor) as listener,
+        listener.accept()[0] as connection,
+    ):
         Path(listener.getsockname()).unlink(missing_ok=True)
-        _, (requests, replies), _, _ = socket.recv_fds(line, 1, 2)
+        _, (requests, replies), _, _ = socket.recv_fds(connection, 1, 2)
     return requests, replies
 
 
-class TakenOver:
-    """A parent that waited, as far as a slot uses ``Popen``: its end is seen though it is not this process's child."""
+class PrewarmedParent:
+    """A parent that was taken over. Has what a slot uses of ``subprocess.Popen``, though it is no child process."""
 
-    def __init__(self, place: Path) -> None:
-        """Raises OSError where none waits."""
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(place))
-            self.pid = int(place.with_suffix(".pid").read_text())
-            self._end: int | None = os.pidfd_open(self.pid)
-            (requests, to_parent), (from_parent, replies) = os.pipe(), os.pipe()
-            socket.send_fds(line, [b"!"], [requests, replies])
+    def __init__(self, path: Path) -> None:
+        """Raises OSError if no parent waits at this socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            self.pid = int(path.with_suffix(".pid").read_text())
+            self._pidfd: int | None = os.pidfd_open(self.pid)
+            requests, to_parent = os.pipe()
+            from_parent, replies = os.pipe()
+            socket.send_fds(connection, [b"!"], [requests, replies])
         os.close(requests)
         os.close(replies)
-        self.stdin, self.stdout = os.fdopen(to_parent, "w"), os.fdopen(from_parent, "r")
+        self.stdin = os.fdopen(to_parent, "w")
+        self.stdout = os.fdopen(from_parent, "r")
 
     def poll(self) -> int | None:
-        """None while it lives; with which status it ended only its own parent knows."""
+        """None while it lives. Its real exit status is known to its own parent only; here it is 0."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it has ended. Raises TimeoutExpired."""
-        if self._end is not None:
-            if not select.select([self._end], [], [], timeout)[0]:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        if self._pidfd is not None:
+            ended, _, _ = select.select([self._pidfd], [], [], timeout)
+            if not ended:
                 raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout or 0.0)
-            os.close(self._end)
-            self._end = None
+            os.close(self._pidfd)
+            self._pidfd = None
         return 0
 
     def kill(self) -> None:
-        """End it."""
-        if self._end is not None:
+        """Send SIGKILL."""
+        if self._pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._end, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
-def take_over(cpus: int) -> tuple[TakenOver, IO[str]] | None:
-    """The parent that waits for a slot with these cores on the visible GPU, and what it wrote; None: there is none."""
-    if (folder := os.environ.get(FOLDER_VARIABLE)) is None:
+def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
+    """The parent that waits for a slot with these cores on the visible GPU, and its stderr; None: there is none."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
         return None
-    place = _place(Path(folder), next(iter(nvml.visible_uuids()), ""), cpus)
+    uuids = nvml.visible_uuids()
+    path = _socket_path(Path(folder), uuids[0] if uuids else "", cpus)
     try:
-        return TakenOver(place), open(place.with_suffix(".err"))
+        return PrewarmedParent(path), open(path.with_suffix(".err"))
     except OSError:
         return None

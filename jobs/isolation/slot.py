@@ -1,9 +1,8 @@
-"""A slot: the handle on one GPU's preloaded parent, which runs trials one after another."""
+"""A slot: the handle on one GPU's preloaded parent process, which runs trials one after another."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import subprocess
@@ -17,21 +16,25 @@ from jobs.isolation import preload, prewarm
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
+_CLOSE_SECONDS = 5.0
+
 
 class SlotDiedError(RuntimeError):
-    """The parent went away without an answer: an infrastructure fault, not a property of the trial."""
+    """The parent ended without an answer: an infrastructure fault, not a property of the trial."""
 
 
 class Slot:
-    """Starts its parent lazily, or takes over one that waits, and a new one when it died. The parent sees the GPUs
-    this process sees."""
+    """Starts its parent when it is first needed, or takes over a prewarmed one, and replaces it if it dies.
+
+    The parent sees the GPUs that this process sees.
+    """
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
-        self._parent: subprocess.Popen[str] | prewarm.TakenOver | None = None
+        self._parent: subprocess.Popen[str] | prewarm.PrewarmedParent | None = None
         self._errors: IO[str]
         self.hello: dict[str, Any] = {}
-        """What the parent said of itself: ``preload_seconds``, ``unclean``, ``environment``."""
+        """What the parent said when it was ready: ``preload_seconds``, ``unclean``, ``environment``."""
         self.parents_started = 0
 
     def __enter__(self) -> Self:
@@ -48,14 +51,15 @@ class Slot:
     @property
     def parent_pid(self) -> int | None:
         """The parent's process id while it lives."""
-        return (
-            self._parent.pid if self._parent is not None and self._parent.poll() is None else None
-        )
+        if self._parent is None or self._parent.poll() is not None:
+            return None
+        return self._parent.pid
 
     @property
     def children(self) -> int:
-        """Of the parent: one waits for a trial, runs it, or ends; one where the kernel does not tell."""
-        if (pid := self.parent_pid) is None:
+        """Processes of the parent: each waits for a trial, runs one or ends. 1 where the kernel does not tell."""
+        pid = self.parent_pid
+        if pid is None:
             return 0
         try:
             return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
@@ -63,18 +67,19 @@ class Slot:
             return 1
 
     def start(self) -> None:
-        """Start and preload the parent if it is not there. Raises SlotDiedError if it cannot be had."""
+        """Start and preload the parent if there is none. Raises SlotDiedError if it does not come up."""
         if self.parent_pid is not None:
             return
         self.close()
-        if (found := prewarm.take_over(self._cpus)) is not None:
-            self._parent, self._errors = found
+        prewarmed = prewarm.take_over(self._cpus)
+        if prewarmed is not None:
+            self._parent, self._errors = prewarmed
         else:
-            self._parent, self._errors = self._started()
+            self._parent, self._errors = self._start_parent()
         self.parents_started += 1
         self.hello = self._answer()
 
-    def _started(self) -> tuple[subprocess.Popen[str], IO[str]]:
+    def _start_parent(self) -> tuple[subprocess.Popen[str], IO[str]]:
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
         parent = subprocess.Popen(
             [sys.executable, "-m", "jobs.isolation.forkserver"],
@@ -86,22 +91,18 @@ class Slot:
         )
         return parent, errors
 
-    def run(self, spec: TrialSpec, deadline_seconds: float) -> TrialRecord:
-        """Run one trial and wait for its record. Raises SlotDiedError when the parent died meanwhile."""
+    def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
+        """Run one trial and wait for its record. Raises SlotDiedError if the parent dies meanwhile."""
         self.start()
         assert self._parent is not None
         assert self._parent.stdin is not None
+        request = {"spec": to_json(spec), "timeout_seconds": timeout_seconds}
         try:
-            request = {"spec": to_json(spec), "deadline_seconds": deadline_seconds}
             self._parent.stdin.write(json.dumps(request) + "\n")
             self._parent.stdin.flush()
         except BrokenPipeError as error:
             raise SlotDiedError("the slot's parent died between trials") from error
-        answer = self._answer()
-        record = record_from_json(answer)
-        overhead = record.wall_seconds - record.measurements.get("counted_seconds", 0.0)
-        extra = {"overhead_seconds": overhead, "slot_parent_pid": self._parent.pid}
-        return dataclasses.replace(record, measurements={**record.measurements, **extra})
+        return record_from_json(self._answer())
 
     def close(self) -> None:
         """End the parent and whatever it runs."""
@@ -112,7 +113,7 @@ class Slot:
         with contextlib.suppress(BrokenPipeError):  # a dead parent has not read its last request
             self._parent.stdin.close()
         try:
-            self._parent.wait(timeout=5)
+            self._parent.wait(timeout=_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._parent.kill()
             self._parent.wait()
@@ -126,10 +127,14 @@ class Slot:
         line = self._parent.stdout.readline()
         if not line:
             status = self._parent.wait()
-            self._errors.seek(0)
-            last = ([line.strip() for line in self._errors if line.strip()] or [""])[-1]
             raise SlotDiedError(
-                f"the slot's parent ended with status {status} and no answer: {last}"
+                f"the slot's parent ended with status {status} and no answer: {self._last_error()}"
             )
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def _last_error(self) -> str:
+        """The last line that the parent wrote to stderr; empty if it wrote none."""
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors if line.strip()]
+        return lines[-1] if lines else ""

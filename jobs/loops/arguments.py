@@ -23,7 +23,7 @@ def training_arguments(
     known = {f.name for f in dataclasses.fields(TrainingArguments) if f.init}
     arguments = {
         _installed_name(name, known): value
-        for name, value in spec.recipe.training_arguments.items()
+        for name, value in spec.settings.training_arguments.items()
     }
     arguments |= {
         "output_dir": output_dir,

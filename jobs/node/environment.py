@@ -23,7 +23,7 @@ PACKAGES = (
     "triton",
 )
 
-PLAYED = "ORCHESTRATOR_GPU_GIB"
+SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"
 """GiB of a smaller card, to be played by the GPUs of the node whose environment has this."""
 _GIB = 2**30
 
@@ -48,25 +48,25 @@ def describe() -> dict[str, Any]:
         memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         return {
             "gpu_model": _gpu_model(str(pynvml.nvmlDeviceGetName(handle)), uuids[0], memory_bytes),
-            "gpu_memory_bytes": min(memory_bytes, played_bytes() or memory_bytes),
+            "gpu_memory_bytes": min(memory_bytes, simulated_gpu_bytes() or memory_bytes),
             "driver": str(pynvml.nvmlSystemGetDriverVersion()),
             **description,
         }
 
 
-def played_bytes() -> int:
+def simulated_gpu_bytes() -> int:
     """Memory of the smaller card that this machine's GPUs are to play (ORCHESTRATOR_GPU_GIB); 0: they are themselves.
 
     Raises ValueError where the variable is no number.
     """
-    return round(float(os.environ.get(PLAYED, "0")) * _GIB)
+    return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * _GIB)
 
 
 def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
     """A slice of a GPU, or one that plays a smaller card, is another model than the whole."""
     if uuid.startswith("MIG-") and "MIG" not in name:  # what it is called depends on the driver
         name = f"{name} MIG {memory_bytes / _GIB:.3g} GiB"
-    played = played_bytes()
+    played = simulated_gpu_bytes()
     return f"{name} as {played / _GIB:.4g} GiB" if played else name
 
 

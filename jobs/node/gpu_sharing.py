@@ -1,49 +1,44 @@
-"""Whether a trial had its GPU to itself: what its row says of others there, before it and beside it."""
+"""Whether a trial had its GPU to itself: before it began, and while it ran."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from jobs.flags import Flag, FlagKind
 from jobs.node import nvml
-from jobs.spec import Recipe
+from jobs.spec import LibrarySettings
 
-_SHARED = "shared"
-
-LIBRARY_BYTES = 2 * 2**30
-"""More than libraries take of a GPU beside the context and PyTorch's allocator: their kernels 160 MiB of an H200, NCCL,
-which DeepSpeed starts, 960 MiB (docs/results)."""
+MAX_LIBRARY_BYTES = 2 * 2**30
+"""More than libraries take of a GPU beside the context and PyTorch's allocator. On an H200 their kernels take 160 MiB,
+and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."""
 
 
-def warnings(figures: Mapping[str, Any], recipe: Recipe) -> list[str]:
-    """What a reader should know of others on the GPU before trusting a row's memory, speed or outcome, in words; empty
-    where there was nobody. In a container NVML may tell the memory that others use, and not the processes."""
-    if others := figures.get("gpu_foreign_processes"):
-        return [f"{_SHARED}: {others} other processes were on the GPU"]
-    if (before := figures.get("gpu_used_before_bytes", 0)) > nvml.IDLE_BYTES:
-        return [f"{_SHARED}: {before / 2**30:.1f} GiB of the GPU were in use before the trial"]
-    if (outside := _outside(figures)) > LIBRARY_BYTES and not _pages(recipe):
-        return [
-            f"{_SHARED}: {outside / 2**30:.1f} GiB of the GPU were neither the context's nor the allocator's"
-        ]
+def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
+    """A flag if another process used the GPU; it may explain the row's memory, speed or outcome.
+
+    In a container NVML may show the memory that others use, but not their processes.
+    """
+    if processes := row.get("gpu_foreign_processes"):
+        return [Flag(FlagKind.SHARED_PROCESSES, processes)]
+    before = row.get("gpu_used_before_bytes", 0)
+    if before > nvml.IDLE_BYTES:
+        return [Flag(FlagKind.SHARED_BEFORE, before)]
+    unexplained = _unexplained_bytes(row)
+    if unexplained > MAX_LIBRARY_BYTES and not _uses_paged_memory(settings):
+        return [Flag(FlagKind.SHARED_DURING, unexplained)]
     return []
 
 
-def is_shared(warnings: Sequence[str]) -> bool:
-    """Whether a row's warnings say that somebody else used the GPU."""
-    return any(warning.startswith(_SHARED) for warning in warnings)
-
-
-def _outside(figures: Mapping[str, Any]) -> int:
-    """At least so many bytes of the GPU were at some time neither the context's nor the allocator's; 0 where it is not
-    known."""
-    if not {"device_used_bytes", "gpu_context_bytes", "peak_reserved_bytes"} <= figures.keys():
+def _unexplained_bytes(row: Mapping[str, Any]) -> int:
+    """Bytes of the GPU that were neither the context's nor the allocator's, at least; 0 where that is not known."""
+    needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
+    if any(name not in row for name in needed):
         return 0
-    return int(
-        figures["device_used_bytes"] - figures["gpu_context_bytes"] - figures["peak_reserved_bytes"]
-    )
+    device, context, reserved = (row[name] for name in needed)
+    return int(device - context - reserved)
 
 
-def _pages(recipe: Recipe) -> bool:
-    """Whether it keeps optimizer states in memory that the driver moves, which no allocator counts: bitsandbytes'."""
-    return str(recipe.training_arguments.get("optim", "")).startswith("paged")
+def _uses_paged_memory(settings: LibrarySettings) -> bool:
+    """Whether bitsandbytes keeps optimizer states in managed memory, which no allocator counts."""
+    return str(settings.training_arguments.get("optim", "")).startswith("paged")

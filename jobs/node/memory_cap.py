@@ -1,4 +1,4 @@
-"""A smaller GPU played by a larger one: the allocator kept to what context and libraries leave of a cap."""
+"""A smaller GPU simulated on a larger one: the allocator gets what context and libraries leave of the cap."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ _GIB = 2**30
 
 
 def of(spec: TrialSpec) -> MemoryCap | None:
-    """The trial's own cap, or that of the card which its node's GPUs play: the smaller. None: the GPU is itself."""
-    played = environment.played_bytes() if nvml.visible_uuids() else 0
-    caps = [
-        cap for cap in (spec.measure.cap, MemoryCap(device_bytes=played) if played else None) if cap
-    ]
+    """The trial's cap, or its node's (``ORCHESTRATOR_GPU_GIB``) if that is smaller. None: the whole GPU."""
+    simulated = environment.simulated_gpu_bytes() if nvml.visible_uuids() else 0
+    caps = []
+    if spec.measure.memory_cap:
+        caps.append(spec.measure.memory_cap)
+    if simulated:
+        caps.append(MemoryCap(device_bytes=simulated))
     return min(caps, key=lambda cap: cap.device_bytes, default=None)
 
 
@@ -27,7 +29,7 @@ def impose(cap: MemoryCap, context_bytes: int | None) -> None:
 
     if context_bytes is None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
-    left = max(0, cap.device_bytes - max(context_bytes, cap.outside_bytes))
+    left = max(0, cap.device_bytes - max(context_bytes, cap.non_allocator_bytes))
     torch.cuda.set_per_process_memory_fraction(min(1.0, left / _device_bytes()))
 
 

@@ -23,9 +23,7 @@ def check(requirements: Iterable[str], spec: TrialSpec) -> None:
         else:
             reason = f"nobody knows how to check {requirement!r}"
         if reason:
-            raise UnsupportedError(
-                requirement.split(":", 1)[0] if "never" in requirement else requirement, reason
-            )
+            raise UnsupportedError(requirement, reason)
 
 
 def _package(name: str, spec: TrialSpec) -> str:
@@ -90,10 +88,6 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     return f"this attention has no dropout, and the model asks for {name}={rate}; set it to 0.0 in model.config"
 
 
-def _never(reason: str, spec: TrialSpec) -> str:
-    return reason
-
-
 _ANSWERS: dict[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
@@ -102,5 +96,4 @@ _ANSWERS: dict[str, Callable[[str, TrialSpec], str]] = {
     "bf16": _bf16,
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
-    "never:": _never,
 }

@@ -13,7 +13,7 @@ from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import Axis, Effect, Variant, deep_merge, merge
+from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
 
 AXES: dict[str, Axis] = {
     axis.name: axis
@@ -32,4 +32,4 @@ AXES: dict[str, Axis] = {
     )
 }
 
-__all__ = ["AXES", "Axis", "Effect", "Variant", "deep_merge", "merge"]
+__all__ = ["AXES", "Axis", "NumericalEffect", "Variant", "deep_merge", "merge"]

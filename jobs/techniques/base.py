@@ -1,4 +1,4 @@
-"""The words every technique is written in: an ``Axis`` of ``Variant`` rows, and how chosen rows merge."""
+"""What a technique is: a ``Variant``, one row of data on an ``Axis``; and how chosen rows merge into settings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jobs.spec import Recipe
+from jobs.spec import Hook, LibrarySettings
 
-Effect = Literal["exact", "rounding", "training"]
-"""exact: the same numbers; rounding: the same training in other precision; training: another training."""
+NumericalEffect = Literal["exact", "rounding", "training"]
+"""exact: the same numbers; rounding: the same training, rounded differently; training: a different training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,27 +20,22 @@ class Variant:
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    hooks: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Place (one of ``jobs.spec.Recipe.hooks``) -> ("module:function", keyword arguments), for what needs code."""
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    """``jobs.spec.HookPlace`` -> a function registered with ``jobs.techniques.hooks.hook``, for what needs code."""
     requires: tuple[str, ...] = ()
-    """In the words of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
-    prepares: tuple[str, ...] = ()
-    """DeepSpeed ops to build once per node before any timing."""
-    host: bool = False
-    """Works on the host's cores and memory (offload): it is given its share of them."""
-    effect: Effect = "exact"
-    kin: str = ""
-    """Another variant of the axis that takes about the time and memory that this one does: what a search expects."""
-    host_work_of: tuple[str, ...] = ()
-    """Variants of the axis whose operators, or their like, it launches too: where the GPU waits for the host with one
-    of them, it is no faster with this one."""
-    tags: tuple[str, ...] = ()
-    """Traits that validity rules speak of ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
+    """In the syntax of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
+    builds: tuple[str, ...] = ()
+    """DeepSpeed ops to build once per node, before any timing."""
+    uses_host: bool = False
+    """It works on the host's cores and memory (offload)."""
+    numerical_effect: NumericalEffect = "exact"
+    traits: tuple[str, ...] = ()
+    """What validity rules ask for ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, or any positive integer handed to one training argument."""
+    """A dimension of the sweep: named variants, or any positive integer for one training argument."""
 
     name: str
     doc: str
@@ -49,42 +44,41 @@ class Axis:
     integer_argument: str | None = None
 
     def variant(self, value: Any) -> Variant:
-        """The row behind a value. Raises KeyError for a value this axis does not know."""
-        if self.integer_argument is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise KeyError(value)
-            return Variant(
-                doc=f"{self.doc} {value}", training_arguments={self.integer_argument: value}
-            )
-        return self.variants[value]
+        """The row behind a value. Raises KeyError for a value that this axis does not have."""
+        if self.integer_argument is None:
+            return self.variants[value]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise KeyError(value)
+        arguments = {self.integer_argument: value}
+        return Variant(doc=f"{self.doc} {value}", training_arguments=arguments)
 
 
 def merge(
     variants: Iterable[Variant],
     training_arguments: Mapping[str, Any],
     deepspeed: Mapping[str, Any] | None,
-) -> Recipe:
-    """The recipe of the chosen variants on top of the user's own arguments; later variants win."""
+) -> LibrarySettings:
+    """The chosen variants on top of the user's own arguments and DeepSpeed file; later variants win."""
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
-    hooks: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    requires: list[str] = []
-    prepares: list[str] = []
+    hooks: dict[str, Hook] = {}
+    requires: dict[str, None] = {}  # a dict keeps the order and drops repetitions
+    builds: dict[str, None] = {}
     for variant in variants:
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
         hooks.update(variant.hooks)
-        requires += variant.requires
-        prepares += variant.prepares
+        requires.update(dict.fromkeys(variant.requires))
+        builds.update(dict.fromkeys(variant.builds))
         if variant.deepspeed is not None:
             deepspeed = deep_merge(deepspeed or {}, variant.deepspeed)
-    return Recipe(
+    return LibrarySettings(
         training_arguments=arguments,
         deepspeed=deepspeed,
         model_kwargs=model_kwargs,
         hooks=hooks,
-        requires=tuple(dict.fromkeys(requires)),
-        prepares=tuple(dict.fromkeys(prepares)),
+        requires=tuple(requires),
+        builds=tuple(builds),
     )
 
 
@@ -92,6 +86,9 @@ def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str
     """``override`` laid over ``base``, mappings merged key by key."""
     merged = dict(base)
     for key, value in override.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = deep_merge(merged[key], value) if both else value
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            merged[key] = deep_merge(old, value)
+        else:
+            merged[key] = value
     return merged

@@ -7,7 +7,7 @@ from jobs.trackers.allocator import Allocator
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.device import Device
 from jobs.trackers.host import Host
-from jobs.trackers.launch_bound import Starvation
+from jobs.trackers.launch_bound import LaunchBound
 from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
 from jobs.trackers.steps import Steps
@@ -19,7 +19,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Host,
     Operators,
     Steps,
-    Starvation,
+    LaunchBound,
     Losses,
 )
 

@@ -15,36 +15,32 @@ class Allocator(Tracker):
 
     columns: ClassVar = (
         Column(
-            name="peak_allocated_bytes",
-            type="int64",
+            "peak_allocated_bytes",
+            "int64",
+            "most bytes held by tensors at once during training (without a GPU: tracked in the inspected step)",
             unit="B",
-            doc="most bytes held by tensors at once during training (without a GPU: tracked in the inspected step)",
         ),
         Column(
-            name="peak_reserved_bytes",
-            type="int64",
+            "peak_reserved_bytes",
+            "int64",
+            "most bytes the caching allocator held from the device during training",
             unit="B",
-            doc="most bytes the caching allocator held from the device during training",
         ),
         Column(
-            name="model_allocated_bytes",
-            type="int64",
+            "model_allocated_bytes",
+            "int64",
+            "bytes held by tensors once the model is on the device",
             unit="B",
-            doc="bytes held by tensors once the model is on the device",
         ),
         Column(
-            name="allocator_retries",
-            type="int64",
-            doc="times the allocator had to flush its cache and try again",
+            "allocator_retries", "int64", "times the allocator had to flush its cache and try again"
         ),
+        Column("allocator_ooms", "int64", "out-of-memory errors the allocator raised"),
         Column(
-            name="allocator_ooms", type="int64", doc="out-of-memory errors the allocator raised"
-        ),
-        Column(
-            name="allocator_limit_bytes",
-            type="int64",
+            "allocator_limit_bytes",
+            "int64",
+            "most bytes the caching allocator may hold, under a cap; null where only the device limits it",
             unit="B",
-            doc="most bytes the caching allocator may hold, under a cap; null where only the device limits it",
         ),
     )
 

@@ -27,74 +27,41 @@ class Device(Tracker):
     """
 
     columns: ClassVar = (
-        Column(name="gpu_uuid", type="string", doc="the GPU that ran the trial"),
+        Column("gpu_uuid", "string", "the GPU that ran the trial"),
         Column(
-            name="gpu_used_before_bytes",
-            type="int64",
+            "gpu_used_before_bytes", "int64", "in use on the GPU before the trial began", unit="B"
+        ),
+        Column(
+            "gpu_foreign_processes",
+            "int64",
+            "most other processes seen on the GPU at once, before the trial and through training",
+        ),
+        Column("gpu_context_bytes", "int64", "what the bare CUDA context took", unit="B"),
+        Column("gpu_model_bytes", "int64", "context, libraries and model weights", unit="B"),
+        Column(
+            "device_peak_bytes",
+            "int64",
+            "most memory the trial took of the GPU, context and libraries included (polled through training)",
             unit="B",
-            doc="in use on the GPU before the trial began",
         ),
+        Column("gpu_after_training_bytes", "int64", "still taken when training ended", unit="B"),
         Column(
-            name="gpu_foreign_processes",
-            type="int64",
-            doc="most other processes seen on the GPU at once, before the trial and through training",
-        ),
-        Column(
-            name="gpu_context_bytes", type="int64", unit="B", doc="what the bare CUDA context took"
-        ),
-        Column(
-            name="gpu_model_bytes",
-            type="int64",
-            unit="B",
-            doc="context, libraries and model weights",
-        ),
-        Column(
-            name="device_used_bytes",
-            type="int64",
-            unit="B",
-            doc="most memory the trial took of the GPU, context and libraries included (polled through training)",
-        ),
-        Column(
-            name="gpu_after_training_bytes",
-            type="int64",
-            unit="B",
-            doc="still taken when training ended",
-        ),
-        Column(
-            name="docs_gpu_memory_mb",
-            type="int64",
+            "hf_guide_memory_mib",
+            "int64",
+            "the guide's 'GPU memory occupied': NVML used after training, // 1024**2",
             unit="MiB",
-            doc="the guide's 'GPU memory occupied': NVML used after training, // 1024**2",
+        ),
+        Column("gpu_temperature_celsius", "int64", "highest during the counted steps", unit="°C"),
+        Column("gpu_sm_clock_mhz", "float64", "mean SM clock during the counted steps", unit="MHz"),
+        Column(
+            "gpu_power_capped_share",
+            "float64",
+            "share of the readings during the counted steps in which the power limit held the clocks down",
         ),
         Column(
-            name="gpu_temperature_celsius",
-            type="int64",
-            unit="°C",
-            doc="highest during the counted steps",
+            "gpu_utilization_percent", "float64", "mean kernel activity, counted steps", unit="%"
         ),
-        Column(
-            name="gpu_sm_clock_mhz",
-            type="float64",
-            unit="MHz",
-            doc="mean SM clock during the counted steps",
-        ),
-        Column(
-            name="gpu_power_capped_share",
-            type="float64",
-            doc="share of the readings during the counted steps in which the power limit held the clocks down",
-        ),
-        Column(
-            name="gpu_utilization_percent",
-            type="float64",
-            unit="%",
-            doc="mean kernel activity, counted steps",
-        ),
-        Column(
-            name="energy_joules",
-            type="float64",
-            unit="J",
-            doc="energy the GPU drew over the counted steps",
-        ),
+        Column("energy_joules", "float64", "energy the GPU drew over the counted steps", unit="J"),
     )
 
     def __init__(self) -> None:
@@ -144,7 +111,7 @@ class Device(Tracker):
         elif moment is Moment.TRAIN_END:
             self._stop_polling()
             self._values["gpu_after_training_bytes"] = taken
-            self._values["docs_gpu_memory_mb"] = used // 1024**2
+            self._values["hf_guide_memory_mib"] = used // 1024**2
 
     def counted(self, begin: float, end: float) -> None:
         if not self._values:
@@ -172,7 +139,7 @@ class Device(Tracker):
             return self._values
         return {
             **self._values,
-            "device_used_bytes": self._most_used - self._values["gpu_used_before_bytes"],
+            "device_peak_bytes": self._most_used - self._values["gpu_used_before_bytes"],
         }
 
     def _used(self) -> int:

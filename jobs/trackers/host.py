@@ -18,28 +18,25 @@ class Host(Tracker):
 
     columns: ClassVar = (
         Column(
-            name="host_peak_resident_bytes",
-            type="int64",
-            unit="B",
-            doc="most resident memory of the process",
+            "host_peak_resident_bytes", "int64", "most resident memory of the process", unit="B"
         ),
         Column(
-            name="host_peak_growth_bytes",
-            type="int64",
+            "host_peak_growth_bytes",
+            "int64",
+            "peak resident memory beyond what the process held before the trial",
             unit="B",
-            doc="peak resident memory beyond what the process held before the trial",
         ),
         Column(
-            name="host_pinned_bytes",
-            type="int64",
+            "host_pinned_bytes",
+            "int64",
+            "most page-locked memory PyTorch held for tensors",
             unit="B",
-            doc="most page-locked memory PyTorch held for tensors",
         ),
         Column(
-            name="host_cpu_seconds",
-            type="float64",
+            "host_cpu_seconds",
+            "float64",
+            "CPU time of all threads over the counted steps",
             unit="s",
-            doc="CPU time of all threads over the counted steps",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Starvation: forward passes and updates that the GPU was done with as soon as they were launched."""
+"""LaunchBound: forward passes and updates that the GPU was done with as soon as they were launched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BEGINS: Mapping[Phase, str] = {"forward": "forward", "clipping": "update", "optimizer": "update"}
 
 
-class Starvation(Tracker):
+class LaunchBound(Tracker):
     """A loop that waits for each loss begins every forward pass, and every update, with nothing queued; the Trainer
     does: is it a number?
 
@@ -38,15 +38,13 @@ class Starvation(Tracker):
 
     columns: ClassVar = (
         Column(
-            name="starved_forward_share",
-            type="float64",
-            doc="share of the counted time in forward passes that the GPU was done with as soon as they were launched:"
+            "launch_bound_forward_share",
+            "float64",
+            "share of the counted time in forward passes that the GPU was done with as soon as they were launched:"
             " up to so much of it the GPU waited for the host",
         ),
         Column(
-            name="starved_update_share",
-            type="float64",
-            doc="the same of updates: clipping and optimizer",
+            "launch_bound_update_share", "float64", "the same of updates: clipping and optimizer"
         ),
     )
 
@@ -88,7 +86,7 @@ class Starvation(Tracker):
                 one for one in self._stretches if begin <= one.begin.seconds <= end and one.is_dry
             ]
             self._shares = {
-                f"starved_{part}_share": sum(one.seconds for one in dry if one.part == part)
+                f"launch_bound_{part}_share": sum(one.seconds for one in dry if one.part == part)
                 / (end - begin)
                 for part in ("forward", "update")
             }

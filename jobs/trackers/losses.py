@@ -22,8 +22,8 @@ class Losses(Tracker):
     """
 
     columns: ClassVar = (
-        Column(name="loss_first", type="float64", doc="loss of the first step"),
-        Column(name="loss_last", type="float64", doc="loss of the last counted step"),
+        Column("loss_first", "float64", "loss of the first step"),
+        Column("loss_last", "float64", "loss of the last counted step"),
     )
 
     def __init__(self) -> None:

@@ -47,22 +47,18 @@ class Operators(Tracker):
 
     columns: ClassVar = (
         Column(
-            name="attention_kernel",
-            type="string",
-            doc="attention operators that ran in a forward pass of the last warm-up step",
+            "attention_kernel",
+            "string",
+            "attention operators that ran in a forward pass of the last warm-up step",
         ),
+        Column("matmul_dtype", "string", "dtype that most matrix products seen there ran in"),
         Column(
-            name="matmul_dtype",
-            type="string",
-            doc="dtype that most matrix products seen there ran in",
-        ),
-        Column(
-            name="step_growth_bytes",
-            type="int64",
+            "cpu_step_peak_bytes",
+            "int64",
+            "without a GPU: most bytes that step held beyond what lives between steps",
             unit="B",
-            doc="without a GPU: most bytes that step held beyond what lives between steps",
         ),
-        Column(name="inspection_seconds", type="float64", unit="s", doc="cost of looking at them"),
+        Column("inspection_seconds", "float64", "cost of looking at them", unit="s"),
     )
 
     def __init__(self) -> None:
@@ -150,7 +146,7 @@ class Operators(Tracker):
                 self._attention[_ATTENTION[name]] += 1
             elif name == "[memory]":
                 flow.append((event.start_ns(), event.nbytes()))
-        self._values["step_growth_bytes"] = _highest(nbytes for _, nbytes in sorted(flow))
+        self._values["cpu_step_peak_bytes"] = _highest(nbytes for _, nbytes in sorted(flow))
 
 
 def _highest(changes: Iterable[int]) -> int:

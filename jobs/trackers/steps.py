@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady_state import are_enough, mean_step_error, onset
+from jobs.steady_state import are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events as events
 from jobs.trackers.sources.device_series import DeviceSeries
@@ -32,66 +32,38 @@ class Steps(Tracker):
     """
 
     columns: ClassVar = (
+        Column("steps_counted", "int64", "optimizer steps that the rates are made of"),
         Column(
-            name="steps_counted", type="int64", doc="optimizer steps that the rates are made of"
+            "warmup_steps",
+            "int64",
+            "optimizer steps before them: warm-up, and what was not steady yet",
         ),
         Column(
-            name="warmup_steps",
-            type="int64",
-            doc="optimizer steps before them: warm-up, and what was not steady yet",
+            "samples_per_second", "float64", "samples trained over the counted time", unit="1/s"
+        ),
+        Column("tokens_per_second", "float64", "tokens, padding included", unit="1/s"),
+        Column("real_tokens_per_second", "float64", "tokens without padding", unit="1/s"),
+        Column(
+            "step_seconds_median", "float64", "median counted step, data loading included", unit="s"
+        ),
+        Column("step_seconds_iqr", "float64", "interquartile range of the counted steps", unit="s"),
+        Column(
+            "data_seconds_median", "float64", "median wait for data of a counted step", unit="s"
         ),
         Column(
-            name="samples_per_second",
-            type="float64",
-            unit="1/s",
-            doc="samples trained over the counted time",
+            "first_step_seconds", "float64", "first step: lazy loading, compiling, tuning", unit="s"
         ),
         Column(
-            name="tokens_per_second", type="float64", unit="1/s", doc="tokens, padding included"
+            "samples_per_second_ci95",
+            "float64",
+            "half the 95 % interval of the mean counted step, relative to it, with what steps usually spread by",
         ),
         Column(
-            name="real_tokens_per_second", type="float64", unit="1/s", doc="tokens without padding"
+            "host_bound_share",
+            "float64",
+            "share of the micro-batches after whose last launch the GPU had nothing left to do",
         ),
-        Column(
-            name="step_seconds_median",
-            type="float64",
-            unit="s",
-            doc="median counted step, data loading included",
-        ),
-        Column(
-            name="step_seconds_iqr",
-            type="float64",
-            unit="s",
-            doc="interquartile range of the counted steps",
-        ),
-        Column(
-            name="data_seconds_median",
-            type="float64",
-            unit="s",
-            doc="median wait for data of a counted step",
-        ),
-        Column(
-            name="first_step_seconds",
-            type="float64",
-            unit="s",
-            doc="first step: lazy loading, compiling, tuning",
-        ),
-        Column(
-            name="samples_per_second_error",
-            type="float64",
-            doc="half the 95 % interval of the mean counted step, relative to it, with what steps usually spread by",
-        ),
-        Column(
-            name="host_bound_share",
-            type="float64",
-            doc="share of the micro-batches after whose last launch the GPU had nothing left to do",
-        ),
-        Column(
-            name="counted_seconds",
-            type="float64",
-            unit="s",
-            doc="time of all counted steps together",
-        ),
+        Column("counted_seconds", "float64", "time of all counted steps together", unit="s"),
     )
 
     def __init__(self) -> None:
@@ -169,7 +141,7 @@ class Steps(Tracker):
         """
         series = self.series()
         seconds = series.get("device_seconds", series["step_seconds"])
-        first = warmup_steps + onset(seconds[warmup_steps:], relative_error)
+        first = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
         self._first_counted = first
         end = time.perf_counter() if self._events else self._marks[-1]
         return end - sum(seconds[first:]), end
@@ -204,7 +176,7 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": quartiles[2] - quartiles[0],
             "data_seconds_median": statistics.median(self._data[first:]),
-            "samples_per_second_error": mean_step_error(counted),
+            "samples_per_second_ci95": mean_step_error(counted),
             "counted_seconds": elapsed,
         }
         if (share := self._host_bound_share(first)) is not None:

@@ -14,52 +14,30 @@ if TYPE_CHECKING:
     from jobs.loops.base import Trained
 
 COLUMNS = (
-    Column(name="optimizer_class", type="string", doc="class of the optimizer that stepped"),
+    Column("optimizer_class", "string", "class of the optimizer that stepped"),
+    Column("optimizer_implementation", "string", "fused, foreach, forloop, or the library's own"),
+    Column("optimizer_state_dtypes", "string", "dtypes of its state tensors, by bytes held"),
     Column(
-        name="optimizer_implementation",
-        type="string",
-        doc="fused, foreach, forloop, or the library's own",
+        "optimizer_state_bytes", "int64", "bytes of its state tensors, wherever they live", unit="B"
     ),
+    Column("parameter_dtypes", "string", "dtypes of the parameters, by count"),
+    Column("parameters_total", "int64", "parameters, frozen ones included"),
+    Column("parameters_trainable", "int64", "parameters that the optimizer updates"),
+    Column("tf32", "bool", "TF32 matrix products were allowed"),
+    Column("autocast", "string", "autocast dtype of the loop, or 'off'"),
+    Column("compiled_graphs", "int64", "graphs torch.compile made"),
+    Column("compile_graph_breaks", "int64", "graph breaks torch.compile met"),
+    Column("compile_seconds", "float64", "time spent in torch.compile's entry point", unit="s"),
+    Column("checkpointed_layers", "int64", "modules whose activations are recomputed"),
+    Column("zero_stage", "int64", "ZeRO stage of the live DeepSpeed engine"),
+    Column("offload_optimizer_device", "string", "where the engine keeps optimizer states"),
+    Column("offload_parameter_device", "string", "where the engine keeps parameters"),
+    Column("dataloader_workers", "int64", "worker processes of the live data loader"),
     Column(
-        name="optimizer_state_dtypes",
-        type="string",
-        doc="dtypes of its state tensors, by bytes held",
-    ),
-    Column(
-        name="optimizer_state_bytes",
-        type="int64",
+        "persistent_bytes",
+        "int64",
+        "without a GPU: parameters, buffers and optimizer states, which live through every step",
         unit="B",
-        doc="bytes of its state tensors, wherever they live",
-    ),
-    Column(name="parameter_dtypes", type="string", doc="dtypes of the parameters, by count"),
-    Column(name="parameters_total", type="int64", doc="parameters, frozen ones included"),
-    Column(name="parameters_trainable", type="int64", doc="parameters that the optimizer updates"),
-    Column(name="tf32", type="bool", doc="TF32 matrix products were allowed"),
-    Column(name="autocast", type="string", doc="autocast dtype of the loop, or 'off'"),
-    Column(name="compiled_graphs", type="int64", doc="graphs torch.compile made"),
-    Column(name="compile_graph_breaks", type="int64", doc="graph breaks torch.compile met"),
-    Column(
-        name="compile_seconds",
-        type="float64",
-        unit="s",
-        doc="time spent in torch.compile's entry point",
-    ),
-    Column(
-        name="checkpointed_layers", type="int64", doc="modules whose activations are recomputed"
-    ),
-    Column(name="zero_stage", type="int64", doc="ZeRO stage of the live DeepSpeed engine"),
-    Column(
-        name="offload_optimizer_device",
-        type="string",
-        doc="where the engine keeps optimizer states",
-    ),
-    Column(name="offload_parameter_device", type="string", doc="where the engine keeps parameters"),
-    Column(name="dataloader_workers", type="int64", doc="worker processes of the live data loader"),
-    Column(
-        name="persistent_bytes",
-        type="int64",
-        unit="B",
-        doc="without a GPU: parameters, buffers and optimizer states, which live through every step",
     ),
 )
 

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from jobs.spec import ModelSpec, Task
+from jobs.spec import ModelSpec
+from jobs.tasks import AUTO_CLASSES
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-AUTO_CLASSES: dict[Task, str] = {
-    "sequence-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-    "causal-lm": "AutoModelForCausalLM",
-    "masked-lm": "AutoModelForMaskedLM",
-    "seq2seq-lm": "AutoModelForSeq2SeqLM",
-    "image-classification": "AutoModelForImageClassification",
-}
 
 
 def architecture_config(spec: ModelSpec) -> PretrainedConfig:

@@ -1,122 +1,126 @@
-"""Configurations for an effective batch: measured at it, or inferred from a measurement with less accumulation."""
+"""Candidates for an effective batch: measured at it, or inferred from a measurement with less accumulation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from jobs.flags import Flag, FlagKind
 from jobs.spec import Choice
-from orchestrator.analysis.pareto import TRAINS_DIFFERENTLY, Point, Row
-from orchestrator.units import memory
+from orchestrator.analysis.configuration import Configuration
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A configuration one could train with, and how its figures are known."""
+    """A configuration that one could train with, and how its figures are known."""
 
-    point: Point
-    """With figures to count on: where inferred, a speed that it reaches at least, a memory that it needs at most."""
-    measured: Point
-    """The row itself; the same as ``point`` unless inferred."""
+    configuration: Configuration
+    """With figures to count on. Where inferred: a lower bound of the speed, an upper bound of the memory."""
+    measured: Configuration
+    """As measured; the same object unless inferred."""
     accumulation: int
 
     @property
-    def inferred(self) -> bool:
+    def is_inferred(self) -> bool:
         """Whether this very accumulation was not measured."""
-        return self.point is not self.measured
+        return self.configuration is not self.measured
 
     @property
-    def how(self) -> str:
-        """How an inferred candidate follows from its measurement, in a sentence; empty when measured."""
-        if not self.inferred:
-            return ""
-        kept = self.point.memory_bytes - self.measured.memory_bytes
-        text = (
-            f"inferred from accumulation {self.measured.row['accumulation']}: more accumulation spreads the "
-            "optimizer's step over more samples, so the speed is at least the measured one"
-        )
-        return (
-            f"{text}; gradients are kept between passes, which takes up to {memory(kept)} more"
-            if kept
-            else text
-        )
+    def extra_bytes(self) -> int:
+        """What the inference adds to the measured memory: gradients that are kept between passes."""
+        return self.configuration.memory_bytes - self.measured.memory_bytes
 
 
 def candidates(
-    points: Iterable[Point], effective_batch: int | None = None
+    configurations: Iterable[Configuration], effective_batch: int | None = None
 ) -> tuple[Candidate, ...]:
-    """What can serve ``effective_batch`` (None: every point as it was measured).
+    """What can serve ``effective_batch`` (None: every configuration as it was measured).
 
-    A point of another effective batch serves when its micro-batch divides the one asked for, it was measured with
-    less accumulation (with more, its speed would be too good to be promised), and the gradients that accumulation
-    keeps can be counted. Where several do, the one with most accumulation speaks: it is the nearest.
+    A configuration with another effective batch serves if its micro-batch divides the one asked for, if it was measured
+    with less accumulation (more would promise too much speed), and if the gradients that accumulation keeps can be
+    counted. Of several that serve, the one with most accumulation is nearest and stands for them.
     """
-    own = list(points)
+    listed = list(configurations)
     if effective_batch is None:
-        return tuple(_as_measured(point) for point in own)
-    exact = [point for point in own if point.row["effective_batch"] == effective_batch]
-    taken = {_but_accumulation(point) for point in exact}
+        return tuple(_as_measured(own) for own in listed)
+    exact = [own for own in listed if own.effective_batch == effective_batch]
+    taken = {_without_accumulation(own) for own in exact}
+    suspects = _suspect_loops(listed)
     nearest: dict[tuple[object, ...], Candidate] = {}
-    doubts = _doubts_of_accumulation(own)
-    for point in sorted(own, key=lambda p: p.row["accumulation"] or 0):
-        found = None if _but_accumulation(point) in taken else _inferred(point, effective_batch)
-        if found is not None:
-            inherited = (*found.point.warnings, *doubts.get(point.choices.get("loop"), ()))
-            doubted = replace(found.point, warnings=tuple(dict.fromkeys(inherited)))
-            nearest[_but_accumulation(point)] = replace(found, point=doubted)
-    return (*(_as_measured(point) for point in exact), *nearest.values())
+    for own in sorted(listed, key=_accumulation):
+        key = _without_accumulation(own)
+        inferred = None if key in taken else _inferred(own, effective_batch)
+        if inferred is not None:
+            nearest[key] = _with_suspicion(inferred, suspects)
+    return (*(_as_measured(own) for own in exact), *nearest.values())
 
 
-def _doubts_of_accumulation(points: Iterable[Point]) -> dict[Choice, tuple[str, ...]]:
-    """Loop -> what is to be feared of its accumulation, because an accumulated row of it trained differently."""
-    feared: dict[Choice, tuple[str, ...]] = {}
-    for point in points:
-        if point.row["accumulation"] > 1 and point.trains_differently:
-            _, _, said = point.trains_differently.partition(": ")
-            text = (
-                f"{TRAINS_DIFFERENTLY}: with accumulation {point.row['accumulation']} it had {said}"
-            )
-            feared.setdefault(point.choices.get("loop"), (text,))
-    return feared
+def _as_measured(configuration: Configuration) -> Candidate:
+    accumulation = configuration.row["accumulation"]
+    return Candidate(configuration=configuration, measured=configuration, accumulation=accumulation)
 
 
-def _as_measured(point: Point) -> Candidate:
-    return Candidate(point=point, measured=point, accumulation=point.row["accumulation"])
+def _accumulation(configuration: Configuration) -> int:
+    return configuration.row["accumulation"] or 0
 
 
-def _but_accumulation(point: Point) -> tuple[object, ...]:
-    others = {axis: choice for axis, choice in point.choices.items() if axis != "accumulation"}
-    return point.environment_id, *others.items()
+def _without_accumulation(configuration: Configuration) -> tuple[object, ...]:
+    others = {
+        axis: choice for axis, choice in configuration.choices.items() if axis != "accumulation"
+    }
+    return configuration.environment_id, *others.items()
 
 
-def _inferred(point: Point, effective_batch: int) -> Candidate | None:
-    micro, before = point.row["micro_batch"], point.row["accumulation"]
-    accumulation, rest = divmod(effective_batch, micro)
-    if rest or accumulation <= before:
+def _suspect_loops(configurations: Iterable[Configuration]) -> dict[Choice, Flag]:
+    """Loop -> a flag for its accumulation, because an accumulated row of it has other losses than its reference."""
+    suspects: dict[Choice, Flag] = {}
+    for own in configurations:
+        if _accumulation(own) > 1 and own.loss_flags:
+            ratio = own.loss_flags[0].value
+            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, ratio)
+            suspects.setdefault(own.choices.get("loop"), flag)
+    return suspects
+
+
+def _with_suspicion(candidate: Candidate, suspects: dict[Choice, Flag]) -> Candidate:
+    suspicion = suspects.get(candidate.configuration.choices.get("loop"))
+    if suspicion is None:
+        return candidate
+    flags = (*candidate.configuration.flags, suspicion)
+    suspected = replace(candidate.configuration, flags=tuple(dict.fromkeys(flags)))
+    return replace(candidate, configuration=suspected)
+
+
+def _inferred(configuration: Configuration, effective_batch: int) -> Candidate | None:
+    micro_batch = configuration.row["micro_batch"]
+    measured_accumulation = configuration.row["accumulation"]
+    accumulation, rest = divmod(effective_batch, micro_batch)
+    if rest or accumulation <= measured_accumulation:
         return None
-    gradients = gradient_bytes(point) if before == 1 else 0
-    if gradients is None:
+    # Without accumulation a step frees its gradients; with it, they are kept between passes.
+    kept = gradient_bytes(configuration) if measured_accumulation == 1 else 0
+    if kept is None:
         return None
-    choices: dict[str, Choice] = {**point.choices, "accumulation": accumulation}
-    promised = replace(point, choices=choices, memory_bytes=point.memory_bytes + gradients)
-    return Candidate(point=promised, measured=point, accumulation=accumulation)
+    promised = replace(
+        configuration,
+        choices={**configuration.choices, "accumulation": accumulation},
+        memory_bytes=configuration.memory_bytes + kept,
+    )
+    return Candidate(configuration=promised, measured=configuration, accumulation=accumulation)
 
 
-def gradient_bytes(point: Point) -> int | None:
-    """What gradients take that outlive a pass: the trained parameters, in their own format; None where unknown.
+def gradient_bytes(configuration: Configuration) -> int | None:
+    """Bytes of gradients that are kept between passes: trained parameters in their own format; None where unknown.
 
     DeepSpeed accumulates in 32 bits, whatever its weights are.
     """
-    count, dtypes = point.row.get("parameters_trainable"), _dtypes(point.row)
-    if count is None or not dtypes:
-        return None
-    return int(count) * (
-        4 if point.row.get("zero_stage") is not None else max(_BYTES[dtype] for dtype in dtypes)
-    )
-
-
-def _dtypes(row: Row) -> list[str]:
+    row = configuration.row
+    count = row.get("parameters_trainable")
     named = str(row.get("parameter_dtypes") or "")
-    return [dtype for dtype in _BYTES if dtype in named]
+    sizes = [size for dtype, size in _BYTES.items() if dtype in named]
+    if count is None or not sizes:
+        return None
+    uses_zero = row.get("zero_stage") is not None
+    return int(count) * (4 if uses_zero else max(sizes))

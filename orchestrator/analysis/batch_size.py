@@ -1,23 +1,22 @@
-"""Which batch to train with: the measured sizes of one technique set on one kind of GPU, and the answers among them."""
+"""Which batch to train with: the measured sizes of one technique set on one GPU model, and the answers among them."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome, TrialRecord
-from orchestrator import units
 
 FILE = "batch_size.json"
 """The answers in the run folder."""
-TOO_LARGE = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
+OUT_OF_MEMORY = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
+class BatchMeasurement:
     """One batch as it was measured; bytes and speed are None where the trial did not get that far."""
 
     micro_batch: int
@@ -27,12 +26,12 @@ class Size:
     reason: str
     memory_bytes: int | None
     limit_bytes: float
-    """What it may take: the device's memory less what was in use before and the margin; infinite without a GPU."""
+    """What it may take: the GPU's memory less what was in use before and the margin; infinite without a GPU."""
     samples_per_second: float | None
-    speed_error: float
+    ci95: float
     """Half the 95 % confidence interval of the speed, relative to it; infinite where it is not known."""
-    warnings: tuple[str, ...]
-    wall_seconds: float
+    flags: tuple[Flag, ...]
+    slot_seconds: float
 
     @property
     def fits(self) -> bool:
@@ -45,22 +44,39 @@ class Size:
         return self.samples_per_second or 0.0
 
     @property
-    def thrashes(self) -> bool:
-        """The allocator had to flush its cache, so its speed says more of the memory than of the size."""
-        return any(warning.startswith("thrashing") for warning in self.warnings)
+    def is_thrashing(self) -> bool:
+        """The allocator had to flush its cache, so the speed is that of a full memory, not of the size."""
+        return has_any(self.flags, frozenset({FlagKind.THRASHING}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; infinities as null."""
+        return {
+            "micro_batch": self.micro_batch,
+            "accumulation": self.accumulation,
+            "trial_id": self.trial_id,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "fits": self.fits,
+            "memory_bytes": self.memory_bytes,
+            "samples_per_second": self.samples_per_second,
+            "samples_per_second_ci95": self.ci95 if math.isfinite(self.ci95) else None,
+            "flags": flag_columns(self.flags)["flags"],
+            "slot_seconds": self.slot_seconds,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """What is known of the batch of one technique set on one kind of GPU. Every size in it is a trial's record;
-    only ``next_bytes`` is inferred."""
+class BatchSizeAnswer:
+    """What is known of the batch of one technique set on one GPU model. Every size in it is a trial's record; only
+    ``next_bytes`` is predicted."""
 
     techniques: str
     margin_bytes: int | None
     """Memory kept free; None where there is no GPU."""
     device_bytes: int | None
     tolerance: float
-    sizes: tuple[Size, ...]
+    """Speeds closer than this, relative, count as equal."""
+    sizes: tuple[BatchMeasurement, ...]
     """Everything measured, in the order of the micro-batch."""
     effective_batch: int | None
     """The effective batch asked for."""
@@ -73,60 +89,65 @@ class Answer:
     """Why the search did not come to its end; "" where it did."""
 
     @property
-    def largest(self) -> Size | None:
+    def largest(self) -> BatchMeasurement | None:
         """The largest micro-batch that was seen to fit."""
-        return max(self._single(), key=lambda size: size.micro_batch, default=None)
+        return max(self._not_accumulated(), key=lambda size: size.micro_batch, default=None)
 
     @property
-    def fastest(self) -> Size | None:
+    def fastest(self) -> BatchMeasurement | None:
         """The fastest micro-batch."""
-        return fastest(self._single())
+        return fastest(self._not_accumulated())
 
     @property
-    def plateau(self) -> Size | None:
+    def saturation(self) -> BatchMeasurement | None:
         """The smallest micro-batch within the tolerance of the fastest."""
-        return plateau(self._single(), self.tolerance)
+        return saturation(self._not_accumulated(), self.tolerance)
 
     @property
-    def below_plateau(self) -> Size | None:
-        """The largest measured micro-batch that is too small for the plateau."""
-        begin = self.plateau
-        below = [size for size in self._single() if begin and size.micro_batch < begin.micro_batch]
+    def below_saturation(self) -> BatchMeasurement | None:
+        """The largest measured micro-batch below the saturation."""
+        begin = self.saturation
+        if begin is None:
+            return None
+        below = [own for own in self._not_accumulated() if own.micro_batch < begin.micro_batch]
         return max(below, key=lambda size: size.micro_batch, default=None)
 
     @property
-    def accumulated(self) -> Size | None:
+    def accumulated(self) -> BatchMeasurement | None:
         """The fastest way to the effective batch."""
-        whole = [
+        return fastest(
             size
             for size in self.sizes
-            if size.micro_batch * size.accumulation == self.effective_batch
-        ]
-        return fastest(size for size in whole if size.fits)
+            if size.fits and size.micro_batch * size.accumulation == self.effective_batch
+        )
 
     @property
-    def alignment(self) -> tuple[Size, Size] | None:
-        """The largest and the multiple of 8 below it, where the multiple is faster by more than the tolerance."""
+    def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
+        """The largest and the multiple of 8 below it, if the multiple is faster by more than the tolerance."""
         odd = self.largest
-        if odd is None or odd.micro_batch % 8 == 0 or odd.thrashes:
+        if odd is None or odd.micro_batch % 8 == 0 or odd.is_thrashing:
             return None
-        whole = next(
-            (size for size in self._single() if size.micro_batch == odd.micro_batch // 8 * 8), None
-        )
-        return (odd, whole) if whole and whole.speed > odd.speed * (1 + self.tolerance) else None
+        for aligned in self._not_accumulated():
+            is_below = aligned.micro_batch == odd.micro_batch // 8 * 8
+            if is_below and aligned.speed > odd.speed * (1 + self.tolerance):
+                return odd, aligned
+        return None
 
     @property
     def slot_seconds(self) -> float:
-        """What the trials took of their GPUs."""
-        return sum(size.wall_seconds for size in self.sizes)
+        """Slot time of all trials."""
+        return sum(size.slot_seconds for size in self.sizes)
 
-    def _single(self) -> list[Size]:
+    def _not_accumulated(self) -> list[BatchMeasurement]:
         return [size for size in self.sizes if size.accumulation == 1 and size.fits]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        named = {
-            name: getattr(self, name) for name in ("largest", "fastest", "plateau", "accumulated")
+        answers = {
+            "largest": self.largest,
+            "fastest": self.fastest,
+            "saturation": self.saturation,
+            "accumulated": self.accumulated,
         }
         return {
             "techniques": self.techniques,
@@ -134,57 +155,43 @@ class Answer:
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            **{name: size and _size_json(size) for name, size in named.items()},
+            **{name: size.to_json() if size else None for name, size in answers.items()},
             "granularity": self.granularity,
-            "predicted_next_bytes": self.next_bytes and round(self.next_bytes),
+            "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
-            "sizes": [_size_json(size) for size in self.sizes],
+            "sizes": [size.to_json() for size in self.sizes],
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
 
 
-def _size_json(size: Size) -> dict[str, Any]:
-    return {
-        "micro_batch": size.micro_batch,
-        "accumulation": size.accumulation,
-        "trial_id": size.trial_id,
-        "outcome": size.outcome.value,
-        "reason": size.reason,
-        "fits": size.fits,
-        "memory_bytes": size.memory_bytes,
-        "samples_per_second": size.samples_per_second,
-        "samples_per_second_error": size.speed_error if math.isfinite(size.speed_error) else None,
-        "warnings": list(size.warnings),
-        "wall_seconds": size.wall_seconds,
-    }
-
-
-def size_of(record: TrialRecord, margin: float) -> Size:
-    """A trial's batch as measured; ``margin`` is the share of the device's memory to keep free, or bytes from 1."""
-    found = record.measurements
-    ok = record.outcome is Outcome.OK
-    memory = (found.get("device_used_bytes") or found.get("peak_allocated_bytes")) if ok else None
-    device = record.environment.get("gpu_memory_bytes")
-    free = (
-        device - margin_bytes(device, margin) - (found.get("gpu_used_before_bytes") or 0)
-        if device
-        else math.inf
-    )
-    error = found.get("samples_per_second_error")
-    return Size(
+def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
+    """A trial's batch as measured; ``margin`` is the share of the GPU's memory to keep free, or bytes from 1 on."""
+    measured = record.measurements
+    is_ok = record.outcome is Outcome.OK
+    memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
+    ci95 = measured.get("samples_per_second_ci95")
+    return BatchMeasurement(
         micro_batch=record.spec.micro_batch,
         accumulation=record.spec.accumulation,
         trial_id=record.trial_id,
         outcome=record.outcome,
         reason=record.reason,
-        memory_bytes=memory,
-        limit_bytes=free,
-        samples_per_second=found.get("samples_per_second") if ok else None,
-        speed_error=error if error is not None else math.inf,
-        warnings=tuple(found.get("warnings") or ()),
-        wall_seconds=record.wall_seconds,
+        memory_bytes=memory if is_ok else None,
+        limit_bytes=_limit_bytes(record, margin),
+        samples_per_second=measured.get("samples_per_second") if is_ok else None,
+        ci95=ci95 if ci95 is not None else math.inf,
+        flags=record.flags,
+        slot_seconds=record.slot_seconds,
     )
+
+
+def _limit_bytes(record: TrialRecord, margin: float) -> float:
+    device_bytes = record.environment.get("gpu_memory_bytes")
+    if not device_bytes:
+        return math.inf
+    used_before = record.measurements.get("gpu_used_before_bytes") or 0
+    return float(device_bytes - margin_bytes(device_bytes, margin) - used_before)
 
 
 def margin_bytes(device_bytes: int, margin: float) -> int:
@@ -192,122 +199,15 @@ def margin_bytes(device_bytes: int, margin: float) -> int:
     return round(margin * device_bytes if margin < 1 else margin)
 
 
-def fastest(sizes: Iterable[Size]) -> Size | None:
-    """The fastest, the smaller of equals."""
+def fastest(sizes: Iterable[BatchMeasurement]) -> BatchMeasurement | None:
+    """The fastest; of equals the smaller."""
     return max(sizes, key=lambda size: (size.speed, -size.micro_batch), default=None)
 
 
-def plateau(sizes: Sequence[Size], tolerance: float) -> Size | None:
+def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeasurement | None:
     """The smallest whose speed is within the tolerance of the fastest's."""
     best = fastest(sizes)
-    within = [size for size in sizes if best and size.speed >= (1 - tolerance) * best.speed]
-    return min(within, key=lambda size: size.micro_batch, default=None)
-
-
-def describe(answer: Answer, hardware: str) -> str:
-    """The answer as lines under 120 columns; what was not measured is marked as predicted."""
-    notes = (
-        textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    ")
-        for note in _notes(answer)
-    )
-    return "\n".join([_heading(answer, hardware), *_table(answer), *notes])
-
-
-def _heading(answer: Answer, hardware: str) -> str:
-    if answer.device_bytes is None or answer.margin_bytes is None:
-        return f"{answer.techniques} on {hardware} (no GPU: memory is what tensors hold, and nothing limits it)"
-    kept = f"{units.memory(answer.margin_bytes) if answer.margin_bytes else 'nothing'} kept free"
-    return f"{answer.techniques} on {hardware} ({units.memory(answer.device_bytes)}, {kept})"
-
-
-def _table(answer: Answer) -> Iterator[str]:
-    largest, fast, begin = answer.largest, answer.fastest, answer.plateau
-    if largest is None or fast is None or begin is None:
-        return
-    rows = [("largest that fits", largest, _why_largest(answer, largest))]
-    rows.append(("fastest", fast, ""))
-    rows.append((f"plateau, {answer.tolerance:.0%}", begin, _why_plateau(answer, begin, fast)))
-    if (whole := answer.accumulated) is not None:
-        slower = 1 - whole.speed / fast.speed
-        why = (
-            f"{slower:.1%} slower than the fastest micro-batch" if slower > answer.tolerance else ""
-        )
-        rows.append((f"effective batch {answer.effective_batch}", whole, why))
-    yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
-    for name, size, why in rows:
-        yield f"  {name:<22}{_batch(size):>10}{_speed(size):>20}{units.memory(size.memory_bytes):>12}  {why}".rstrip()
-
-
-def _batch(size: Size) -> str:
-    return (
-        f"{size.micro_batch} × {size.accumulation}"
-        if size.accumulation > 1
-        else str(size.micro_batch)
-    )
-
-
-def _speed(size: Size) -> str:
-    return f"{units.number(size.samples_per_second)} {units.error(size.speed_error)}".rstrip()
-
-
-def _why_largest(answer: Answer, largest: Size) -> str:
-    above = [
-        size
-        for size in answer.sizes
-        if size.accumulation == 1 and size.micro_batch > largest.micro_batch
-    ]
-    if largest.micro_batch >= answer.max_micro_batch:
-        return "the most that was asked for"
-    within = above and above[0].micro_batch - largest.micro_batch <= answer.granularity
-    if above and (within or above[0].outcome is Outcome.TIMED_OUT):
-        return f"{above[0].micro_batch}: {_refusal(above[0])}"
-    if answer.unfinished or answer.next_bytes is None:
-        return "not known to be the largest"
-    known = f", to within {answer.granularity}" if answer.granularity > 1 else ""
-    return f"one more: {units.memory(answer.next_bytes)} predicted{known}"
-
-
-def _refusal(size: Size) -> str:
-    if size.outcome is Outcome.OK:
-        return f"{units.memory(size.memory_bytes)}, inside the margin"
-    return size.outcome.value.replace("_", " ")
-
-
-def _why_plateau(answer: Answer, begin: Size, fast: Size) -> str:
-    below = answer.below_plateau
-    parts = [f"{below.micro_batch} is {1 - below.speed / fast.speed:.1%} slower"] if below else []
-    if begin.memory_bytes and fast.memory_bytes and begin is not fast:
-        parts.insert(0, f"{begin.memory_bytes / fast.memory_bytes:.0%} of the fastest's memory")
-    return "; ".join(parts)
-
-
-def _notes(answer: Answer) -> Iterator[str]:
-    if answer.largest is None:
-        yield (
-            "no size is known to fit"
-            if answer.unfinished
-            else "nothing fits, not even a micro-batch of 1"
-        )
-    elif answer.effective_batch is not None and answer.accumulated is None:
-        yield f"effective batch {answer.effective_batch}: no micro-batch that divides it was seen to fit"
-    if answer.unfinished:
-        yield f"unfinished: {answer.unfinished}"
-    if (pair := answer.alignment) is not None:
-        odd, whole = pair
-        faster = whole.speed / odd.speed - 1
-        yield f"multiples of 8 matter here: {whole.micro_batch} was {faster:.1%} faster than {odd.micro_batch}"
-    fast = answer.fastest
-    if fast is not None and answer.tolerance < fast.speed_error:
-        known = (
-            f"to {units.error(fast.speed_error)}"
-            if math.isfinite(fast.speed_error)
-            else "from one step"
-        )
-        yield f"speeds are known {known} only: sizes of like speed are not told apart"
-    if answer.sizes:
-        listed = ", ".join(f"{_batch(size)} ({_brief(size)})" for size in answer.sizes)
-        yield f"{units.count(len(answer.sizes), 'trial')}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
-
-
-def _brief(size: Size) -> str:
-    return f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+    if best is None:
+        return None
+    within = [size for size in sizes if size.speed >= (1 - tolerance) * best.speed]
+    return min(within, key=lambda size: size.micro_batch)

@@ -1,174 +1,142 @@
-"""Which configuration to take: the fastest in each budget, of the baseline's kind of training."""
+"""The fastest configuration within each memory budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from jobs.spec import PLAIN, TrainingRecipe
+from orchestrator.analysis.cap_checks import CapCheck, decisive_check
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first, fastest_of
+from orchestrator.units import GIB
 
-from jobs.spec import Choice
-from jobs.techniques import AXES
-from orchestrator.analysis.cap_checks import Check, evidence
-from orchestrator.analysis.frame.points import Points
-from orchestrator.analysis.pareto import AND, Point
-from orchestrator.analysis.tie_breaks import Pairing, against_the_first, fastest_in_turns
-
-GIB = 2**30
 CLOSE = 0.01
 """Speeds nearer than this are close, whatever their intervals say."""
-MOST_CLOSE = 3
-CARDS = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
-"""Memory of the accelerators people own, bytes: the budgets of a run that names none."""
+MAX_CONTENDERS = 3
+CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
+"""Memory in bytes of the GPUs that people have: the budgets of a run that names none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """The fastest configuration within a budget of memory, if any fits."""
+class BudgetPick:
+    """The fastest configuration within a memory budget, if any fits."""
 
     budget_bytes: int
-    best: Point | None
-    """Of the training asked for."""
-    other: Point | None = None
-    """Of any other training, where that is faster still."""
-    failed: tuple[Point, ...] = ()
-    """Those whose peaks would fit, but which were seen to fail under a cap; the fastest first."""
-    checks: tuple[Check, ...] = ()
-    """What was run again under caps."""
-    close: tuple[Point, ...] = ()
-    """The fastest as the search measured it, and of its training those whose speed it could not tell from that."""
-    pairings: tuple[Pairing, ...] = ()
-    """What came of those when they were measured in turns, each to the first."""
+    best: Configuration | None
+    """Of the ranked training recipe."""
+    other: Configuration | None = None
+    """Of any other recipe, where that is faster still."""
+    failed: tuple[Configuration, ...] = ()
+    """Those whose peaks would fit, but which failed a cap check; the fastest first."""
+    checks: tuple[CapCheck, ...] = ()
+    """All cap checks of the environment."""
+    contenders: tuple[Configuration, ...] = ()
+    """The fastest as the search measured it, then those whose speeds it could not tell from that one's."""
+    comparisons: tuple[PairedComparison, ...] = ()
+    """What tie-breaks said of the contenders, each against the first."""
 
-    def seen(self, point: Point) -> Check | None:
-        """What was seen of a point in this budget; None where it is inferred from its peak."""
-        return evidence(self.checks, point.trial_ids, self.budget_bytes)
+    def check_of(self, configuration: Configuration) -> CapCheck | None:
+        """What a cap check said of a configuration in this budget; None: its fit is inferred from its peak."""
+        return decisive_check(self.checks, configuration.trial_ids, self.budget_bytes)
 
 
-def fastest(points: Sequence[Point], budget_bytes: float = float("inf")) -> Point | None:
-    """The fastest point that fits, the leaner of equals; None when nothing fits."""
-    own = Points.of(points)
-    fitting = np.flatnonzero(own.memory_bytes <= budget_bytes)
-    if not len(fitting):
-        return None
-    speed = own.samples_per_second[fitting]
-    equals = fitting[speed == speed.max()]
-    return own[int(equals[own.memory_bytes[equals].argmin()])]
+def fastest(
+    configurations: Sequence[Configuration], budget_bytes: float = math.inf
+) -> Configuration | None:
+    """The fastest that fits, of equals the one with less memory; None when nothing fits."""
+    fitting = [own for own in configurations if own.memory_bytes <= budget_bytes]
+    return max(fitting, key=lambda own: (own.samples_per_second, -own.memory_bytes), default=None)
 
 
 def best_in_budgets(
-    points: Sequence[Point],
+    configurations: Sequence[Configuration],
     budgets: Sequence[int] = (),
-    training: str = "",
-    checks: Sequence[Check] = (),
-    pairings: Sequence[Pairing] = (),
-) -> tuple[Verdict, ...]:
-    """A verdict for each budget in bytes, smallest first, within a kind of training, beside what others would buy.
+    recipe: TrainingRecipe = PLAIN,
+    checks: Sequence[CapCheck] = (),
+    comparisons: Sequence[PairedComparison] = (),
+) -> tuple[BudgetPick, ...]:
+    """A pick for each budget in bytes, smallest first, within a training recipe.
 
-    What was seen to fail under a budget's cap is not its pick, whatever it took without; and of those that the search
-    could not tell apart it is the one that was faster in turns.
+    A configuration that failed a cap check of the budget is no pick, whatever its peak was on the whole GPU. Of
+    configurations that the search could not tell apart, the pick is the one that a tie-break found faster.
     """
-    own = Points.of(points)
-    chosen = sorted(set(budgets)) or customary_budgets(own)
-    return tuple(_verdict(own, budget, training, checks, pairings) for budget in chosen)
+    chosen = sorted(set(budgets)) or default_budgets(configurations)
+    return tuple(_pick(configurations, budget, recipe, checks, comparisons) for budget in chosen)
 
 
-def _verdict(
-    points: Points, budget: int, training: str, checks: Sequence[Check], pairings: Sequence[Pairing]
-) -> Verdict:
-    fitting = points.where(points.memory_bytes <= budget)
-    failing = (
-        [bool((c := evidence(checks, p.trial_ids, budget)) and c.fails) for p in fitting]
-        if checks
-        else []
-    )
-    fails = np.array(failing, bool) if failing else np.zeros(len(fitting), bool)
-    failed, left = fitting.where(fails), fitting.where(~fails)
-    close, of_all = contenders(left.where(left.trainings.equal(training))), fastest(left)
-    in_turns = against_the_first(close, pairings)
-    best = fastest_in_turns(close, in_turns)
-    # What stands beside it was not in the turns: its speed is the search's.
-    beaten = of_all and of_all.training != training and of_all.samples_per_second > _speed(close)
-    return Verdict(
+def _pick(
+    configurations: Sequence[Configuration],
+    budget: int,
+    recipe: TrainingRecipe,
+    checks: Sequence[CapCheck],
+    comparisons: Sequence[PairedComparison],
+) -> BudgetPick:
+    fitting = [own for own in configurations if own.memory_bytes <= budget]
+    failed, left = [], []
+    for own in fitting:
+        check = decisive_check(checks, own.trial_ids, budget)
+        has_failed = check is not None and check.fails
+        (failed if has_failed else left).append(own)
+    close = contenders([own for own in left if own.training_recipe == recipe])
+    of_contenders = compared_with_first(close, comparisons)
+    return BudgetPick(
         budget_bytes=budget,
-        best=best,
-        other=of_all if beaten else None,
-        failed=tuple(sorted(failed, key=lambda point: -point.samples_per_second)),
+        best=fastest_of(close, of_contenders),
+        other=_faster_with_another_recipe(left, close, recipe),
+        failed=tuple(sorted(failed, key=lambda own: -own.samples_per_second)),
         checks=tuple(checks),
-        close=close,
-        pairings=in_turns,
+        contenders=close,
+        comparisons=of_contenders,
     )
 
 
-def contenders(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The fastest, and after it those whose speed cannot be told from its, ``MOST_CLOSE`` in all."""
-    own = Points.of(points)
-    if (best := fastest(own)) is None:
+def _faster_with_another_recipe(
+    configurations: Sequence[Configuration],
+    close: Sequence[Configuration],
+    recipe: TrainingRecipe,
+) -> Configuration | None:
+    """The fastest of all, if its recipe is another one and it is faster than the contenders.
+
+    The contenders' speeds are the search's here: another recipe takes no part in their tie-break.
+    """
+    best = fastest(configurations)
+    if best is None or best.training_recipe == recipe:
+        return None
+    if close and best.samples_per_second <= close[0].samples_per_second:
+        return None
+    return best
+
+
+def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
+    """The fastest, then the next ones whose speed cannot be told from its, ``MAX_CONTENDERS`` in all."""
+    best = fastest(configurations)
+    if best is None:
         return ()
-    error, own_error = (
-        np.nan_to_num(e, posinf=0.0) for e in (own.errors, best.samples_per_second_error or 0.0)
-    )
-    least = best.samples_per_second * (1 - np.maximum(CLOSE, np.hypot(error, own_error)))
-    near = np.flatnonzero(own.samples_per_second >= least)
-    near = near[np.lexsort((own.memory_bytes[near], -own.samples_per_second[near]))][:MOST_CLOSE]
-    return (best, *[point for point in own.where(near) if point is not best][: MOST_CLOSE - 1])
+    near = [own for own in configurations if own is not best and _is_close(own, best)]
+    near.sort(key=lambda own: (-own.samples_per_second, own.memory_bytes))
+    return (best, *near[: MAX_CONTENDERS - 1])
 
 
-def _speed(close: Sequence[Point]) -> float:
-    return close[0].samples_per_second if close else 0.0
+def _is_close(configuration: Configuration, best: Configuration) -> bool:
+    # Two independent 95 % intervals overlap by chance as their quadratic sum says.
+    margin = max(CLOSE, math.hypot(_ci95(configuration), _ci95(best)))
+    return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
 
 
-def customary_budgets(points: Sequence[Point]) -> list[int]:
-    """The card sizes that tell these points apart; powers of two where all are smaller than any card."""
-    if not points:
+def _ci95(configuration: Configuration) -> float:
+    """Half the relative interval; 0 where it is not known or infinite."""
+    known = configuration.samples_per_second_ci95
+    return known if known is not None and math.isfinite(known) else 0.0
+
+
+def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
+    """The GPU sizes that tell these configurations apart; powers of two where all are smaller than any GPU."""
+    if not configurations:
         return []
-    own = Points.of(points)
-    least, most = own.memory_bytes.min(), own.memory_bytes.max()
-    sizes = CARDS if most > CARDS[0] else tuple(2**power for power in range(20, 33))
+    least = min(own.memory_bytes for own in configurations)
+    most = max(own.memory_bytes for own in configurations)
+    sizes = CARD_SIZES if most > CARD_SIZES[0] else tuple(2**power for power in range(20, 33))
     enough = next((size for size in sizes if size >= most), sizes[-1])
     return [size for size in sizes if least <= size <= enough]
-
-
-def baseline_choices(points: Sequence[Point], asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    """Axis -> the value techniques are compared with: as asked, else the technique's default, else the first met.
-
-    An asked ``effective_batch`` is turned into the accumulation that it means.
-    """
-    wanted = _wanted(asked)
-    chosen: dict[str, Choice] = {}
-    for axis, column in Points.of(points).choices.items():
-        values = column.met()
-        own = [value for value in values if axis in wanted and str(value) == str(wanted[axis])]
-        default = [value for value in values if axis in AXES and value == AXES[axis].default]
-        chosen[axis] = (own or default or values)[0]
-    return chosen
-
-
-def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    wanted = {axis: AXES[axis].default for axis in AXES} | dict(asked)
-    effective, micro = wanted.pop("effective_batch", None), wanted["micro_batch"]
-    if isinstance(effective, int) and isinstance(micro, int):
-        wanted["accumulation"] = effective // micro
-    return wanted
-
-
-def baseline_training(
-    candidates: Iterable[tuple[Mapping[str, Choice], str]], asked: Mapping[str, Choice]
-) -> str:
-    """The kind of training of the (choices, kind) nearest to the baseline; the plainer kind of equally near ones.
-
-    Near is what agrees with it in the axes that set any of the kinds apart.
-    """
-    kinds = list(candidates)
-    apart = {
-        part.partition("=")[0] for kind in {kind for _, kind in kinds} for part in kind.split(AND)
-    }
-    wanted = {axis: str(value) for axis, value in _wanted(asked).items() if axis in apart}
-
-    def distance(candidate: tuple[Mapping[str, Choice], str]) -> tuple[int, int]:
-        choices, kind = candidate
-        return sum(
-            axis in choices and str(choices[axis]) != value for axis, value in wanted.items()
-        ), len(kind)
-
-    return min(kinds, key=distance, default=({}, ""))[1]

@@ -1,4 +1,4 @@
-"""Budgets seen, not inferred: what came of running a configuration again under a cap of a budget's size."""
+"""Cap checks: picks that ran again with the GPU's memory capped to a budget. Do they really fit?"""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.record import Outcome
-from orchestrator.analysis.pareto import Row
-
-BUDGET = "budget"
-"""The purpose of such trials."""
+from jobs.spec import Purpose
+from orchestrator.storage.tables.rows import Row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """One configuration run again with the device memory that a budget allows, context and libraries included."""
+class CapCheck:
+    """One configuration run again with the device memory of a budget, context and libraries included."""
 
     trial_id: str
-    follows: str
-    """The trial that made it a pick."""
+    follows_trial: str
+    """The trial that was checked."""
     budget_bytes: int
     outcome: Outcome
     reason: str
@@ -29,50 +27,49 @@ class Check:
     @property
     def fits(self) -> bool:
         """It trained, and took no more than the budget."""
-        return (
-            self.outcome is Outcome.OK
-            and self.memory_bytes is not None
-            and self.memory_bytes <= self.budget_bytes
-        )
+        if self.outcome is not Outcome.OK or self.memory_bytes is None:
+            return False
+        return self.memory_bytes <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
-        """It was seen not to fit. A crash or a deadline says nothing of that."""
-        return self.outcome is Outcome.OUT_OF_MEMORY or (
-            self.outcome is Outcome.OK and not self.fits
-        )
+        """It was seen not to fit. A crash or a timeout says nothing about that."""
+        if self.outcome is Outcome.OUT_OF_MEMORY:
+            return True
+        return self.outcome is Outcome.OK and not self.fits
 
 
-def checks(rows: Iterable[Row]) -> tuple[Check, ...]:
-    """What the rows of one environment say of budgets; all other rows are passed over."""
-    return tuple(
-        _check(row)
-        for row in rows
-        if row.get("purpose") == BUDGET and row["outcome"] != Outcome.SKIPPED
-    )
+def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
+    """The cap checks among the rows of one environment."""
+    return tuple(_check(row) for row in rows if _is_check(row))
 
 
-def evidence(
-    checks: Iterable[Check], trial_ids: Sequence[str], budget_bytes: float
-) -> Check | None:
-    """What was seen of a configuration in a budget, the nearest to it; None where that does not settle the question.
+def decisive_check(
+    checks: Iterable[CapCheck], trial_ids: Sequence[str], budget_bytes: float
+) -> CapCheck | None:
+    """The check that settles whether a configuration fits a budget; None where none does.
 
-    What fits a cap fits every larger one, and what fails under one fails under every smaller.
+    What fits under a cap fits under every larger one; what fails under one fails under every smaller one.
     """
-    own = [check for check in checks if check.follows in trial_ids]
-    fitting = [check for check in own if check.fits and check.budget_bytes <= budget_bytes]
+    own = [check for check in checks if check.follows_trial in trial_ids]
     failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]
-    nearest = min(failing, key=lambda check: check.budget_bytes, default=None)
-    return nearest or max(fitting, key=lambda check: check.budget_bytes, default=None)
+    if failing:
+        return min(failing, key=lambda check: check.budget_bytes)
+    fitting = [check for check in own if check.fits and check.budget_bytes <= budget_bytes]
+    return max(fitting, key=lambda check: check.budget_bytes, default=None)
 
 
-def _check(row: Row) -> Check:
-    return Check(
+def _is_check(row: Row) -> bool:
+    return row.get("purpose") == Purpose.CAP_CHECK and row["outcome"] != Outcome.SKIPPED
+
+
+def _check(row: Row) -> CapCheck:
+    return CapCheck(
         trial_id=row["trial_id"],
-        follows=row["follows"],
+        follows_trial=row["follows_trial"],
         budget_bytes=row["memory_cap_bytes"],
         outcome=Outcome(row["outcome"]),
         reason=row["reason"] or "",
-        memory_bytes=row.get("device_used_bytes"),
+        memory_bytes=row.get("device_peak_bytes"),
         samples_per_second=row.get("samples_per_second"),
     )

@@ -1,15 +1,16 @@
 """Two runs of the same configurations: what changed between them beyond what chance explains.
 
-A row's speed has changed when it lies outside both confidence intervals together, widened until two runs that differ
-by chance alone show no change at all in 99 of 100 comparisons, however many rows they have, and by what runs differ in
-whatever their intervals say: a per cent where the accelerator set the pace, ten where the host did, and nothing at all
-is said of those where the hosts are unlike. Besides, the median of all steady rows is judged with a distribution-free
-interval: a small change of everything shows there first.
+A configuration's speed has changed if the difference lies outside both confidence intervals together, after two
+widenings. The first keeps the family-wise error: two runs that differ by chance alone show no change at all in 99 of 100
+comparisons, however many rows they have. The second is a floor for what runs differ by whatever their intervals say: 1 %
+where the GPU sets the pace, 10 % where the host does. Host-bound rows are not judged at all between different hosts.
+
+The median of all steady rows is judged as well, with a distribution-free interval: a small change of everything shows
+there first.
 """
 
 from __future__ import annotations
 
-import html
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,54 +18,66 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
+from jobs.flags import UNRELIABLE_SPEED, has_any
+from jobs.record import Outcome
+from jobs.steady_state import student_quantile
 from jobs.techniques import AXES
-from orchestrator.analysis import loss_parity
-from orchestrator.analysis.pareto import Point, Row
-from orchestrator.analysis.run_differences import HOSTS, SCHEDULE, VERSIONS, differences
-from orchestrator.api import MeasuredRun
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.loss_parity import ROUNDING, loss_windows, mismatch_ratio
+from orchestrator.analysis.run_differences import (
+    HOSTS,
+    SCHEDULE,
+    VERSIONS,
+    Difference,
+    differences,
+)
+from orchestrator.storage.tables.rows import Row
 
-Kind = Literal["slower", "fatter", "broken", "trains differently", "faster", "leaner", "mended"]
-WORSE: tuple[Kind, ...] = ("broken", "trains differently", "slower", "fatter")
-BETTER: tuple[Kind, ...] = ("mended", "faster", "leaner")
+ChangeKind = Literal[
+    "regressed", "loss mismatch", "slower", "more memory", "fixed", "faster", "less memory"
+]
+WORSE: tuple[ChangeKind, ...] = ("regressed", "loss mismatch", "slower", "more memory")
+BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
 
 FALSE_ALARM = 0.01
 """Chance that two runs that differ by chance alone show any change of speed."""
-STEADY, UNSTEADY = 0.01, 0.10
-"""What speeds of separate runs may differ by beside their intervals: paced by the accelerator, or by the host."""
-_MEMORY: Mapping[str, float] = {
+STEADY_FLOOR, UNSTEADY_FLOOR = 0.01, 0.10
+"""By how much speeds of separate runs may differ beside their intervals: GPU-bound rows, and all others."""
+_MEMORY_TOLERANCE: Mapping[str, float] = {
     "peak_allocated_bytes": 0.005,
-    "device_used_bytes": 0.01,
+    "device_peak_bytes": 0.01,
     "host_peak_resident_bytes": 0.05,
 }
-"""Memory columns, the steadiest first -> what they may differ by: allocations repeat, a process's memory less so."""
-TOO_UNSTEADY = 0.25
-"""A row whose mean step is known no better than this is not judged by its speed at all."""
-FEWEST_FOR_MEDIAN = 12
-"""Steady rows that it takes to judge their median."""
-FEWEST_DEGREES = 9
-"""Degrees of freedom that a row's interval has at least: rows of few steps are those that were steady at once."""
-_UNSTEADY = ("host-bound", "partly host-bound", "unstable", "thrashing", "shared")
+"""Memory column, the steadiest first -> by how much it may differ: allocations repeat, a process's memory less so."""
+MAX_ERROR = 0.25
+"""A row whose mean step is known no better than this is not judged by its speed."""
+MIN_ROWS_FOR_MEDIAN = 12
+MIN_DEGREES_OF_FREEDOM = 9
+"""A row's interval has at least so many: a row with few steps ended early because its steps were steady."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
     """One configuration, changed in one way."""
 
-    kind: Kind
+    kind: ChangeKind
     label: str
     before: float | None = None
-    """Samples per second, or bytes; None where the change is none of a figure."""
+    """Samples per second, or bytes; None where the change is not one of a figure."""
     after: float | None = None
     ratio: float | None = None
-    """After to before."""
+    """After divided by before."""
     margin: float | None = None
     """The relative change that chance may explain."""
-    text: str = ""
-    """Why it broke; what became of its loss."""
+    outcome: Outcome | None = None
+    """Of the run in which it did not end ok."""
+    reason: str = ""
+    """Why it did not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shift:
+class MedianShift:
     """The median change of speed of all steady rows, with its interval."""
 
     ratio: float
@@ -75,7 +88,8 @@ class Shift:
     @property
     def is_real(self) -> bool:
         """Whether it is more than chance, and worth a word."""
-        return not self.low <= 1 <= self.high and abs(self.ratio - 1) > STEADY / 2
+        includes_one = self.low <= 1 <= self.high
+        return not includes_one and abs(self.ratio - 1) > STEADY_FLOOR / 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,234 +99,237 @@ class Comparison:
     matched: int
     """Configurations that ended ok in both."""
     unsteady: int
-    """Of those, the ones whose speeds were too unsteady to be judged."""
+    """Of those: speeds too unsteady to be judged."""
     other_hosts: int
-    """Of those, the ones not judged by their speed because a host had a part in it, and the hosts are unlike."""
+    """Of those: not judged by speed because the host sets part of the pace, and the hosts differ."""
     losses_compared: bool
-    """Whether losses were: not where seed or length of training differ, which decide batches and learning rates."""
+    """False where seed or length of training differ, which decide batches and learning rates."""
     changes: tuple[Change, ...]
     """Worst kind first, the largest change first."""
-    shift: Shift | None
+    shift: MedianShift | None
     only_before: int
     """Configurations with no finished trial in the other run."""
     only_after: int
-    differences: tuple[tuple[str, str, str], ...]
-    """(what, before, after) of hardware, versions, model and data."""
-    text: str = ""
-    """All of it in words, where a run was asked."""
-
-    def __repr__(self) -> str:
-        return self.text or object.__repr__(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>"
+    differences: tuple[Difference, ...]
+    """Of hardware, versions, model and data."""
 
     def worse_than(self, tolerance: float) -> tuple[Change, ...]:
-        """What got worse by more than a relative tolerance; what broke or trains differently, always."""
-        return tuple(
-            change
-            for change in self.changes
-            if change.kind in WORSE
-            and (change.ratio is None or _loss(change.kind, change.ratio) > tolerance)
-        )
+        """What got worse by more than a relative tolerance; regressions and loss mismatches always count."""
+        found = []
+        for change in self.changes:
+            if change.kind in WORSE and (change.ratio is None or _loss_of(change) > tolerance):
+                found.append(change)
+        return tuple(found)
 
     def fails(self, tolerance: float) -> bool:
         """Whether anything, or everything together, got worse by more than a relative tolerance."""
-        slower = self.shift is not None and self.shift.is_real and 1 - self.shift.ratio > tolerance
-        return slower or bool(self.worse_than(tolerance))
+        shift = self.shift
+        is_slower = shift is not None and shift.is_real and 1 - shift.ratio > tolerance
+        return is_slower or bool(self.worse_than(tolerance))
 
 
-def _loss(kind: Kind, ratio: float) -> float:
-    return 1 - ratio if kind == "slower" else ratio - 1
+def _loss_of(change: Change) -> float:
+    assert change.ratio is not None
+    return 1 - change.ratio if change.kind == "slower" else change.ratio - 1
 
 
-def compare(before: MeasuredRun, after: MeasuredRun, *, unlike: bool = False) -> Comparison:
-    """Match two runs by configuration. Whether their hardware is alike is the caller's to judge.
+Pair = tuple[Configuration, Configuration]
+"""One configuration, before and after."""
 
-    ``unlike``: judge the speeds of rows that a host had a part in although the hosts differ.
+
+def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
+    """Match two runs by configuration. Whether their hardware may be compared is for the caller to judge.
+
+    ``different_hosts``: judge the speeds of rows that are not GPU-bound even if the hosts differ.
     """
     old, new = _by_configuration(before), _by_configuration(after)
     pairs = [(old[key], new[key]) for key in old if key in new]
-    both = [(a, b) for a, b in pairs if isinstance(a, Point) and isinstance(b, Point)]
-    changes = list(_outcomes(before, after, pairs))
-    sure = [
-        pair
-        for pair in both
-        if all((p.samples_per_second_error or 0.0) < TOO_UNSTEADY for p in pair)
+    both: list[Pair] = []
+    for one, other in pairs:
+        if isinstance(one, Configuration) and isinstance(other, Configuration):
+            both.append((one, other))
+    known = [pair for pair in both if all(_ci95(own) < MAX_ERROR for own in pair)]
+    same_host = different_hosts or not any(differences(before, after, HOSTS))
+    judged = [pair for pair in known if same_host or _is_steady(pair)]
+    same_schedule = not any(differences(before, after, SCHEDULE))
+    changes = [
+        *_outcome_changes(before, after, pairs),
+        *_speed_changes(before, judged),
+        *_memory_changes(before, both),
+        *_loss_changes(before, after, both, same_schedule=same_schedule),
     ]
-    same_host = unlike or not any(differences(before, after, HOSTS))
-    judged = [pair for pair in sure if same_host or _is_steady(*pair)]
-    changes += _speeds(before, judged)
-    changes += [change for a, b in both if (change := _memory(before, a, b)) is not None]
-    same_versions, same_schedule = (
-        not any(differences(before, after, parts)) for parts in (VERSIONS, SCHEDULE)
-    )
-    changes += _losses(
-        before, after, both, same_versions=same_versions, same_schedule=same_schedule
-    )
-    order = (*WORSE, *BETTER)
     return Comparison(
         matched=len(both),
-        unsteady=len(both) - len(sure),
-        other_hosts=len(sure) - len(judged),
+        unsteady=len(both) - len(known),
+        other_hosts=len(known) - len(judged),
         losses_compared=same_schedule,
-        changes=tuple(
-            sorted(changes, key=lambda c: (order.index(c.kind), -abs(math.log(c.ratio or 1))))
-        ),
-        shift=_shift([_ratio(a, b) for a, b in both if _is_steady(a, b)]),
+        changes=tuple(sorted(changes, key=_place)),
+        shift=_median_shift([_speed_ratio(pair) for pair in both if _is_steady(pair)]),
         only_before=len(old.keys() - new.keys()),
         only_after=len(new.keys() - old.keys()),
         differences=tuple(differences(before, after)),
     )
 
 
-def _by_configuration(run: MeasuredRun) -> dict[tuple[Any, ...], Point | Row]:
-    """Configuration -> its point where it ended ok, else its row; what was skipped has not been tried."""
-    found: dict[tuple[Any, ...], Point | Row] = {}
+def _place(change: Change) -> tuple[int, float]:
+    order = (*WORSE, *BETTER)
+    return order.index(change.kind), -abs(math.log(change.ratio or 1))
+
+
+def _by_configuration(run: Dataset) -> dict[tuple[Any, ...], Configuration | Row]:
+    """Choices -> what ended ok, else the row; what was only skipped is left out."""
+    found: dict[tuple[Any, ...], Configuration | Row] = {}
     for row in run.rows:
-        if row["outcome"] not in ("ok", "skipped"):
-            found[_key({axis: row[column] for axis, column in run.axes.items()})] = row
-    return found | {_key(point.choices): point for point in run.own()}
+        if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED):
+            choices = {axis: row[column] for axis, column in run.axes.items()}
+            found[_key(choices)] = row
+    for configuration in run.main.configurations if run.main else ():
+        found[_key(configuration.choices)] = configuration
+    return found
 
 
 def _key(choices: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What is chosen, axes at their default left out: a run may have moved an axis that the other does not know."""
-    moved = {
-        axis: v
-        for axis, v in choices.items()
-        if axis not in AXES or str(v) != str(AXES[axis].default)
-    }
-    return tuple(sorted((axis, str(choice)) for axis, choice in moved.items()))
+    """What is chosen, defaults left out: a run may have an axis that the other does not have."""
+    moved = []
+    for axis, value in choices.items():
+        if axis not in AXES or str(value) != str(AXES[axis].default):
+            moved.append((axis, str(value)))
+    return tuple(sorted(moved))
 
 
-def _speeds(before: MeasuredRun, both: Sequence[tuple[Point, Point]]) -> list[Change]:
-    """The more rows have changed, the less each has to prove (Benjamini and Hochberg's step-up)."""
-    changed, risk = list(both), FALSE_ALARM
+def _speed_changes(before: Dataset, pairs: Sequence[Pair]) -> list[Change]:
+    """Changes of speed beyond chance, by the step-up procedure of Benjamini and Hochberg (1995).
+
+    Each row is tested at the false-alarm rate times the share of rows that change, until that share is stable.
+    """
+    changed = list(pairs)
+    risk = FALSE_ALARM
     while changed:
-        risk = FALSE_ALARM * len(changed) / len(both)
-        still = [(a, b) for a, b in both if abs(math.log(_ratio(a, b))) > margin_of(a, b, risk)]
+        risk = FALSE_ALARM * len(changed) / len(pairs)
+        still = [
+            pair for pair in pairs if abs(math.log(_speed_ratio(pair))) > margin_of(pair, risk)
+        ]
         if len(still) >= len(changed):
             break
         changed = still
-    return [_speed(before, a, b, margin_of(a, b, risk)) for a, b in changed]
+    return [_speed_change(before, pair, margin_of(pair, risk)) for pair in changed]
 
 
-def _speed(before: MeasuredRun, a: Point, b: Point, margin: float) -> Change:
+def _speed_change(before: Dataset, pair: Pair, margin: float) -> Change:
+    old, new = pair
+    ratio = _speed_ratio(pair)
     return Change(
-        kind="slower" if _ratio(a, b) < 1 else "faster",
-        label=before.label(a),
-        before=a.samples_per_second,
-        after=b.samples_per_second,
-        ratio=_ratio(a, b),
+        kind="slower" if ratio < 1 else "faster",
+        label=before.label(old.choices),
+        before=old.samples_per_second,
+        after=new.samples_per_second,
+        ratio=ratio,
         margin=margin,
     )
 
 
-def _ratio(a: Point, b: Point) -> float:
-    return b.samples_per_second / a.samples_per_second
+def _speed_ratio(pair: Pair) -> float:
+    old, new = pair
+    return new.samples_per_second / old.samples_per_second
 
 
-def margin_of(a: Point, b: Point, risk: float) -> float:
-    """The change of log speed that chance exceeds with probability ``risk``: the intervals widened, and the floor."""
-    steps = [int(point.row.get("steps_counted") or 0) for point in (a, b)]
-    freedom = max(min(steps) - 1, FEWEST_DEGREES)
-    wider = student_quantile(1 - risk / 2, freedom) / student_quantile(0.975, freedom)
-    errors = [wider * (point.samples_per_second_error or 0.0) for point in (a, b)]
-    return math.hypot(*errors, STEADY if _is_steady(a, b) else UNSTEADY)
+def margin_of(pair: Pair, risk: float) -> float:
+    """The change of log speed that chance exceeds with probability ``risk``: widened intervals and the floor."""
+    steps = [int(own.row.get("steps_counted") or 0) for own in pair]
+    degrees = max(min(steps) - 1, MIN_DEGREES_OF_FREEDOM)
+    # The intervals are for 5 %; scaled to the risk they are as much wider as the quantiles of Student's t.
+    widening = student_quantile(1 - risk / 2, degrees) / student_quantile(0.975, degrees)
+    errors = [widening * _ci95(own) for own in pair]
+    floor = STEADY_FLOOR if _is_steady(pair) else UNSTEADY_FLOOR
+    return math.hypot(*errors, floor)
 
 
-def student_quantile(probability: float, freedom: float) -> float:
-    """Student's t, from the normal quantile by Cornish and Fisher (Abramowitz & Stegun 26.7.5); for 5 degrees on."""
-    z = NormalDist().inv_cdf(probability)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+def _ci95(configuration: Configuration) -> float:
+    return configuration.samples_per_second_ci95 or 0.0
 
 
-def _is_steady(*points: Point) -> bool:
-    return not any(warning.startswith(_UNSTEADY) for point in points for warning in point.warnings)
+def _is_steady(pair: Pair) -> bool:
+    return not any(has_any(own.flags, UNRELIABLE_SPEED) for own in pair)
 
 
-def _memory(before: MeasuredRun, a: Point, b: Point) -> Change | None:
+def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
     """By the allocator where both have it, which repeats to the byte; else by the first figure that both have."""
-    column = next((c for c in _MEMORY if a.row.get(c) and b.row.get(c)), None)
-    if column is None:
-        return None
-    old, new, same = a.row[column], b.row[column], _MEMORY[column]
-    if abs(new / old - 1) <= same:
-        return None
-    kind: Kind = "fatter" if new > old else "leaner"
-    return Change(
-        kind=kind, label=before.label(a), before=old, after=new, ratio=new / old, margin=same
-    )
+    for old, new in pairs:
+        shared = [c for c in _MEMORY_TOLERANCE if old.row.get(c) and new.row.get(c)]
+        if not shared:
+            continue
+        column = shared[0]
+        ratio = new.row[column] / old.row[column]
+        tolerance = _MEMORY_TOLERANCE[column]
+        if abs(ratio - 1) > tolerance:
+            yield Change(
+                kind="more memory" if ratio > 1 else "less memory",
+                label=before.label(old.choices),
+                before=old.row[column],
+                after=new.row[column],
+                ratio=ratio,
+                margin=tolerance,
+            )
 
 
-def _losses(
-    before: MeasuredRun,
-    after: MeasuredRun,
-    both: Sequence[tuple[Point, Point]],
-    *,
-    same_versions: bool,
-    same_schedule: bool,
+def _loss_changes(
+    before: Dataset, after: Dataset, pairs: Iterable[Pair], *, same_schedule: bool
 ) -> Iterator[Change]:
-    """Losses that are not what they were: beyond rounding, or where versions differ, beyond what chance explains; where
-    seed or length of training differ, only those that are no numbers any more."""
-    old, new = before.losses(), after.losses()
-    for a, b in both:
-        then, now = (losses.get(point.trial_ids[0], ()) for losses, point in ((old, a), (new, b)))
+    """Losses that changed: beyond rounding, or where versions differ, beyond what chance explains.
+
+    Where seed or length of training differ, only losses that are no longer finite count.
+    """
+    same_versions = not any(differences(before, after, VERSIONS))
+    for old, new in pairs:
+        then = before.losses.get(old.trial_ids[0], ())
+        now = after.losses.get(new.trial_ids[0], ())
         if not then or not now or not all(map(math.isfinite, then)):
             continue
-        rounding = (
-            loss_parity.ROUNDING.get(str(a.choices.get("precision", "fp32")), 0.0)
-            if same_versions
-            else None
-        )
-        broken = not all(map(math.isfinite, now))
-        ratio = (
-            math.nan
-            if broken
-            else loss_parity.factor(loss_parity.halves(now, then, rounding, 0.0))
-            if same_schedule
-            else None
-        )
+        label = before.label(old.choices)
+        if not all(map(math.isfinite, now)):
+            yield Change(kind="loss mismatch", label=label)
+            continue
+        if not same_schedule:
+            continue
+        precision = str(old.choices.get("precision", "fp32"))
+        rounding = ROUNDING.get(precision, 0.0) if same_versions else None
+        ratio = mismatch_ratio(loss_windows(now, then, rounding, 0.0))
         if ratio is not None:
-            text = (
-                "loss is no number any more"
-                if broken
-                else f"loss {loss_parity.times(ratio)} times what it was"
-            )
-            yield Change(kind="trains differently", label=before.label(a), text=text)
+            # A changed loss is always reported, so its size is no ``ratio`` to compare with a tolerance.
+            yield Change(kind="loss mismatch", label=label, after=ratio)
 
 
-def _outcomes(
-    before: MeasuredRun, after: MeasuredRun, pairs: Iterable[tuple[Point | Row, Point | Row]]
+def _outcome_changes(
+    before: Dataset,
+    after: Dataset,
+    pairs: Iterable[tuple[Configuration | Row, Configuration | Row]],
 ) -> Iterator[Change]:
-    for a, b in pairs:
-        if isinstance(a, Point) and not isinstance(b, Point):
-            yield Change(
-                kind="broken", label=before.label(a), text=f"{b['outcome']}: {b['reason'] or ''}"
-            )
-        elif isinstance(b, Point) and not isinstance(a, Point):
-            yield Change(
-                kind="mended", label=after.label(b), text=f"was {a['outcome']}: {a['reason'] or ''}"
-            )
+    for old, new in pairs:
+        if isinstance(old, Configuration) and not isinstance(new, Configuration):
+            yield _outcome_change("regressed", before.label(old.choices), new)
+        elif isinstance(new, Configuration) and not isinstance(old, Configuration):
+            yield _outcome_change("fixed", after.label(new.choices), old)
 
 
-def _shift(ratios: Sequence[float]) -> Shift | None:
-    """The median with an interval from order statistics: as many ratios on either side as coin tosses may fall."""
+def _outcome_change(kind: ChangeKind, label: str, row: Row) -> Change:
+    outcome = Outcome(row["outcome"])
+    return Change(kind=kind, label=label, outcome=outcome, reason=row["reason"] or "")
+
+
+def _median_shift(ratios: Sequence[float]) -> MedianShift | None:
+    """The median of speed ratios with a distribution-free interval from order statistics.
+
+    As many ratios lie on either side of the true median as coin tosses may fall (normal approximation of the binomial).
+    """
     count = len(ratios)
-    if count < FEWEST_FOR_MEDIAN:
+    if count < MIN_ROWS_FOR_MEDIAN:
         return None
     z = NormalDist().inv_cdf(1 - FALSE_ALARM / 20)
-    low = max(0, math.floor((count - z * math.sqrt(count)) / 2))
+    rank = max(0, math.floor((count - z * math.sqrt(count)) / 2))
     ordered = sorted(ratios)
-    return Shift(
+    return MedianShift(
         ratio=statistics.median(ordered),
-        low=ordered[low],
-        high=ordered[count - 1 - low],
+        low=ordered[rank],
+        high=ordered[count - 1 - rank],
         rows=count,
     )

@@ -1,38 +1,45 @@
-"""Does compiling pay: after how many optimizer steps a compiled trial has made up for its first one."""
+"""Does compiling pay? After how many optimizer steps a compiled trial has made up for its first step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 
-from orchestrator.analysis.pareto import Row
+from jobs.record import Outcome
+from orchestrator.storage.tables.rows import Row
 
 _AXIS = "compile"
 _EAGER = "none"
-_READ = ("first_step_seconds", "step_seconds_median")
+_NEEDED = ("first_step_seconds", "step_seconds_median")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
-    """Trial -> steps until its compiling has paid, for every compiled trial with an eager one otherwise equal.
+    """Trial -> steps until compiling has paid, for each compiled trial with an eager trial that is otherwise equal.
 
-    What the first step took longer, over what each later one takes less; infinite where that is nothing.
+    What the first step took longer, divided by what each later step takes less; infinite where that is nothing.
     """
     if _AXIS not in axes:
         return {}
-    ok = [
-        row
-        for row in rows
-        if row["outcome"] == "ok" and all(row.get(name) is not None for name in _READ)
-    ]
-    eager = {_otherwise(row, axes): row for row in ok if row[axes[_AXIS]] == _EAGER}
-    compiled = [(row, eager.get(_otherwise(row, axes))) for row in ok if row[axes[_AXIS]] != _EAGER]
-    return {row["trial_id"]: _steps(row, other) for row, other in compiled if other is not None}
+    column = axes[_AXIS]
+    measured = [row for row in rows if _is_measured(row)]
+    eager = {_otherwise(row, axes): row for row in measured if row[column] == _EAGER}
+    found = {}
+    for row in measured:
+        reference = eager.get(_otherwise(row, axes))
+        if row[column] != _EAGER and reference is not None:
+            found[row["trial_id"]] = _steps(row, reference)
+    return found
+
+
+def _is_measured(row: Row) -> bool:
+    has_figures = all(row.get(name) is not None for name in _NEEDED)
+    return row["outcome"] == Outcome.OK and has_figures
 
 
 def _otherwise(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    return row["environment_id"], *(
-        row.get(column) for axis, column in axes.items() if axis != _AXIS
-    )
+    """Everything but whether it compiles."""
+    others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
+    return (row["environment_id"], *others)
 
 
 def _steps(row: Row, eager: Row) -> float:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from jobs.spec import Choice
-from orchestrator.analysis.frame.categorical import Figures, Mask, Places, alike
-from orchestrator.analysis.frame.points import Points
-from orchestrator.analysis.pareto import Point
+from orchestrator.analysis.configuration import Configuration
+
+_SPLIT_AXES = ("accumulation", "micro_batch")
+"""Compared at equal effective batch: as the accumulation grows, the micro-batch shrinks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
+class TechniqueEffect:
     """What one variant did in place of the baseline's, over all pairs that differ in nothing else."""
 
     axis: str
@@ -30,125 +30,151 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """One more technique on top of the ones before: a row of the guides' cumulative table."""
+class CumulativeStep:
+    """One more technique on top of the ones before: a row of the Hugging Face guides' cumulative table."""
 
-    added: str
-    point: Point
+    axis: str
+    """The axis that moved; empty for the baseline."""
+    configuration: Configuration
     memory_ratio: float
-    """To the first stage."""
+    """To the baseline."""
     speed_ratio: float
-    """To the first stage."""
+    """To the baseline."""
 
 
-def effects(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Effect, ...]:
-    """For each axis and value, the median ratio over the pairs of points that differ in that axis alone.
-
-    ``accumulation`` is compared at equal effective batch: the micro-batch shrinks as it grows, as in the guides.
-    """
-    own = Points.of(points)
-    found: list[Effect] = []
+def technique_effects(
+    configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
+) -> tuple[TechniqueEffect, ...]:
+    """For each axis and value, the median ratios over the pairs that differ on that axis alone."""
+    found: list[TechniqueEffect] = []
     for axis, value in baseline.items():
-        column = own.choices[axis]
-        without = _otherwise_alike(own, axis, column.equal(value))
-        for other in sorted(set(column.met()) - {value}, key=_order):
-            pairs = np.flatnonzero(column.equal(other) & (without >= 0))
-            if len(pairs):
-                found.append(_effect(axis, other, value, own, pairs, without[pairs]))
+        without = _first_by_other_choices(configurations, axis, value)
+        values = {own.choices[axis] for own in configurations} - {value}
+        for other in sorted(values, key=_order):
+            pairs = []
+            for own in configurations:
+                partner = without.get(_other_choices(own, axis))
+                if own.choices[axis] == other and partner is not None:
+                    pairs.append((own, partner))
+            if pairs:
+                found.append(_effect(axis, other, value, pairs))
     return tuple(found)
 
 
+def _first_by_other_choices(
+    configurations: Iterable[Configuration], axis: str, value: Choice
+) -> dict[tuple[object, ...], Configuration]:
+    """Everything but the axis -> the first configuration with ``value`` on it."""
+    found: dict[tuple[object, ...], Configuration] = {}
+    for own in configurations:
+        if own.choices[axis] == value:
+            found.setdefault(_other_choices(own, axis), own)
+    return found
+
+
+def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
+    """What has to be equal for a pair that compares the axis."""
+    left_out = _SPLIT_AXES if axis == "accumulation" else (axis,)
+    others = [value for name, value in configuration.choices.items() if name not in left_out]
+    batch = [configuration.effective_batch] if axis == "accumulation" else []
+    return (configuration.environment_id, *batch, *others)
+
+
 def _effect(
-    axis: str, value: Choice, baseline: Choice, points: Points, these: Places, to: Places
-) -> Effect:
-    memory, speed = _ratios(points, these, to)
-    kinds = points.equivalences.at
-    return Effect(
+    axis: str,
+    value: Choice,
+    baseline: Choice,
+    pairs: Sequence[tuple[Configuration, Configuration]],
+) -> TechniqueEffect:
+    return TechniqueEffect(
         axis=axis,
         value=value,
         baseline=baseline,
-        pairs=len(these),
-        memory_ratio=float(np.median(memory)),
-        speed_ratio=float(np.median(speed)),
-        same_training=bool((kinds[these] == kinds[to]).all()),
+        pairs=len(pairs),
+        memory_ratio=statistics.median(_memory_ratio(*pair) for pair in pairs),
+        speed_ratio=statistics.median(_speed_ratio(*pair) for pair in pairs),
+        same_training=all(own.trains_like == other.trains_like for own, other in pairs),
     )
 
 
+def _memory_ratio(own: Configuration, reference: Configuration) -> float:
+    return own.memory_bytes / max(reference.memory_bytes, 1)
+
+
+def _speed_ratio(own: Configuration, reference: Configuration) -> float:
+    return own.samples_per_second / max(reference.samples_per_second, 1e-12)
+
+
 def _order(value: Choice) -> tuple[bool, float, str]:
-    number = isinstance(value, (int, float))
-    return (not number, float(value) if isinstance(value, (int, float)) else 0.0, str(value))
+    """Numbers by size, then names by the alphabet."""
+    if isinstance(value, (int, float)):
+        return False, float(value), str(value)
+    return True, 0.0, str(value)
 
 
-def _otherwise_alike(points: Points, axis: str, among: Mask) -> Places:
-    """Of each point the first ``among`` those that are like it but for the axis; -1 where there is none."""
-    left_out = ("accumulation", "micro_batch") if axis == "accumulation" else (axis,)
-    others = [column for name, column in points.choices.items() if name not in left_out]
-    batch = [points.batches] if axis == "accumulation" else []
-    numbers = alike([points.environments, *batch, *others], len(points))
-    candidates = np.flatnonzero(among)
-    known, first = np.unique(numbers[candidates], return_index=True)
-    if not len(known):
-        return np.full(len(points), -1)
-    at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-    return np.where(known[at] == numbers, candidates[first][at], -1)
+def cumulative_steps(
+    configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
+) -> tuple[CumulativeStep, ...]:
+    """From the baseline, one technique at a time on top of the ones before, each time the one with least memory.
 
-
-def _ratios(points: Points, these: Places, to: Places | int) -> tuple[Figures, Figures]:
-    memory, speed = points.memory_bytes, points.samples_per_second
-    return memory[these] / np.maximum(memory[to], 1), speed[these] / np.maximum(speed[to], 1e-12)
-
-
-def cumulative(points: Sequence[Point], baseline: Mapping[str, Choice]) -> tuple[Stage, ...]:
-    """From the baseline, one technique at a time on top of the ones before, the leanest next each time.
-
-    What changes the training comes after what does not; the effective batch stays as it is. Empty when the baseline
-    was not measured or nothing was added to it.
+    Techniques that change the training come after those that do not; the effective batch stays as it is. Empty when
+    the baseline was not measured or nothing was added to it.
     """
-    own = Points.of(points)
-    moved = {axis: ~column.equal(baseline[axis]) for axis, column in own.choices.items()}
-    unmoved = np.flatnonzero(~np.any([*moved.values()], axis=0)) if moved else np.array([])
-    if not len(unmoved):
+    start = next((own for own in configurations if not _moved_axes(own, baseline)), None)
+    if start is None:
         return ()
-    start = int(unmoved[0])
-    places, changed = [start], list[str]()
-    while (place := _next(own, moved, start, places[-1], changed)) is not None:
-        changed += [axis for axis in _free(moved, changed) if moved[axis][place]]
-        places.append(place)
-    added = [
-        "baseline",
-        *(_named(axis, own[place]) for axis, place in zip(changed, places[1:], strict=True)),
-    ]
-    memory, speed = _ratios(own, np.array(places), start)
-    stages = zip(added, places, memory.tolist(), speed.tolist(), strict=True)
-    found = [
-        Stage(added=name, point=own[place], memory_ratio=m, speed_ratio=s)
-        for name, place, m, s in stages
-    ]
-    return tuple(found) if changed else ()
+    steps = [CumulativeStep(axis="", configuration=start, memory_ratio=1.0, speed_ratio=1.0)]
+    moved: list[str] = []
+    while (following := _next(configurations, baseline, start, steps[-1], moved)) is not None:
+        axis, configuration = following
+        moved.append(axis)
+        steps.append(
+            CumulativeStep(
+                axis=axis,
+                configuration=configuration,
+                memory_ratio=_memory_ratio(configuration, start),
+                speed_ratio=_speed_ratio(configuration, start),
+            )
+        )
+    return tuple(steps) if moved else ()
+
+
+def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
+    """The axes on which it departs from the baseline."""
+    return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
 
 
 def _next(
-    points: Points, moved: Mapping[str, Mask], start: int, last: int, changed: Sequence[str]
-) -> int | None:
-    """The stage after the last: one axis further, the others as there; None where nothing was measured."""
-    further = np.sum([moved[axis] for axis in _free(moved, changed)], axis=0) == 1
-    for axis in (*changed, *(("micro_batch",) if "accumulation" in changed else ())):
-        if axis in points.choices:
-            further = further & (points.choices[axis].at == points.choices[axis].at[last])
-    following = np.flatnonzero(further & (points.batches.at == points.batches.at[start]))
-    if not len(following):
-        return None
-    trains, memory, speed = points.equivalences.at, points.memory_bytes, points.samples_per_second
-    order = np.lexsort((-speed[following], memory[following], trains[following] != trains[start]))
-    return int(following[order[0]])
+    configurations: Sequence[Configuration],
+    baseline: Mapping[str, Choice],
+    start: Configuration,
+    last: CumulativeStep,
+    moved: Sequence[str],
+) -> tuple[str, Configuration] | None:
+    """The next axis to move and where that leads: one axis further than the last step; None where nothing does."""
+    following = []
+    for own in configurations:
+        # The split of the batch is one axis, named by its accumulation.
+        further = [
+            axis
+            for axis in _moved_axes(own, baseline)
+            if axis not in moved and axis != "micro_batch"
+        ]
+        if len(further) == 1 and _keeps(own, last.configuration, moved):
+            if own.effective_batch == start.effective_batch:
+                following.append((further[0], own))
+    return min(
+        following,
+        key=lambda pair: (
+            pair[1].trains_like != start.trains_like,
+            pair[1].memory_bytes,
+            -pair[1].samples_per_second,
+        ),
+        default=None,
+    )
 
 
-def _free(moved: Mapping[str, Mask], changed: Sequence[str]) -> list[str]:
-    """The axes that a stage may add; the batch's split is one axis."""
-    return [axis for axis in moved if axis not in changed and axis != "micro_batch"]
-
-
-def _named(axis: str, point: Point) -> str:
-    if axis == "accumulation":
-        return f"batch {point.row['micro_batch']} × accumulation {point.row['accumulation']}"
-    return f"{axis} {point.choices[axis]}"
+def _keeps(own: Configuration, last: Configuration, moved: Sequence[str]) -> bool:
+    """Whether it stands on the axes already moved where the last step does."""
+    kept = [*moved, "micro_batch"] if "accumulation" in moved else list(moved)
+    return all(own.choices[axis] == last.choices[axis] for axis in kept if axis in own.choices)

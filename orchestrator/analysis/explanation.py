@@ -1,4 +1,4 @@
-"""Why one trial is faster or leaner than another: what the difference is made of, and what ran otherwise."""
+"""Why one trial is faster than another, or needs less memory: the parts of the difference, and what ran differently."""
 
 from __future__ import annotations
 
@@ -10,52 +10,49 @@ from typing import Any, Literal
 from jobs.anatomy.memory.ledger import RESIDUAL
 from jobs.anatomy.time.operations import IDLE
 from jobs.anatomy_record import Anatomy
+from jobs.flags import Flag, flags_of
 from jobs.record import Outcome
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.configuration import memory_column
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.loss_curves import LossCurves, loss_curves
-from orchestrator.analysis.pareto import Row, training_of
-from orchestrator.analysis.summary import label
-from orchestrator.api import MeasuredRun
-from orchestrator.storage.tables.anatomy_rows import at_speed_of, sizes_of, tellers
+from orchestrator.analysis.profiles import at_speed_of, memory_layers, profile_sources
+from orchestrator.storage.tables.rows import Row, recipe_of
 
-REST = "not told apart"
-FIRST_STEP = "first_step_seconds"
-"""Told of where it differs by more than this factor and by more than a second."""
-_FIRST_STEP_FACTOR = 2.0
-_SLOWER = 1.05
-"""Said of a profiled step that took this much longer than those that counted."""
-
-ALIKE = 0.01
+REST = "not broken down"
+CLOSE = 0.01
 """Figures within this of each other are called the same."""
-POWER: Mapping[str, tuple[str, str]] = {
-    "joules_per_sample": ("energy a sample", " J"),
-    "gpu_sm_clock_mhz": ("SM clock", " MHz"),
-    "gpu_power_capped_share": ("time held down by the power limit", "%"),
-}
-"""Where the power limit holds the clocks down, speed is that power over the energy a sample: column -> name, unit."""
-WAITED: Mapping[str, str] = {
-    "host_bound_share": "micro-batches that left the device idle",
-    "starved_forward_share": "time in forward passes that did",
-    "starved_update_share": "time in updates that did",
-}
-RAN: Mapping[str, str] = {
-    "matmul_dtype": "matrix products in",
-    "attention_kernel": "attention by",
-    "autocast": "autocast",
-    "tf32": "TF32 allowed",
-    "parameter_dtypes": "parameters in",
-    "optimizer_class": "optimizer",
-    "optimizer_implementation": "its update",
-    "optimizer_state_dtypes": "its states in",
-    "offload_optimizer_device": "its states on",
-    "offload_parameter_device": "parameters on",
-    "zero_stage": "ZeRO stage",
-    "checkpointed_layers": "modules recomputed",
-    "compiled_graphs": "compiled graphs",
-    "compile_graph_breaks": "graph breaks",
-    "dataloader_workers": "data loader's workers",
-    "allocator_retries": "allocator's retries",
-}
-"""Column of what really ran -> its name in a sentence."""
+_FIRST_STEP_FACTOR, _FIRST_STEP_SECONDS = 2.0, 1.0
+"""The first step is mentioned if it differs by more than this factor and by more than these seconds."""
+_SLOWER_PROFILE = 1.05
+"""A caution is given for a profiled step that took this much longer than the counted ones."""
+
+EFFECTIVE_COLUMNS = (
+    "matmul_dtype",
+    "attention_kernel",
+    "autocast",
+    "tf32",
+    "parameter_dtypes",
+    "optimizer_class",
+    "optimizer_implementation",
+    "optimizer_state_dtypes",
+    "offload_optimizer_device",
+    "offload_parameter_device",
+    "zero_stage",
+    "checkpointed_layers",
+    "compiled_graphs",
+    "compile_graph_breaks",
+    "dataloader_workers",
+    "allocator_retries",
+)
+"""What really ran."""
+IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
+POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
+"""Where the power limit holds the clocks down, speed is that power divided by the energy per sample."""
+EFFICIENCY_FIGURES = ("MFU", "backward / forward")
+FIRST_STEP = "first_step_seconds"
+
+Source = Literal["anatomy", "columns"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +63,11 @@ class Side:
     label: str
     samples_per_second: float
     memory_bytes: int
+    flags: tuple[Flag, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class Term:
     """One part of a figure, before and after."""
 
     name: str
@@ -83,238 +81,258 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Account:
+class Breakdown:
     """A figure's difference and its parts, which add up to it; the largest change first."""
 
     before: float
     after: float
-    source: Literal["anatomy", "columns"]
-    """What tells the parts: both trials' anatomies, or the table's columns."""
-    shares: tuple[Share, ...]
+    source: Source
+    """Where the parts come from: both trials' anatomies, or the table's columns."""
+    terms: tuple[Term, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fact:
-    """Something that was otherwise."""
+class Difference:
+    """Something that was different: an axis, a column of the table, or a figure of the anatomy."""
 
     name: str
     before: Any
     after: Any
-    unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What is unlike about two trials, and what that did. "Before" is the first that was named."""
+    """How two trials differ, and what that did. "Before" is the trial that was named first."""
 
     hardware: str
     before: Side
     after: Side
-    chosen: tuple[Fact, ...]
+    choices: tuple[Difference, ...]
     """The axes on which they differ."""
-    seconds_per_sample: Account
-    module_seconds: Account | None
-    """What the forward and backward passes took of that, by class of module; None where not both were taken apart."""
-    memory_bytes: Account
+    seconds_per_sample: Breakdown
+    module_seconds: Breakdown | None
+    """Forward and backward pass by class of module; None unless both were profiled."""
+    memory_bytes: Breakdown
     losses: LossCurves | None
-    facts: tuple[Fact, ...]
-    """What ran otherwise."""
-    cautions: tuple[str, ...]
+    runtime: tuple[Difference, ...]
+    """What ran differently."""
+    recipes: tuple[TrainingRecipe, TrainingRecipe]
+    slower_profiles: tuple[float | None, float | None]
+    """Of each trial: the profiled step's busy time divided by a counted step, where that is more than 1.05."""
 
 
 class NotExplainableError(ValueError):
     """Two trials of which nothing can be explained; the text says why."""
 
 
-def explain(run: MeasuredRun, before: str, after: str) -> Explanation:
-    """Set two trials of a run, named by the beginning of their identifiers, side by side.
-
-    Raises LookupError for a name that no trial or several have, NotExplainableError for trials that were not measured
-    or not on the same hardware with the same versions.
-    """
-    rows = (_row(run, before), _row(run, after))
-    _check(rows)
-    found = run.anatomies()
-    taken_apart = tellers([(row["trial_id"],) for row in rows], run.follow_ups, found)
-    told = [
-        at_speed_of(found[taken_apart[row["trial_id"]]], row)
-        for row in rows
-        if row["trial_id"] in taken_apart
-    ]
-    anatomies = (told[0], told[1]) if len(told) == len(rows) else None
-    sides = [_side(run, row) for row in rows]
-    return Explanation(
-        hardware=run.hardware_of(rows[0]["environment_id"]),
-        before=sides[0],
-        after=sides[1],
-        chosen=tuple(
-            Fact(name=axis, before=one, after=other)
-            for axis, one, other in _differing(run.axes, rows)
-        ),
-        seconds_per_sample=_time(rows, anatomies),
-        module_seconds=_modules(rows, anatomies),
-        memory_bytes=_memory(rows, (sides[0].memory_bytes, sides[1].memory_bytes), anatomies),
-        losses=loss_curves(rows, run.losses(), run.axes),
-        facts=tuple(_facts(rows, anatomies)),
-        cautions=tuple(_cautions(rows, anatomies)),
-    )
-
-
 Rows = tuple[Row, Row]
 Anatomies = tuple[Anatomy, Anatomy] | None
 
 
-def _row(run: MeasuredRun, name: str) -> Row:
-    named = [row for row in (*run.rows, *run.follow_ups) if row["trial_id"].startswith(name)]
+def explain(run: Dataset, before: str, after: str) -> Explanation:
+    """Compare two trials of a run, named by the beginning of their identifiers.
+
+    Raises LookupError for a name that no trial or several have, NotExplainableError for trials that were not measured,
+    or not in the same environment.
+    """
+    rows = (_find(run, before), _find(run, after))
+    _check(rows)
+    anatomies = _anatomies(run, rows)
+    sides = (_side(run, rows[0]), _side(run, rows[1]))
+    environment = run.environment_of(rows[0]["environment_id"])
+    return Explanation(
+        hardware=environment.hardware if environment else "unknown hardware",
+        before=sides[0],
+        after=sides[1],
+        choices=tuple(_differences(rows, run.axes)),
+        seconds_per_sample=_time(rows, anatomies),
+        module_seconds=_modules(rows, anatomies),
+        memory_bytes=_memory(rows, sides, anatomies),
+        losses=loss_curves(rows, run.losses, run.axes),
+        runtime=tuple(_runtime(rows, anatomies)),
+        recipes=(recipe_of(rows[0]), recipe_of(rows[1])),
+        slower_profiles=_slower_profiles(rows, anatomies),
+    )
+
+
+def _find(run: Dataset, name: str) -> Row:
+    named = [row for row in run.table.rows if row["trial_id"].startswith(name)]
     exact = [row for row in named if row["trial_id"] == name]
-    if len(exact or named) != 1 or not name:
+    found = exact or named
+    if not name or not found:
+        raise LookupError(f'no trial "{name}" here')
+    if len(found) > 1:
         several = ", ".join(row["trial_id"] for row in named[:4])
-        raise LookupError(
-            f'several trials begin with "{name}": {several}' if named else f'no trial "{name}" here'
-        )
-    return (exact or named)[0]
+        raise LookupError(f'several trials begin with "{name}": {several}')
+    return found[0]
 
 
 def _check(rows: Rows) -> None:
     for row in rows:
-        if row["outcome"] != Outcome.OK or not 0 < (row.get("samples_per_second") or 0) < math.inf:
+        speed = row.get("samples_per_second") or 0
+        if row["outcome"] != Outcome.OK or not 0 < speed < math.inf:
             why = f": {row['reason']}" if row["reason"] else ""
             raise NotExplainableError(
                 f"trial {row['trial_id']} was not measured: {row['outcome']}{why}"
             )
     if rows[0]["environment_id"] != rows[1]["environment_id"]:
         raise NotExplainableError(
-            "the trials ran on unlike hardware or versions, which would explain anything"
+            "the trials ran on different hardware or versions, which alone may explain everything"
         )
 
 
-def _side(run: MeasuredRun, row: Row) -> Side:
-    axes = [axis for axis in run.axes if axis in run.varying] or list(run.axes)
+def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
+    """Both trials' anatomies at their own speed; None unless both were profiled."""
+    names = [(row["trial_id"],) for row in rows]
+    sources = profile_sources(names, run.follow_ups, run.anatomies)
+    if any(row["trial_id"] not in sources for row in rows):
+        return None
+    first, second = (at_speed_of(run.anatomies[sources[row["trial_id"]]], row) for row in rows)
+    return first, second
+
+
+def _side(run: Dataset, row: Row) -> Side:
+    environment = run.environment_of(row["environment_id"])
+    column = environment.memory_column if environment else memory_column([row])
     return Side(
         trial_id=row["trial_id"],
-        label=label({axis: row[column] for axis, column in run.axes.items()}, axes),
+        label=run.row_label(row),
         samples_per_second=row["samples_per_second"],
-        memory_bytes=row[run.memory_column_of(row["environment_id"])] or 0,
+        memory_bytes=row[column] or 0,
+        flags=flags_of(row),
     )
 
 
-def _differing(columns: Mapping[str, str], rows: Rows) -> Iterator[tuple[str, Any, Any]]:
-    """Name, before and after of the columns in which the rows differ; what neither tells is alike."""
+def _differences(rows: Rows, columns: Mapping[str, str]) -> Iterator[Difference]:
+    """The columns in which the rows differ; a value that both lack does not count."""
     for name, column in columns.items():
-        one, other = (row.get(column) for row in rows)
-        if one != other and (one or other):
-            yield name, one, other
+        before, after = (row.get(column) for row in rows)
+        if before != after and (before or after):
+            yield Difference(name=name, before=before, after=after)
 
 
-def _time(rows: Rows, anatomies: Anatomies) -> Account:
-    """Seconds a sample, so that unlike batches compare; what the speed leaves beside kernels is time without any."""
-    whole = [1 / row["samples_per_second"] for row in rows]
+def _time(rows: Rows, anatomies: Anatomies) -> Breakdown:
+    """Seconds per sample, so that different batches compare. With anatomies the rest is time without a kernel."""
+    totals = [1 / row["samples_per_second"] for row in rows]
     if anatomies:
-        parts = [_in_a_sample(one, row) for one, row in zip(anatomies, rows, strict=True)]
+        parts = [_operations(anatomy, row) for anatomy, row in zip(anatomies, rows, strict=True)]
+        return _breakdown(totals, parts, "anatomy", IDLE)
+    parts = []
+    for total, row in zip(totals, rows, strict=True):
+        wait = (row.get("data_seconds_median") or 0.0) / row["effective_batch"]
+        parts.append({"waiting for data": wait, "training": total - wait})
+    return _breakdown(totals, parts, "columns", REST)
+
+
+def _busy(anatomy: Anatomy) -> dict[str, float]:
+    """Kind of operation -> seconds of the profiled step, idle time left out."""
+    operations = anatomy.values("operations")
+    return {name: seconds for name, seconds in operations.items() if name != IDLE}
+
+
+def _operations(anatomy: Anatomy, row: Row) -> dict[str, float]:
+    """Kind of operation -> seconds per sample."""
+    scale = _per_sample(anatomy, row)
+    return {name: seconds * scale for name, seconds in _busy(anatomy).items()}
+
+
+def _per_sample(anatomy: Anatomy, row: Row) -> float:
+    """Turns seconds of the profiled step into seconds per sample.
+
+    A profiled step that was busy for longer than a counted step lasts is scaled down to that step.
+    """
+    counted_step = row["effective_batch"] / row["samples_per_second"]
+    step = max(sum(_busy(anatomy).values()), counted_step)
+    return float(1 / step / row["samples_per_second"])
+
+
+def _modules(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
+    """Seconds per sample of forward and backward pass, by class of module."""
+    if anatomies is None:
+        return None
+    parts = []
+    for anatomy, row in zip(anatomies, rows, strict=True):
+        scale = _per_sample(anatomy, row)
+        modules = anatomy.values("modules")
+        parts.append({name: seconds * scale for name, seconds in modules.items()})
+    if not all(parts):
+        return None
+    totals = [sum(own.values()) for own in parts]
+    return _breakdown(totals, parts, "anatomy", REST)
+
+
+def _memory(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
+    totals = [side.memory_bytes for side in sides]
+    parts: list[Mapping[str, float]]
+    if anatomies:
+        parts = [anatomy.values("memory") for anatomy in anatomies]
     else:
-        waits = [(row.get("data_seconds_median") or 0.0) / row["effective_batch"] for row in rows]
-        parts = [
-            {"waiting for data": wait, "training": every - wait}
-            for wait, every in zip(waits, whole, strict=True)
-        ]
-    return _account(whole, parts, anatomies, IDLE if anatomies else REST)
+        parts = [memory_layers(row) or {} for row in rows]
+    if not all(parts):
+        parts = [{}, {}]
+    return _breakdown(totals, parts, "anatomy" if anatomies else "columns", REST)
 
 
-def _at_work(anatomy: Anatomy) -> dict[str, float]:
-    """Kind of operation -> seconds of the profiled step."""
-    return {name: seconds for name, seconds in anatomy.values("operations").items() if name != IDLE}
-
-
-def _in_a_sample(anatomy: Anatomy, row: Row) -> dict[str, float]:
-    """The same of a sample's time, as shares of it where the profiled step took longer than its like."""
-    work = _at_work(anatomy)
-    return {name: seconds * _samples_share(anatomy, row) for name, seconds in work.items()}
-
-
-def _samples_share(anatomy: Anatomy, row: Row) -> float:
-    step = max(sum(_at_work(anatomy).values()), row["effective_batch"] / row["samples_per_second"])
-    share: float = 1 / step / row["samples_per_second"]
-    return share
-
-
-def _modules(rows: Rows, anatomies: Anatomies) -> Account | None:
-    """Seconds a sample of what ran in the forward and backward passes."""
-    parts = [
-        {
-            name: seconds * _samples_share(one, row)
-            for name, seconds in one.values("modules").items()
-        }
-        for one, row in zip(anatomies or (), rows, strict=False)
+def _breakdown(
+    totals: Sequence[float], parts: Sequence[Mapping[str, float]], source: Source, rest: str
+) -> Breakdown:
+    """The parts, and under the name ``rest`` what they leave of the totals."""
+    before, after = (_with_rest(own, total, rest) for own, total in zip(parts, totals, strict=True))
+    terms = [
+        Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0))
+        for name in dict.fromkeys([*before, *after])
     ]
-    return (
-        _account([sum(own.values()) for own in parts], parts, anatomies, REST)
-        if parts and all(parts)
-        else None
-    )
+    terms.sort(key=lambda term: -abs(term.change))
+    return Breakdown(before=totals[0], after=totals[1], source=source, terms=tuple(terms))
 
 
-def _memory(rows: Rows, whole: tuple[int, int], anatomies: Anatomies) -> Account:
+def _with_rest(parts: Mapping[str, float], total: float, rest: str) -> dict[str, float]:
+    known = {name: value for name, value in parts.items() if name != RESIDUAL}
+    return {**known, rest: total - sum(known.values())}
+
+
+def _runtime(rows: Rows, anatomies: Anatomies) -> Iterator[Difference]:
+    yield from _differences(rows, {column: column for column in EFFECTIVE_COLUMNS})
     if anatomies:
-        parts: list[Mapping[str, float]] = [one.values("memory") for one in anatomies]
-    else:
-        parts = [sizes_of(row) or {} for row in rows]
-    return _account(whole, parts if all(parts) else [{}, {}], anatomies, REST)
+        yield from _efficiency(anatomies)
+    for column in IDLE_COLUMNS:
+        before, after = (row.get(column) for row in rows)
+        if _is_finite(before) and _is_finite(after) and before != after:
+            yield Difference(name=column, before=before, after=after)
+    for column in POWER_COLUMNS:
+        before, after = (row.get(column) for row in rows)
+        if before is None or after is None:
+            continue
+        if abs(before - after) > CLOSE * max(before, after):
+            yield Difference(name=column, before=before, after=after)
+    yield from _first_step(rows)
 
 
-def _account(
-    whole: Sequence[float], parts: Sequence[Mapping[str, float]], anatomies: Anatomies, rest: str
-) -> Account:
-    """The parts and what they leave over, the ``rest``."""
-    told = [{name: value for name, value in own.items() if name != RESIDUAL} for own in parts]
-    named = [
-        {**own, rest: every - sum(own.values())} for own, every in zip(told, whole, strict=True)
-    ]
-    names = list(dict.fromkeys([*named[0], *named[1]]))
-    shares = [
-        Share(name=name, before=named[0].get(name, 0.0), after=named[1].get(name, 0.0))
-        for name in names
-    ]
-    shares.sort(key=lambda share: -abs(share.change))
-    source: Literal["anatomy", "columns"] = "anatomy" if anatomies else "columns"
-    return Account(before=whole[0], after=whole[1], source=source, shares=tuple(shares))
+def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
+    before, after = (own.values("efficiency") | own.values("phases") for own in anatomies)
+    for name in EFFICIENCY_FIGURES:
+        if name in before and name in after and before[name] != after[name]:
+            yield Difference(name=name, before=before[name], after=after[name])
 
 
-def _facts(rows: Rows, anatomies: Anatomies) -> Iterator[Fact]:
-    for column, one, other in _differing({column: column for column in RAN}, rows):
-        yield Fact(name=RAN[column], before=one, after=other)
-    if anatomies:
-        figures = [one.values("efficiency") | one.values("phases") for one in anatomies]
-        for name, unit in (("MFU", "%"), ("backward / forward", "")):
-            if all(name in own for own in figures) and figures[0][name] != figures[1][name]:
-                yield Fact(name=name, before=figures[0][name], after=figures[1][name], unit=unit)
-    for column, name in WAITED.items():
-        one, other = (row.get(column) for row in rows)
-        if (
-            one is not None
-            and other is not None
-            and math.isfinite(one)
-            and math.isfinite(other)
-            and one != other
-        ):
-            yield Fact(name=name, before=one, after=other, unit="%")
-    for column, (name, unit) in POWER.items():
-        one, other = (row.get(column) for row in rows)
-        if one is not None and other is not None and abs(one - other) > ALIKE * max(one, other):
-            yield Fact(name=name, before=one, after=other, unit=unit)
-    first = [row.get(FIRST_STEP) or 0.0 for row in rows]
-    if math.inf > max(first) > _FIRST_STEP_FACTOR * min(first) and max(first) - min(first) > 1:
-        yield Fact(name="first step", before=first[0], after=first[1], unit="s")
+def _first_step(rows: Rows) -> Iterator[Difference]:
+    before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
+    shortest, longest = sorted((before, after))
+    is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
+    if is_longer and longest - shortest > _FIRST_STEP_SECONDS:
+        yield Difference(name=FIRST_STEP, before=before, after=after)
 
 
-def _cautions(rows: Rows, anatomies: Anatomies) -> Iterator[str]:
-    kinds = [training_of(row["equivalence"]) or "exact" for row in rows]
-    if kinds[0] != kinds[1]:
-        yield f"they do not train alike: {kinds[0]}, {kinds[1]}"
-    for name, row, anatomy in zip("AB", rows, anatomies or (), strict=False):
-        slower = (
-            sum(_at_work(anatomy).values()) * row["samples_per_second"] / row["effective_batch"]
-        )
-        if slower > _SLOWER:
-            yield f"{name}: the profiled step worked for {slower:.2f} times a step's time; its parts are shares of it"
-    for name, row in zip("AB", rows, strict=True):
-        yield from (f"{name}: {text}" for text in row.get("warnings") or ())
+def _is_finite(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
+    if anatomies is None:
+        return None, None
+    factors: list[float | None] = []
+    for anatomy, row in zip(anatomies, rows, strict=True):
+        busy_seconds = sum(_busy(anatomy).values())
+        factor = busy_seconds * row["samples_per_second"] / row["effective_batch"]
+        factors.append(factor if factor > _SLOWER_PROFILE else None)
+    return factors[0], factors[1]

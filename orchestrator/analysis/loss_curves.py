@@ -1,4 +1,4 @@
-"""Two trials' losses, step by step: how far apart they are, and how far the numerical guard lets them be."""
+"""Two trials' losses, step by step: how far apart they are, and how far loss parity allows."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis import loss_parity
-from orchestrator.analysis.pareto import Row
+from orchestrator.analysis.loss_parity import LossWindow, compared
+from orchestrator.storage.tables.rows import Row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossCurves:
-    """The steps that both have, warm-up included; where one's loss is no number, the curves end before it."""
+    """The steps that both trials have, warm-up included, up to the first loss that is not finite."""
 
     before: tuple[float, ...]
     after: tuple[float, ...]
-    halves: tuple[loss_parity.Half, ...]
-    """What the guard compares; the reference is the first trial."""
+    windows: tuple[LossWindow, ...]
+    """What loss parity compares; the reference is the first trial."""
 
     @property
-    def furthest(self) -> int:
+    def furthest_step(self) -> int:
         """The step, from 0, at which they are furthest apart."""
-        return max(
-            range(len(self.after)), key=lambda step: abs(self.after[step] - self.before[step])
-        )
+        differences = [abs(b - a) for a, b in zip(self.before, self.after, strict=True)]
+        return differences.index(max(differences))
 
     @property
-    def agree(self) -> bool:
-        """Whether the guard lets them be so far apart."""
-        return all(half.apart <= half.allowed for half in self.halves)
+    def match(self) -> bool:
+        """Whether loss parity allows the difference."""
+        return all(window.matches for window in self.windows)
 
 
 def loss_curves(
@@ -37,13 +36,16 @@ def loss_curves(
 ) -> LossCurves | None:
     """The curves of two trials, the second compared with the first; None where one has no losses."""
     first, second = rows
-    pairs = list(zip(*(losses.get(row["trial_id"], ()) for row in rows), strict=False))
-    sound = next(
-        (step for step, pair in enumerate(pairs) if not all(map(math.isfinite, pair))), len(pairs)
-    )
-    if not sound:
+    before, after = (losses.get(row["trial_id"], ()) for row in rows)
+    steps = 0
+    for pair in zip(before, after, strict=False):
+        if not all(map(math.isfinite, pair)):
+            break
+        steps += 1
+    if not steps:
         return None
-    before, after = (tuple(curve) for curve in zip(*pairs[:sound], strict=True))
     return LossCurves(
-        before=before, after=after, halves=loss_parity.compared(second, first, after, before, axes)
+        before=tuple(before[:steps]),
+        after=tuple(after[:steps]),
+        windows=compared(second, first, after[:steps], before[:steps], axes),
     )

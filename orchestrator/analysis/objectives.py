@@ -1,45 +1,48 @@
-"""What a configuration can be good at: speed, energy, money, host memory; each a figure of a point, and a direction."""
+"""What a configuration can be best in: speed, energy, money, host memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.analysis.pareto import Point
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.units import HOUR_SECONDS
 
-HOUR, MILLION = 3600, 1_000_000
+MILLION = 1_000_000
+Figure = Callable[[Configuration, float | None], float | None]
+"""The figure of a configuration at a price per GPU hour; None where it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """A figure to rank points by."""
+    """A figure to rank configurations by."""
 
     name: str
-    words: str
-    """What the figure is, as it reads after the number."""
+    unit: str
     higher_is_better: bool
-    of: Callable[[Point, float | None], float | None]
-    """The figure of a point at a price per GPU hour; None where it was not measured."""
+    of: Figure
 
-    def score(self, point: Point, price_per_hour: float | None = None) -> float:
+    def score(self, configuration: Configuration, price_per_hour: float | None = None) -> float:
         """The figure as a number of which more is better; minus infinity where there is none."""
-        figure = self.of(point, price_per_hour)
+        figure = self.of(configuration, price_per_hour)
         if figure is None:
-            return float("-inf")
+            return -math.inf
         return figure if self.higher_is_better else -figure
 
 
-def _column(name: str) -> Callable[[Point, float | None], float | None]:
-    def read(point: Point, price_per_hour: float | None) -> float | None:
-        value = point.row.get(name)
-        return None if value is None else float(value)
-
-    return read
+def _samples_per_second(configuration: Configuration, _: float | None) -> float:
+    return configuration.samples_per_second
 
 
-def _joules_per_sample(point: Point, price_per_hour: float | None) -> float | None:
-    """As measured; from the counted steps' energy where a table is older than the column."""
-    row = point.row
+def _host_memory(configuration: Configuration, _: float | None) -> float | None:
+    peak = configuration.row.get("host_peak_resident_bytes")
+    return None if peak is None else float(peak)
+
+
+def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
+    """GPU energy per sample in joules; from the counted steps' energy where a table is older than the column."""
+    row = configuration.row
     if row.get("joules_per_sample") is not None:
         return float(row["joules_per_sample"])
     if row.get("energy_joules") is None or not row.get("counted_seconds"):
@@ -47,13 +50,12 @@ def _joules_per_sample(point: Point, price_per_hour: float | None) -> float | No
     return float(row["energy_joules"] / (row["samples_per_second"] * row["counted_seconds"]))
 
 
-def dollars_per_million(point: Point, price_per_hour: float | None) -> float | None:
-    """What a million samples cost at this price per hour of the GPU; None without a price."""
-    return (
-        None
-        if price_per_hour is None
-        else price_per_hour / HOUR / point.samples_per_second * MILLION
-    )
+def dollars_per_million(configuration: Configuration, price_per_hour: float | None) -> float | None:
+    """What a million samples cost at a price per GPU hour; None without a price."""
+    if price_per_hour is None:
+        return None
+    seconds = MILLION / configuration.samples_per_second
+    return price_per_hour / HOUR_SECONDS * seconds
 
 
 OBJECTIVES: Mapping[str, Objective] = {
@@ -61,27 +63,27 @@ OBJECTIVES: Mapping[str, Objective] = {
     for objective in (
         Objective(
             name="samples_per_second",
-            words="samples/s",
+            unit="samples/s",
             higher_is_better=True,
-            of=lambda point, price: point.samples_per_second,
+            of=_samples_per_second,
         ),
         Objective(
             name="joules_per_sample",
-            words="J a sample",
+            unit="J per sample",
             higher_is_better=False,
-            of=_joules_per_sample,
+            of=joules_per_sample,
         ),
         Objective(
             name="dollars_per_million",
-            words="dollars a million samples",
+            unit="dollars per million samples",
             higher_is_better=False,
             of=dollars_per_million,
         ),
         Objective(
             name="host_memory",
-            words="bytes of host memory",
+            unit="bytes of host memory",
             higher_is_better=False,
-            of=_column("host_peak_resident_bytes"),
+            of=_host_memory,
         ),
     )
 }

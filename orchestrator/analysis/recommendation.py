@@ -2,247 +2,284 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate, candidates
-from orchestrator.analysis.cap_checks import Check, evidence
+from orchestrator.analysis.cap_checks import CapCheck, decisive_check
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
-from orchestrator.analysis.pareto import Point
-from orchestrator.analysis.tie_breaks import Pairing, fastest_in_turns
+from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 
-RUNNERS_UP = 4
+MAX_RUNNERS_UP = 4
 WORTH_MENTIONING = 0.02
-"""A constraint whose loosening gains less than this is not said to cost anything."""
+"""Loosening a constraint is not mentioned if it gains less than this."""
 PREFERENCE_FOR_MEASURED = 0.05
-"""An inferred configuration takes a measured one's place only by this much."""
+"""An inferred configuration must be better than a measured one by this much to take its place."""
 NEARLY = 0.05
-"""How much worse still counts as nearly as good, when less memory would do."""
+"""How much worse still counts as nearly as good, if it needs less memory."""
+LESS_MEMORY = 0.8
+"""How much of the memory a nearly as good configuration may need."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class Constraints:
     """What a person wants, and under which constraints."""
 
     memory_bytes: int | None = None
     effective_batch: int | None = None
-    any_training: bool = False
-    """Whether what trains otherwise than the baseline (another optimizer, LoRA) is ranked with it."""
-    exact: bool = False
-    """Only rows whose losses the numerical guard does not doubt."""
+    all_recipes: bool = False
+    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with it."""
+    require_loss_parity: bool = False
+    """Only rows whose losses match their reference."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
-    """Of one GPU, in whatever currency."""
+    """Of one GPU, in any currency."""
 
     def score(self, candidate: Candidate) -> float:
         """How good a candidate is: more is better, whatever the objective."""
-        return self.objective.score(candidate.point, self.price_per_hour)
+        return self.objective.score(candidate.configuration, self.price_per_hour)
 
-    def allows(self, candidate: Candidate, training: str) -> bool:
-        """Whether a candidate keeps the constraints of memory and training."""
-        point = candidate.point
-        fits = self.memory_bytes is None or point.memory_bytes <= self.memory_bytes
-        alike = self.any_training or point.training == training
-        sure = not (self.exact and point.trains_differently)
-        return fits and alike and sure and self.score(candidate) != float("-inf")
+    def allow(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
+        """Whether a candidate keeps the constraints."""
+        own = candidate.configuration
+        fits = self.memory_bytes is None or own.memory_bytes <= self.memory_bytes
+        has_recipe = self.all_recipes or own.training_recipe == recipe
+        has_parity = not (self.require_loss_parity and own.loss_flags)
+        return fits and has_recipe and has_parity and self.score(candidate) != -math.inf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """What loosening one constraint would buy, or what keeping within less would lose."""
+class ConstraintCost:
+    """What loosening one constraint would gain, or what needing less memory would lose."""
 
     constraint: str
-    """memory, effective_batch, training, exact; "less memory" for what nearly as good a configuration saves."""
+    """memory, effective_batch, recipe or loss_parity; "less memory" for a nearly as good configuration."""
     candidate: Candidate
     ratio: float | None
-    """The candidate's figure to the best one's; None where nothing keeps all constraints."""
+    """The candidate's figure divided by the best one's; None where nothing keeps all constraints."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recommendation:
-    """The answer to a wish."""
+    """The answer under constraints."""
 
-    wish: Wish
+    constraints: Constraints
     best: Candidate | None
     runners_up: tuple[Candidate, ...]
     """The best of each further set of techniques."""
-    costs: tuple[Cost, ...]
-    doubted: int
-    """Candidates within memory that ``exact`` refused because their losses are not their reference's."""
-    seen: Check | None = None
-    """That the best fitted under a cap of no more than the memory asked for; None where its peak has to do."""
-    in_turns: tuple[Pairing, ...] = ()
-    """What came of measuring the best in turns with what the search could not tell from it."""
-    text: str = ""
-    """All of it in words, where a run was asked."""
-
-    def __repr__(self) -> str:
-        return self.text or object.__repr__(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>"
+    costs: tuple[ConstraintCost, ...]
+    refused: int
+    """Candidates within memory that were refused because their losses do not match."""
+    check: CapCheck | None = None
+    """A cap check in which the best fitted; None: its fit is inferred from its peak."""
+    comparisons: tuple[PairedComparison, ...] = ()
+    """Tie-breaks between the best and other candidates."""
 
     def figure(self, candidate: Candidate) -> float | None:
         """The objective's figure, in its own unit."""
-        return self.wish.objective.of(candidate.point, self.wish.price_per_hour)
+        price = self.constraints.price_per_hour
+        return self.constraints.objective.of(candidate.configuration, price)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ranking:
+    """Everything that a ranking depends on but the constraints."""
+
+    configurations: tuple[Configuration, ...]
+    recipe: TrainingRecipe
+    comparisons: tuple[PairedComparison, ...]
+
+    def ranked(self, constraints: Constraints) -> list[Candidate]:
+        """All candidates that keep the constraints, best first; of equals the one with less memory."""
+        allowed = [
+            candidate
+            for candidate in candidates(self.configurations, constraints.effective_batch)
+            if constraints.allow(candidate, self.recipe)
+        ]
+        allowed.sort(key=lambda candidate: _place(candidate, constraints), reverse=True)
+        return self._tie_broken(allowed, constraints)
+
+    def _tie_broken(self, ranked: Sequence[Candidate], constraints: Constraints) -> list[Candidate]:
+        """The same with a tie-break's winner first, where speed is the objective."""
+        by_speed = constraints.objective is OBJECTIVES["samples_per_second"]
+        if not ranked or not by_speed or ranked[0].is_inferred:
+            return list(ranked)
+        measured = [own.configuration for own in ranked if not own.is_inferred]
+        winner = fastest_of(measured, self.comparisons)
+        return sorted(ranked, key=lambda candidate: candidate.configuration is not winner)
 
 
 def recommend(
-    points: Iterable[Point],
-    wish: Wish,
-    training: str = "",
-    checks: Sequence[Check] = (),
-    pairings: Sequence[Pairing] = (),
+    configurations: Iterable[Configuration],
+    constraints: Constraints,
+    recipe: TrainingRecipe = PLAIN,
+    checks: Sequence[CapCheck] = (),
+    comparisons: Sequence[PairedComparison] = (),
 ) -> Recommendation:
-    """The answer from points that may be ranked together; ``training`` is the baseline's kind.
+    """The answer from the configurations of one environment; ``recipe`` is the one that is ranked.
 
-    A point that ``checks`` saw fail under a cap of the memory asked for, or of more, is out, whatever its peak was;
-    one that ``pairings`` saw to be faster in turns than the fastest comes before it.
+    A configuration that failed a cap check of the memory asked for is out, whatever its peak was on the whole GPU.
     """
-
-    def seen(point: Point) -> Check | None:
-        return (
-            None
-            if wish.memory_bytes is None
-            else evidence(checks, point.trial_ids, wish.memory_bytes)
-        )
-
-    known = tuple(point for point in points if (check := seen(point)) is None or check.fits)
-
-    def rank(wish: Wish) -> tuple[Candidate, ...]:
-        return _turned(_ranked(known, wish, training), wish, pairings)
-
-    ranked = rank(wish)
+    known = [own for own in configurations if not _has_failed(own, constraints, checks)]
+    ranking = _Ranking(configurations=tuple(known), recipe=recipe, comparisons=tuple(comparisons))
+    ranked = ranking.ranked(constraints)
     best = ranked[0] if ranked else None
-    unsure = [
-        c
-        for c in candidates(known, wish.effective_batch)
-        if replace(wish, exact=False).allows(c, training)
-    ]
+    check = None
+    if best is not None and not best.is_inferred:
+        check = _check_of(best.configuration, constraints, checks)
     return Recommendation(
-        wish=wish,
+        constraints=constraints,
         best=best,
-        runners_up=_unlike(ranked)[1 : RUNNERS_UP + 1],
-        costs=_costs(rank, wish, ranked),
-        doubted=sum(bool(c.point.trains_differently) for c in unsure) if wish.exact else 0,
-        seen=None if best is None or best.inferred else seen(best.point),
-        in_turns=_turns_of(ranked, pairings),
+        runners_up=tuple(_one_per_technique_set(ranked)[1 : MAX_RUNNERS_UP + 1]),
+        costs=_costs(ranking, constraints, ranked),
+        refused=_refused(known, constraints, recipe),
+        check=check,
+        comparisons=_comparisons_of_best(ranked, comparisons),
     )
 
 
-def _ranked(points: Sequence[Point], wish: Wish, training: str) -> tuple[Candidate, ...]:
-    """All that keeps the constraints, best first; the leaner of equals."""
-
-    def place(candidate: Candidate) -> tuple[float, int]:
-        score = wish.score(candidate)
-        discount = PREFERENCE_FOR_MEASURED * abs(score) if candidate.inferred else 0.0
-        return score - discount, -candidate.point.memory_bytes
-
-    own = (c for c in candidates(points, wish.effective_batch) if wish.allows(c, training))
-    return tuple(sorted(own, key=place, reverse=True))
+def _check_of(
+    configuration: Configuration, constraints: Constraints, checks: Sequence[CapCheck]
+) -> CapCheck | None:
+    if constraints.memory_bytes is None:
+        return None
+    return decisive_check(checks, configuration.trial_ids, constraints.memory_bytes)
 
 
-def _turned(
-    ranked: Sequence[Candidate], wish: Wish, pairings: Sequence[Pairing]
-) -> tuple[Candidate, ...]:
-    """The ranking with the faster in turns before the first, where speed is what is asked for."""
-    by_speed = (
-        wish.objective is OBJECTIVES["samples_per_second"] and ranked and not ranked[0].inferred
-    )
-    faster = (
-        fastest_in_turns([c.point for c in ranked if not c.inferred], pairings)
-        if by_speed
-        else None
-    )
-    return tuple(
-        sorted(ranked, key=lambda candidate: faster is not None and candidate.point is not faster)
-    )
+def _has_failed(
+    configuration: Configuration, constraints: Constraints, checks: Sequence[CapCheck]
+) -> bool:
+    check = _check_of(configuration, constraints, checks)
+    return check is not None and not check.fits
 
 
-def _turns_of(ranked: Sequence[Candidate], pairings: Iterable[Pairing]) -> tuple[Pairing, ...]:
-    """The pairings that the best was in, with others that keep the constraints."""
-    measured = [candidate.point for candidate in ranked if not candidate.inferred]
-    if not ranked or ranked[0].inferred:
+def _place(candidate: Candidate, constraints: Constraints) -> tuple[float, int]:
+    """Sort key, more is better: the score, discounted where it is inferred, then little memory."""
+    score = constraints.score(candidate)
+    discount = PREFERENCE_FOR_MEASURED * abs(score) if candidate.is_inferred else 0.0
+    return score - discount, -candidate.configuration.memory_bytes
+
+
+def _refused(
+    configurations: Sequence[Configuration], constraints: Constraints, recipe: TrainingRecipe
+) -> int:
+    """How many candidates only the requirement of loss parity rules out."""
+    if not constraints.require_loss_parity:
+        return 0
+    looser = replace(constraints, require_loss_parity=False)
+    allowed = [
+        candidate
+        for candidate in candidates(configurations, constraints.effective_batch)
+        if looser.allow(candidate, recipe)
+    ]
+    return sum(bool(candidate.configuration.loss_flags) for candidate in allowed)
+
+
+def _comparisons_of_best(
+    ranked: Sequence[Candidate], comparisons: Iterable[PairedComparison]
+) -> tuple[PairedComparison, ...]:
+    """The tie-breaks that the best took part in, with others that keep the constraints."""
+    if not ranked or ranked[0].is_inferred:
         return ()
-    ids = {trial_id for point in measured for trial_id in point.trial_ids}
-    own = ranked[0].point.trial_ids
-    return tuple(
-        p for p in pairings if {p.one, p.other} <= ids and (p.one in own or p.other in own)
-    )
+    measured = [own.configuration for own in ranked if not own.is_inferred]
+    ids = {trial_id for own in measured for trial_id in own.trial_ids}
+    best_ids = set(ranked[0].configuration.trial_ids)
+    found = []
+    for comparison in comparisons:
+        pair = {comparison.trial_id, comparison.reference_id}
+        if pair <= ids and pair & best_ids:
+            found.append(comparison)
+    return tuple(found)
 
 
-def _unlike(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """The first of each set of techniques: batches apart, no two are alike."""
+def _one_per_technique_set(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each set of techniques, the batch left out."""
     first: dict[tuple[object, ...], Candidate] = {}
     for candidate in ranked:
-        choices = candidate.point.choices
-        first.setdefault(
-            tuple(v for a, v in choices.items() if a not in ("micro_batch", "accumulation")),
-            candidate,
+        choices = candidate.configuration.choices
+        techniques = tuple(
+            value for axis, value in choices.items() if axis not in ("micro_batch", "accumulation")
         )
-    return tuple(first.values())
+        first.setdefault(techniques, candidate)
+    return list(first.values())
 
 
-Rank = Callable[[Wish], tuple[Candidate, ...]]
-
-
-def _costs(rank: Rank, wish: Wish, ranked: Sequence[Candidate]) -> tuple[Cost, ...]:
+def _costs(
+    ranking: _Ranking, constraints: Constraints, ranked: Sequence[Candidate]
+) -> tuple[ConstraintCost, ...]:
     best = ranked[0] if ranked else None
-    looser = {
-        "effective_batch": replace(wish, effective_batch=None)
-        if wish.effective_batch is not None
-        else None,
-        "exact": replace(wish, exact=False) if wish.exact else None,
-        "training": replace(wish, any_training=True) if not wish.any_training else None,
-    }
-    tops = {name: rank(other)[:1] for name, other in looser.items() if other is not None}
-    found = [("memory", c) for c in _memory_steps(rank, wish, best)]
-    found += [(name, c) for name, top in tops.items() for c in top if _gains(c, best, wish)]
-    if best is not None and (saving := _leaner(ranked, wish)):
-        found.append(("less memory", saving))
+    found = [("memory", candidate) for candidate in _more_memory(ranking, constraints, best)]
+    for name, looser in _loosened(constraints).items():
+        for candidate in ranking.ranked(looser)[:1]:
+            if _gains(candidate, best, constraints):
+                found.append((name, candidate))
+    if best is not None:
+        leaner = _less_memory(ranked, constraints)
+        if leaner is not None:
+            found.append(("less memory", leaner))
     return tuple(
-        Cost(constraint=name, candidate=c, ratio=_ratio(c, best, wish)) for name, c in found
+        ConstraintCost(
+            constraint=name, candidate=candidate, ratio=_ratio(candidate, best, constraints)
+        )
+        for name, candidate in found
     )
 
 
-def _memory_steps(rank: Rank, wish: Wish, best: Candidate | None) -> tuple[Candidate, ...]:
-    """The least memory beyond the limit that buys something worth mentioning, and what buys most."""
-    if wish.memory_bytes is None:
-        return ()
-    beyond = (
-        c
-        for c in rank(replace(wish, memory_bytes=None))
-        if c.point.memory_bytes > wish.memory_bytes
-    )
-    better = [c for c in beyond if _gains(c, best, wish)]
-    steps = (
-        {id(c): c for c in (min(better, key=lambda c: c.point.memory_bytes), better[0])}
-        if better
-        else {}
-    )
-    return tuple(steps.values())
+def _loosened(constraints: Constraints) -> dict[str, Constraints]:
+    """Constraint -> the constraints without it, for those that are set; memory is loosened in steps instead."""
+    looser = {}
+    if constraints.effective_batch is not None:
+        looser["effective_batch"] = replace(constraints, effective_batch=None)
+    if constraints.require_loss_parity:
+        looser["loss_parity"] = replace(constraints, require_loss_parity=False)
+    if not constraints.all_recipes:
+        looser["recipe"] = replace(constraints, all_recipes=True)
+    return looser
 
 
-def _leaner(ranked: Sequence[Candidate], wish: Wish) -> Candidate | None:
-    """Nearly as good in at least a fifth less memory."""
+def _more_memory(
+    ranking: _Ranking, constraints: Constraints, best: Candidate | None
+) -> list[Candidate]:
+    """The least memory beyond the limit that gains something worth mentioning, and what gains most."""
+    limit = constraints.memory_bytes
+    if limit is None:
+        return []
+    without_limit = ranking.ranked(replace(constraints, memory_bytes=None))
+    beyond = [own for own in without_limit if own.configuration.memory_bytes > limit]
+    better = [own for own in beyond if _gains(own, best, constraints)]
+    if not better:
+        return []
+    leanest = min(better, key=lambda candidate: candidate.configuration.memory_bytes)
+    most = better[0]
+    return [leanest] if leanest is most else [leanest, most]
+
+
+def _less_memory(ranked: Sequence[Candidate], constraints: Constraints) -> Candidate | None:
+    """The candidate with least memory among those nearly as good as the best, if it needs a fifth less."""
     best = ranked[0]
-    floor = wish.score(best) - NEARLY * abs(wish.score(best))
+    best_score = constraints.score(best)
+    floor = best_score - NEARLY * abs(best_score)
+    ceiling = LESS_MEMORY * best.configuration.memory_bytes
     near = [
-        c
-        for c in ranked
-        if wish.score(c) >= floor and c.point.memory_bytes <= 0.8 * best.point.memory_bytes
+        candidate
+        for candidate in ranked
+        if constraints.score(candidate) >= floor and candidate.configuration.memory_bytes <= ceiling
     ]
-    return min(near, key=lambda c: c.point.memory_bytes, default=None)
+    return min(near, key=lambda candidate: candidate.configuration.memory_bytes, default=None)
 
 
-def _ratio(candidate: Candidate, best: Candidate | None, wish: Wish) -> float | None:
-    return None if best is None else wish.score(candidate) / wish.score(best)
+def _ratio(candidate: Candidate, best: Candidate | None, constraints: Constraints) -> float | None:
+    if best is None:
+        return None
+    return constraints.score(candidate) / constraints.score(best)
 
 
-def _gains(candidate: Candidate, best: Candidate | None, wish: Wish) -> bool:
-    """Whether it is enough better than the best within the constraints; anything is where there is none."""
+def _gains(candidate: Candidate, best: Candidate | None, constraints: Constraints) -> bool:
+    """Whether it is better than the best by enough to be mentioned; anything is, where there is no best."""
     if best is None:
         return True
-    gain = wish.score(candidate) - wish.score(best)
-    return gain > WORTH_MENTIONING * abs(wish.score(best))
+    best_score = constraints.score(best)
+    return constraints.score(candidate) - best_score > WORTH_MENTIONING * abs(best_score)

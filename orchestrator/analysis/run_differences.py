@@ -1,58 +1,80 @@
-"""What is unlike about two runs before any of their figures is compared: hardware, versions, training, hosts."""
+"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.api import MeasuredRun
+from orchestrator.analysis.dataset import Dataset
 
 Part = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
 VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
-"""What makes a configuration's losses other ones beyond rounding."""
+"""Where these differ, a configuration's losses may differ beyond rounding."""
 SCHEDULE: tuple[Part, ...] = ("measure",)
-"""What decides a training's batches and learning rates step by step: losses of unlike ones have nothing in common."""
+"""It decides batches and learning rates step by step: where it differs, losses have nothing in common."""
 HOSTS: tuple[Part, ...] = ("host",)
-"""What paces the rows that the accelerator does not."""
+"""The pace of rows that are not GPU-bound."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One setting that differs between two runs."""
+
+    part: Part
+    name: str
+    before: str
+    after: str
+
+    @property
+    def label(self) -> str:
+        """``gpu_model``, ``model architecture``, ``host gpus``."""
+        return self.name if self.part == "environment" else f"{self.part} {self.name}"
 
 
 def differences(
-    before: MeasuredRun,
-    after: MeasuredRun,
+    before: Dataset,
+    after: Dataset,
     parts: tuple[Part, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
-) -> Iterator[tuple[str, str, str]]:
-    """What is unlike: (what, before, after). A setting that one side does not know is off there."""
+) -> Iterator[Difference]:
+    """The settings that differ. One that a run does not have counts as off."""
     for part in parts:
-        old, new = (_part(run, part) for run in (before, after))
-        for key in sorted(old.keys() | new.keys()):
-            if (old.get(key) or None) != (new.get(key) or None):
-                what = key if part == "environment" else f"{part} {key}"
-                yield what, str(old.get(key, "–")), str(new.get(key, "–"))
+        old, new = _settings(before, part), _settings(after, part)
+        for name in sorted(old.keys() | new.keys()):
+            if (old.get(name) or None) != (new.get(name) or None):
+                yield Difference(
+                    part=part,
+                    name=name,
+                    before=str(old.get(name, "–")),
+                    after=str(new.get(name, "–")),
+                )
 
 
-def _part(run: MeasuredRun, part: Part) -> Mapping[str, Any]:
-    match part:
-        case "environment":
-            return run.environments.get(run.environment_id, {})
-        case "measure":
-            return _schedule(run)
-        case "host":
-            return _host(run)
+def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
+    if part == "environment":
+        return run.main.environment if run.main else {}
+    if part == "measure":
+        return _schedule(run)
+    if part == "host":
+        return _host(run)
     return run.run.config.get(part) or {}
 
 
-def _schedule(run: MeasuredRun) -> Mapping[str, Any]:
-    """The seed, and the steps over which the learning rate decays: without a GPU those of the config's ``cpu``."""
+def _schedule(run: Dataset) -> Mapping[str, Any]:
+    """The seed, and the steps over which the learning rate decays: without a GPU those of ``cpu_fallback``."""
     config = run.run.config
-    has_gpu = any(point.row["gpu_model"] for point in run.own())
-    asked = {**config.get("measure", {}), **({} if has_gpu else config.get("cpu", {}))}
-    return {name: asked.get(name) for name in ("seed", "steps", "warmup_steps")}
+    configurations = run.main.configurations if run.main else ()
+    has_gpu = any(own.row["gpu_model"] for own in configurations)
+    measure = {**config.get("measure", {})}
+    if not has_gpu:
+        measure |= config.get("cpu_fallback", {})
+    return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
 
 
-def _host(run: MeasuredRun) -> Mapping[str, Any]:
-    """How much of a host a trial had, and how many GPUs shared it."""
-    rows = [point.row for point in run.own()]
+def _host(run: Dataset) -> Mapping[str, Any]:
+    """How many cores a trial had, and how many GPUs shared the host."""
+    rows = [own.row for own in run.main.configurations] if run.main else []
     cores = Counter(row["cpus"] for row in rows if row.get("cpus")).most_common(1)
     gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
-    return {"cores a trial": cores[0][0] if cores else None, "GPUs at work": len(gpus)}
+    return {"cores per trial": cores[0][0] if cores else None, "GPUs in use": len(gpus)}

@@ -1,4 +1,7 @@
-"""Close configurations told apart: measured again in turns, one GPU for all, so that its drift touches them alike."""
+"""Tie-breaks: close configurations measured again in interleaved rounds on one GPU (A B B A).
+
+Interleaving lets a drift of the GPU, its temperature for example, affect all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -7,91 +10,101 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.record import Outcome
+from jobs.spec import Purpose
 from jobs.steady_state import relative_half_width
-from orchestrator.analysis.pareto import Point, Row
-from orchestrator.units import error
-
-COMPARISON = "comparison"
-"""The purpose of such trials."""
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.storage.tables.rows import Row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pairing:
-    """One configuration's speed to another's, turn by turn."""
+class PairedComparison:
+    """The speed of one configuration divided by another's, round by round."""
 
-    one: str
-    """The trial that made it a candidate."""
-    other: str
+    trial_id: str
+    """The trial that a tie-break measured again."""
+    reference_id: str
+    """The trial that it is compared with."""
     ratio: float
-    """The one's speed to the other's, the mean of all turns."""
-    error: float
-    """Half the ratio's 95 % confidence interval (Student's t over the turns), relative to it."""
-    turns: int
+    """Mean of the speed ratios of all rounds."""
+    ci95: float
+    """Half the ratio's 95 % interval (Student's t over the rounds), relative to it."""
+    rounds: int
 
     @property
     def is_faster(self) -> bool:
-        """Whether the one is faster beyond chance."""
-        return self.ratio * (1 - self.error) > 1
+        """Whether it is faster than the reference beyond chance."""
+        return self.ratio * (1 - self.ci95) > 1
 
     @property
     def is_slower(self) -> bool:
-        """Whether it is slower beyond chance."""
-        return self.ratio * (1 + self.error) < 1
-
-    def in_words(self, named: Mapping[str, str]) -> str:
-        """Which is faster, by how much, and how sure that is, in a sentence; ``named`` maps the two to their names."""
-        one, other, ratio = named[self.one], named[self.other], self.ratio
-        how = f"(in turns on one GPU, {self.turns} of each)"
-        if not (self.is_faster or self.is_slower):
-            change = f"{100 * (ratio - 1):+.1f} % {error(self.error)}"
-            return f"No difference found between {other} and {one}: {change} {how}."
-        if self.is_slower:
-            one, other, ratio = other, one, 1 / ratio
-        return f"{one} is {100 * (ratio - 1):.1f} % {error(self.error)} faster than {other} {how}."
+        """Whether it is slower than the reference beyond chance."""
+        return self.ratio * (1 + self.ci95) < 1
 
 
-def pairings(rows: Iterable[Row]) -> tuple[Pairing, ...]:
-    """The rows of one environment that were measured in turns, each configuration against the first of its company."""
-    speeds: dict[tuple[str, ...], dict[tuple[int, str], dict[str, float]]] = {}
+Round = tuple[int, str]
+"""Number of a round, and the GPU's UUID."""
+
+
+def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
+    """The tie-breaks among the rows of one environment, each configuration against the first of its group."""
+    groups: dict[tuple[str, ...], dict[Round, dict[str, float]]] = {}
     for row in rows:
-        if (
-            row.get("purpose") == COMPARISON
-            and row["outcome"] == Outcome.OK
-            and row.get("samples_per_second")
-        ):
-            turns = speeds.setdefault(tuple(row["among"]), {})
-            turn = turns.setdefault((row["turn"], row.get("gpu_uuid") or ""), {})
-            turn[row["follows"]] = row["samples_per_second"]
-    found = (
-        _pairing(one, among[0], list(turns.values()))
-        for among, turns in speeds.items()
-        for one in among[1:]
-    )
-    return tuple(pairing for pairing in found if pairing is not None)
+        if _is_measured_round(row):
+            rounds = groups.setdefault(tuple(row["compared_with"]), {})
+            speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
+            speeds[row["follows_trial"]] = row["samples_per_second"]
+    found = []
+    for group, rounds in groups.items():
+        for trial_id in group[1:]:
+            comparison = _comparison(trial_id, group[0], list(rounds.values()))
+            if comparison is not None:
+                found.append(comparison)
+    return tuple(found)
 
 
-def against_the_first(points: Sequence[Point], pairings: Iterable[Pairing]) -> tuple[Pairing, ...]:
-    """Those of the pairings that compare one of these points with the first of them."""
-    first, others = points[:1], points[1:]
+def compared_with_first(
+    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
+) -> tuple[PairedComparison, ...]:
+    """The comparisons of one of these configurations with the first of them."""
+    if not configurations:
+        return ()
+    first = configurations[0].trial_ids
+    others = {trial_id for own in configurations[1:] for trial_id in own.trial_ids}
     return tuple(
-        pairing
-        for pairing in pairings
-        if any(pairing.other in point.trial_ids for point in first)
-        and any(pairing.one in point.trial_ids for point in others)
+        comparison
+        for comparison in comparisons
+        if comparison.reference_id in first and comparison.trial_id in others
     )
 
 
-def fastest_in_turns(points: Sequence[Point], pairings: Iterable[Pairing]) -> Point | None:
-    """The first of these points, or the one that was faster than it in turns, by most; None where there is none."""
-    faster = (pairing for pairing in against_the_first(points, pairings) if pairing.is_faster)
-    by_most = max(faster, key=lambda pairing: pairing.ratio, default=None)
-    named = [point for point in points if by_most and by_most.one in point.trial_ids]
-    return next(iter((*named, *points)), None)
+def fastest_of(
+    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
+) -> Configuration | None:
+    """The first of these configurations, or the one that beat it in a tie-break by most; None where there is none."""
+    winners = [c for c in compared_with_first(configurations, comparisons) if c.is_faster]
+    if winners:
+        best = max(winners, key=lambda comparison: comparison.ratio)
+        return next(own for own in configurations if best.trial_id in own.trial_ids)
+    return configurations[0] if configurations else None
 
 
-def _pairing(one: str, other: str, turns: Sequence[Mapping[str, float]]) -> Pairing | None:
-    ratios = [turn[one] / turn[other] for turn in turns if {one, other} <= turn.keys()]
+def _is_measured_round(row: Row) -> bool:
+    is_tie_break = row.get("purpose") == Purpose.TIE_BREAK and row["outcome"] == Outcome.OK
+    return is_tie_break and bool(row.get("samples_per_second"))
+
+
+def _comparison(
+    trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
+) -> PairedComparison | None:
+    """None with fewer than two rounds in which both were measured."""
+    complete = [speeds for speeds in rounds if {trial_id, reference_id} <= speeds.keys()]
+    ratios = [speeds[trial_id] / speeds[reference_id] for speeds in complete]
     if len(ratios) < 2:
         return None
-    mean, half_width = statistics.fmean(ratios), relative_half_width(ratios)
-    return Pairing(one=one, other=other, ratio=mean, error=half_width, turns=len(ratios))
+    return PairedComparison(
+        trial_id=trial_id,
+        reference_id=reference_id,
+        ratio=statistics.fmean(ratios),
+        ci95=relative_half_width(ratios),
+        rounds=len(ratios),
+    )

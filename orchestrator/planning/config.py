@@ -159,7 +159,7 @@ def _measure(measure: MeasureSection) -> MeasureSpec:
         warmup_steps=measure.warmup_steps,
         steps=measure.steps,
         relative_error=0.0 if measure.steps is None else measure.relative_error,
-        deadline_seconds=measure.deadline,
+        timeout_seconds=measure.deadline,
         seed=measure.seed,
         inspect=measure.inspect,
         isolation=measure.isolation,

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice, MeasureSpec, Needs, TrialSpec
+from jobs.record import TrialRecord, unsupported
+from jobs.spec import Choice, MeasureSpec, Needs, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES, Variant, merge
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, Assignment, lay
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
@@ -36,12 +36,7 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
         if rule is None:
             trials += repeats
         else:
-            ruled_out += [
-                TrialRecord(
-                    spec=trial, outcome=Outcome.UNSUPPORTED, rule=rule.name, reason=rule.reason
-                )
-                for trial in repeats
-            ]
+            ruled_out += [unsupported(trial, rule.name, rule.reason) for trial in repeats]
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
 
 
@@ -117,7 +112,7 @@ def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu:
         axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT
     }
     uses_deepspeed = any(variant.deepspeed is not None for variant in variants.values())
-    recipe = merge(
+    settings = merge(
         variants.values(),
         {**config.training_arguments, **arguments},
         config.deepspeed if uses_deepspeed else None,
@@ -127,7 +122,7 @@ def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu:
         choices=choices,
         model=config.model,
         data=config.data,
-        recipe=recipe,
+        settings=settings,
         measure=config.measure if has_gpu else _on_cpu(config),
         needs=Needs(
             gpus=int(has_gpu),
@@ -135,27 +130,36 @@ def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu:
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
-        equivalence=_equivalence(choices, variants),
+        training_recipe=_training_recipe(choices, variants),
     )
 
 
 def _on_cpu(config: SweepConfig) -> MeasureSpec:
-    return replace(config.measure, warmup_steps=config.cpu.warmup_steps, steps=config.cpu.steps)
+    return replace(
+        config.measure,
+        warmup_steps=config.cpu_fallback.warmup_steps,
+        steps=config.cpu_fallback.steps,
+    )
 
 
 # Arguments that change how a step runs, not what it computes; any other may make it another training.
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 
 
-def _equivalence(choices: Choices, variants: Mapping[str, Variant]) -> str:
-    micro, accumulation = choices["micro_batch"], choices[ACCUMULATION]
-    assert isinstance(micro, int)
-    assert isinstance(accumulation, (int, float))
-    parts = {EFFECTIVE_BATCH: round(micro * accumulation)} | {
-        axis: choice
-        for axis, choice in choices.items()
-        if (axis in variants and variants[axis].effect == "training")
-        or (axis in AXES and choice == CUSTOM and axis not in variants)
-        or (axis not in AXES and not axis.startswith(_SAME_TRAINING) and choice != DEFAULT)
-    }
-    return " · ".join(f"{axis}={value}" for axis, value in parts.items())
+def _training_recipe(choices: Choices, variants: Mapping[str, Variant]) -> TrainingRecipe:
+    """The choices that change what the training learns."""
+    return TrainingRecipe.of(
+        {
+            axis: choice
+            for axis, choice in choices.items()
+            if _changes_training(axis, choice, variants)
+        }
+    )
+
+
+def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:
+    if axis in variants:
+        return variants[axis].numerical_effect == "training"
+    if axis in AXES:
+        return choice == CUSTOM
+    return choice != DEFAULT and not axis.startswith(_SAME_TRAINING)

@@ -9,31 +9,31 @@ from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
 from orchestrator.planning.axes import Assignment, Grid
-from orchestrator.planning.loggers import Chosen
+from orchestrator.planning.loggers import LoggerChoices
 from orchestrator.storage.location import Location
 
-AnatomyOf = Literal["frontier", "all", "none"]
-"""Which trials are taken apart."""
+ProfileChoice = Literal["frontier", "all", "none"]
+"""Which configurations are profiled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FollowUpSpec:
-    """What is looked at again when a search on GPUs has ended, and what that may cost."""
+class FollowUpPolicy:
+    """What is measured again when a search on GPUs has ended, and what that may cost."""
 
-    verify: bool = True
-    """Run each budget's pick under a cap of its size."""
-    turns: int = 4
-    """Trials of each of a budget's close candidates, in turns on one GPU."""
-    anatomies: int = 8
-    """Configurations to take apart: budgets' picks, then the frontier."""
-    share: float = 0.25
-    """All of it may take so much of the search's own slot time,"""
-    least_seconds: float = 60.0
-    """and this much of any search's."""
+    verify_budgets: bool = True
+    """Run each budget's pick again with the GPU's memory capped to the budget."""
+    tie_break_rounds: int = 4
+    """Rounds in which each of a budget's close candidates is measured again, interleaved on one GPU."""
+    profiles: int = 8
+    """Configurations to profile: budgets' picks, then the frontier."""
+    slot_share: float = 0.25
+    """All follow-ups together may take this share of the search's own slot time,"""
+    min_seconds: float = 60.0
+    """and this much after any search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CpuSpec:
+class CpuFallback:
     """What ``measure`` becomes on a machine without a GPU, and the time (seconds) the whole sweep gets there."""
 
     warmup_steps: int = 2
@@ -49,14 +49,14 @@ class Resources:
     host_bytes: int = 0
     nvme_path: str | None = None
     gpu_models: tuple[str, ...] = ()
-    """Words of the GPU models to measure on; none: all that there are."""
-    calibrate: bool = True
-    """Compare GPUs of a model before measuring, and leave out those that are not well."""
+    """Words in the names of the GPU models to measure on; empty: all models."""
+    screen_gpus: bool = True
+    """Compare the GPUs of a model before measuring, and leave out those that are throttled or slow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SearchSpec:
-    """Which search walks the plan, and its own options."""
+class SearchChoice:
+    """Which search walks the plan, and its options."""
 
     kind: str = "grid"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class SweepConfig:
     data: DataSpec
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     deepspeed: Mapping[str, Any] | None = None
-    """The user's own DeepSpeed file, under whatever the offload axis adds."""
+    """The user's own DeepSpeed file; the offload axis adds to it."""
     axes: Grid = field(default_factory=dict)
     subsets: Mapping[str, Grid] = field(default_factory=dict)
     """Named grids laid over ``axes``; when there are any, the plan is their union."""
@@ -81,16 +81,18 @@ class SweepConfig:
     baseline: Assignment = field(default_factory=dict)
     """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
     measure: MeasureSpec = field(default_factory=MeasureSpec)
-    follow_ups: FollowUpSpec = field(default_factory=FollowUpSpec)
     repeats: int = 1
-    cpu: CpuSpec = field(default_factory=CpuSpec)
+    follow_up: FollowUpPolicy = field(default_factory=FollowUpPolicy)
+    cpu_fallback: CpuFallback = field(default_factory=CpuFallback)
     resources: Resources = field(default_factory=Resources)
     budgets: tuple[int, ...] = ()
     """Device memory in bytes: the report names the best configuration within each."""
-    search: SearchSpec = field(default_factory=SearchSpec)
-    trackers: Chosen = field(default_factory=dict)
-    """Experiment trackers to report to."""
+    search: SearchChoice = field(default_factory=SearchChoice)
+    loggers: LoggerChoices = field(default_factory=dict)
+    """Experiment loggers to report to."""
     output: Location = Path("runs")
+    notes: tuple[str, ...] = ()
+    """What to tell the user about the file: old keys that have a new name."""
 
     @property
     def axes_in_play(self) -> tuple[str, ...]:
@@ -99,10 +101,13 @@ class SweepConfig:
         for grid in (self.axes, *self.subsets.values()):
             for axis, listed in grid.items():
                 values.setdefault(axis, set()).update(listed)
-        for axis, value in (pair for trial in self.trials for pair in trial.items()):
-            values.setdefault(axis, {self.baseline.get(axis)}).add(value)
+        for trial in self.trials:
+            for axis, value in trial.items():
+                values.setdefault(axis, {self.baseline.get(axis)}).add(value)
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values: what a run folder keeps of its configuration."""
-        return {**to_json(self), "path": str(self.path), "output": str(self.output)}
+        raw: dict[str, Any] = to_json(self)
+        del raw["notes"]
+        return {**raw, "path": str(self.path), "output": str(self.output)}

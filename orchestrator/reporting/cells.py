@@ -80,7 +80,7 @@ def _under_cap(verdict: Verdict, point: Point, cohort: Cohort) -> str:
 
 
 def _error(point: Point) -> str:
-    return error(point.samples_per_second_error)
+    return error(point.samples_per_second_ci95)
 
 
 def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -114,7 +114,7 @@ def _in_turns(summary: Summary, verdict: Verdict, pairing: Pairing) -> str:
 
 def _evidence(summary: Summary, cohort: Cohort) -> Iterator[str]:
     if not cohort.checks:
-        if cohort.memory_column == "device_used_bytes":
+        if cohort.memory_column == "device_peak_bytes":
             yield "That these fit is inferred from their peaks on the whole device."
         return
     yield (
@@ -179,15 +179,15 @@ def guide_table(summary: Summary, cohort: Cohort) -> list[list[str]]:
         row, told = entry.point.row, entry.published
         mib = [
             _mib(row.get(name))
-            for name in ("peak_allocated_bytes", "peak_reserved_bytes", "device_used_bytes")
+            for name in ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")
         ]
-        own = [number(row.get("docs_time_seconds")), number(row.get("docs_samples_per_second"))]
+        own = [number(row.get("hf_guide_seconds")), number(row.get("hf_guide_samples_per_second"))]
         published = (
             [f"{told.seconds:.2f}", f"{told.samples_per_second:.2f}", f"{told.memory_mb:,}"]
             if told
             else [""] * 3
         )
-        used = row.get("docs_gpu_memory_mb")
+        used = row.get("hf_guide_memory_mib")
         own += ["" if used is None else f"{used:,}", speed(entry.point, cohort)]
         rows.append([summary.label(entry.point), *own, *mib, *published])
     return without_empty([headings, *rows]) if rows else []

@@ -57,7 +57,7 @@ def _cohort(summary: Summary, cohort: Cohort) -> dict[str, Any]:
 
 
 def _point(summary: Summary, cohort: Cohort, point: Point) -> dict[str, Any]:
-    error = point.samples_per_second_error
+    error = point.samples_per_second_ci95
     return {
         "label": summary.label(point),
         "trial_id": point.trial_ids[0],
@@ -65,7 +65,7 @@ def _point(summary: Summary, cohort: Cohort, point: Point) -> dict[str, Any]:
         "training": cohort.training_name(point.training),
         "memory_bytes": point.memory_bytes,
         "samples_per_second": point.samples_per_second,
-        "samples_per_second_error": error if error is not None and math.isfinite(error) else None,
+        "samples_per_second_ci95": error if error is not None and math.isfinite(error) else None,
         "warnings": list(point.warnings),
     }
 

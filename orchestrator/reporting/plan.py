@@ -125,7 +125,7 @@ def _measure(measure: MeasureSpec) -> str:
         if measure.relative_error
         else ""
     )
-    return f"{steps} after {warm_up}{early}; stopped after {measure.deadline_seconds:g} s"
+    return f"{steps} after {warm_up}{early}; stopped after {measure.timeout_seconds:g} s"
 
 
 def _ruled_out(plan: Plan) -> Iterator[str]:

@@ -41,7 +41,7 @@ class EventLog:
             "reason": record.reason,
             "rule": record.rule,
             "phase": record.phase,
-            "wall_seconds": record.wall_seconds,
+            "slot_seconds": record.slot_seconds,
             "gpu_model": record.environment.get("gpu_model"),
             **{name: record.measurements.get(name) for name in ("node", "gpu_uuid", "log_file")},
         }

@@ -72,7 +72,7 @@ class _View:
             self._begin(run)
         self.run = run
         for record in sorted(
-            self._new(), key=lambda record: record.started_at + record.wall_seconds
+            self._new(), key=lambda record: record.started_at + record.slot_seconds
         ):
             self._tell(record)
         self._first = False

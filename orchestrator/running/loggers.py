@@ -20,12 +20,12 @@ from orchestrator.running.cluster.not_kept import NotKept
 
 FIGURES = (
     "samples_per_second",
-    "samples_per_second_error",
+    "samples_per_second_ci95",
     "tokens_per_second",
     "step_seconds_median",
     "peak_allocated_bytes",
     "peak_reserved_bytes",
-    "device_used_bytes",
+    "device_peak_bytes",
     "host_peak_resident_bytes",
     "joules_per_sample",
     "loss_first",
@@ -50,7 +50,7 @@ def figures(record: TrialRecord) -> dict[str, float]:
         for n, value in measured.items()
         if isinstance(value, (int, float)) and math.isfinite(value)
     }
-    return {**numbers, "wall_seconds": record.wall_seconds, "ok": int(record.outcome is Outcome.OK)}
+    return {**numbers, "slot_seconds": record.slot_seconds, "ok": int(record.outcome is Outcome.OK)}
 
 
 def _begin(

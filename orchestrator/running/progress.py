@@ -70,7 +70,7 @@ class Progress:
             return
         self._count(record)
         self._measured += 1
-        self._busy_seconds += record.wall_seconds
+        self._busy_seconds += record.slot_seconds
 
     def ended(self, record: TrialRecord) -> None:
         """A trial has come to an end: print its line."""
@@ -142,10 +142,10 @@ def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
         return record.reason[:160]
     measured = record.measurements
-    device = measured.get("device_used_bytes")
+    device = measured.get("device_peak_bytes")
     peak = memory(device if device is not None else measured.get("peak_allocated_bytes"))
     return (
-        f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.wall_seconds:.1f} s)"
+        f"{_rate(measured['samples_per_second'])} samples/s  {peak}  ({record.slot_seconds:.1f} s)"
     )
 
 

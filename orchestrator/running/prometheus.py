@@ -42,10 +42,10 @@ class Metrics:
         self._trials.inc(1, {**self._tags, "outcome": record.outcome.value})
         if measured:
             self._measured += 1
-            self._seconds += record.wall_seconds
+            self._seconds += record.slot_seconds
             model = str(record.environment.get("gpu_model") or "cpu")
-            if record.wall_seconds > 0:
-                self._spent.inc(record.wall_seconds, {**self._tags, "gpu_model": model})
+            if record.slot_seconds > 0:
+                self._spent.inc(record.slot_seconds, {**self._tags, "gpu_model": model})
         elif record.outcome is Outcome.SKIPPED and record.rule not in (
             "time_budget",
             "interrupted",

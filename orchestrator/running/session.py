@@ -280,4 +280,4 @@ class Session:
     def _cut_by_budget(self, record: TrialRecord) -> bool:
         """Timed out before its own deadline: it was the sweep's budget that ended."""
         timed_out = record.outcome is Outcome.TIMED_OUT
-        return timed_out and record.wall_seconds < 0.95 * record.spec.measure.deadline_seconds
+        return timed_out and record.slot_seconds < 0.95 * record.spec.measure.timeout_seconds

@@ -75,7 +75,7 @@ class FollowUps(Search):
         elif trial_id in self._charged:
             self._told[trial_id] = record
             # Never less than expected: what once was too dear stays so, and a resumed sweep decides alike.
-            self._charged[trial_id] = max(self._charged[trial_id], record.wall_seconds)
+            self._charged[trial_id] = max(self._charged[trial_id], record.slot_seconds)
 
     @property
     def exhausted(self) -> bool:
@@ -107,7 +107,7 @@ class FollowUps(Search):
     @property
     def _allowance(self) -> float:
         """Seconds of slot time for all follow-ups."""
-        searched = sum(record.wall_seconds for record in self._records.values())
+        searched = sum(record.slot_seconds for record in self._records.values())
         return max(self._spec.least_seconds, self._spec.share * searched)
 
     def _in_order(self) -> Iterator[tuple[Sequence[TrialSpec], float]]:
@@ -140,7 +140,7 @@ class FollowUps(Search):
     def _price(self, specs: Iterable[TrialSpec]) -> float:
         """Slot time to be expected: what the followed trials took."""
         followed = (self._records[spec.follow_up.follows] for spec in specs if spec.follow_up)
-        return sum(record.wall_seconds for record in followed)
+        return sum(record.slot_seconds for record in followed)
 
     def _compared(self, verdict: Verdict) -> list[TrialSpec]:
         """All turns of a verdict's close candidates."""
@@ -214,7 +214,7 @@ def in_turns(records: Sequence[TrialRecord], turns: int) -> list[TrialSpec]:
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
     """A measured trial again, on a device of so many bytes; what it took beside the allocator, it will take again."""
     used, reserved = (
-        record.measurements.get(name) or 0 for name in ("device_used_bytes", "peak_reserved_bytes")
+        record.measurements.get(name) or 0 for name in ("device_peak_bytes", "peak_reserved_bytes")
     )
     outside = max(0, used - reserved) if used and reserved else 0
     cap = MemoryCap(device_bytes=budget_bytes, outside_bytes=outside)

@@ -1,9 +1,8 @@
-"""The run folder: one atomic file per finished trial, and one driver at a time."""
+"""The run folder as the driver writes it: one atomic file per finished trial, and one driver at a time."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
@@ -12,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from jobs.record import Outcome, TrialRecord, record_to_json
-from orchestrator.storage.record_reader import read_record
-from orchestrator.storage.run_metadata import LOGS, RECORDS, RUN, record_files, written_beside
+from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, delivered, record_to_json
+from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
+from orchestrator.storage.record_reader import find_records
 
 _LOCK = "lock"
-LAST_LINES = 4000
+_LOCK_RETRY_SECONDS = 0.1
+LAST_LOG_CHARACTERS = 4000
 """Characters of a trial's output that its record keeps, where it did not end well."""
 
 
@@ -30,30 +30,29 @@ class RunFolderBusyError(RunFolderError):
 
 
 class RunFolder:
-    """A run's records on disk. Written beside and moved into place, so that a killed driver leaves no half file."""
+    """A run's records on disk. Each is written beside and moved into place: a killed driver leaves no half file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unreadable: list[Path] = []
-        """Files among the records that are not records; they are left alone."""
+        """Files among the records that are not records of this version; they are left alone."""
         self._files: dict[str, set[Path]] = {}
-        """Where the trials' records were found: an earlier version digested a trial to another name."""
+        """Trial -> the files that hold it. An earlier version gave a trial, and its file, another name."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises RunFolderBusyError when another one does, else RunFolderError."""
+        """Hold the folder for this process. Raises RunFolderBusyError if another one does, else RunFolderError."""
         try:
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
             lock = open(self.path / _LOCK, "a")  # noqa: SIM115
         except OSError as error:
-            raise RunFolderError(
-                f"cannot write to {self.path}: {error.strerror or error}"
-            ) from error
+            reason = error.strerror or error
+            raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
         with lock:
-            if not (
-                _held(lock) or _held(lock, after_seconds=0.1)
-            ):  # somebody may just have asked whether it is free
-                raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
+            if not _try_lock(lock):
+                time.sleep(_LOCK_RETRY_SECONDS)  # ``in_use`` holds the lock for a moment
+                if not _try_lock(lock):
+                    raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
             yield
 
     def in_use(self) -> bool:
@@ -63,7 +62,7 @@ class RunFolder:
         except OSError:
             return False
         with lock:
-            return not _held(lock, fcntl.LOCK_SH)
+            return not _try_lock(lock, fcntl.LOCK_SH)
 
     def exists(self) -> bool:
         """Whether a run was started here."""
@@ -71,72 +70,68 @@ class RunFolder:
 
     def describe(self, run: Mapping[str, Any]) -> None:
         """Write ``run.json``: configuration, command, budgets, baseline, one-time costs."""
-        _write(self.path / RUN, run)
+        _write(self.path / RUN, {**run, "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file of the run's own."""
+        """Write another JSON file of the run."""
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> TrialRecord:
-        """Keep a record; an earlier one of the same trial is replaced, whatever its file is called.
+        """Write a record, in place of any earlier one of the same trial; returns the record as written.
 
-        What the trial printed goes to a file of its own. The record returned, as written, names that file and has the
-        last lines only, or none where all went well.
+        What the trial printed goes to a log file. The record keeps its last characters, or nothing if all went well.
         """
-        trial_id = record.trial_id
-        path = self.path / RECORDS / f"{trial_id}.json"
-        if record.log:
-            record = self._with_log_file(record, f"{LOGS}/{trial_id}.txt")
+        path = self._path_of(record.trial_id)
+        if record.delivery.log:
+            record = self._with_log_file(record)
         _write(path, record_to_json(record))
-        self._drop_others(trial_id, path)
+        self._remove_other_files(record.trial_id, path)
         return record
 
-    def _with_log_file(self, record: TrialRecord, name: str) -> TrialRecord:
-        measurements = dict(record.measurements)
-        well = (
-            record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
-            and "anatomy_missing" not in measurements
-        )
-        with contextlib.suppress(
-            OSError
-        ):  # the record matters more, and finds out itself what the disk has
+    def _with_log_file(self, record: TrialRecord) -> TrialRecord:
+        name = f"{LOGS}/{record.trial_id}.txt"
+        written = ""
+        # Without a log the record is still worth writing; whether the disk takes that, it finds out itself.
+        with contextlib.suppress(OSError):
             (self.path / LOGS).mkdir(exist_ok=True)
             with written_beside(self.path / name) as partial:
-                partial.write_text(record.log)
-            measurements["log_file"] = name
-        return dataclasses.replace(
-            record, log="" if well else record.log[-LAST_LINES:], measurements=measurements
-        )
+                partial.write_text(record.delivery.log)
+            written = name
+        ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        if ended_well and "anatomy_missing" not in record.measurements:
+            kept = ""
+        else:
+            kept = record.delivery.log[-LAST_LOG_CHARACTERS:]
+        return delivered(record, log=kept, log_file=written)
 
     def remove(self, trial_id: str) -> None:
-        """Forget a trial, because it is going to be repeated or is no longer planned."""
-        path = self.path / RECORDS / f"{trial_id}.json"
+        """Remove a trial's record, because it is going to be repeated or is no longer planned."""
+        path = self._path_of(trial_id)
         path.unlink(missing_ok=True)
-        self._drop_others(trial_id, path)
+        self._remove_other_files(trial_id, path)
 
     def records(self) -> dict[str, TrialRecord]:
-        """Every readable record by trial id, the latest; what is torn or foreign is listed in ``unreadable``."""
-        found: dict[str, TrialRecord] = {}
-        self.unreadable = []
-        for path in record_files(self.path):
-            record = read_record(path)
-            if record is None:
-                self.unreadable.append(path)
-                continue
-            trial_id = record.trial_id
-            self._files.setdefault(trial_id, set()).add(path)
-            if trial_id not in found or found[trial_id].started_at < record.started_at:
-                found[trial_id] = record
-        return found
+        """Every readable record by trial id, the latest of each; ``unreadable`` lists the other files."""
+        found = find_records(self.path)
+        self.unreadable = list(found.unreadable)
+        latest: dict[str, TrialRecord] = {}
+        for path, record in found.records:
+            self._files.setdefault(record.trial_id, set()).add(path)
+            known = latest.get(record.trial_id)
+            if known is None or known.started_at < record.started_at:
+                latest[record.trial_id] = record
+        return latest
 
-    def _drop_others(self, trial_id: str, path: Path) -> None:
+    def _path_of(self, trial_id: str) -> Path:
+        return self.path / RECORDS / f"{trial_id}.json"
+
+    def _remove_other_files(self, trial_id: str, path: Path) -> None:
         for other in self._files.pop(trial_id, set()) - {path}:
             other.unlink(missing_ok=True)
 
 
-def _held(lock: TextIO, kind: int = fcntl.LOCK_EX, *, after_seconds: float = 0.0) -> bool:
+def _try_lock(lock: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
     """Whether the lock is ours now; it is until its file is closed."""
-    time.sleep(after_seconds)
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -151,6 +146,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
+        reason = error.strerror or error
         raise RunFolderError(
-            f"cannot write {path}: {error.strerror or error}; what was written before is whole"
+            f"cannot write {path}: {reason}; earlier files are complete"
         ) from error

@@ -1,10 +1,8 @@
-"""The run folder as results reads it: the names of its files, what was run, and the records so far."""
+"""What was run: ``run.json``, the part of a report that no trial knows."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -12,25 +10,19 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from jobs.record import TrialRecord
+from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
-from orchestrator.storage.record_reader import read_record
+from orchestrator.storage.layout import RUN
+from orchestrator.storage.migration import upgraded_run
 
-RUN = "run.json"
-RECORDS = "records"
-LOGS = "logs"
-TRIALS = "trials.parquet"
-STEPS = "steps.parquet"
-ANATOMY = "anatomy.parquet"
-FRONTIER = "frontier.parquet"
-REPORT_HTML = "report.html"
-REPORT_MARKDOWN = "report.md"
-PICTURE = "frontier.png"
+
+class UnreadableRunError(ValueError):
+    """A file of the run folder that is damaged, foreign or of a newer version; the text says which."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """What was run: the part of a report that no trial knows. Everything may be missing from an old run."""
+class RunMetadata:
+    """What was run. Everything may be missing from an old run."""
 
     name: str = ""
     command: str = ""
@@ -42,9 +34,9 @@ class Run:
     one_time_costs: Mapping[str, Any] = field(default_factory=dict)
     """What was paid once per node, outside every trial's time (seconds where a number)."""
     search: Mapping[str, Any] = field(default_factory=dict)
-    """What the search says of itself (see ``Search.account``); empty where it measured everything."""
+    """What the search says of itself (``Search.summary``); empty where it measured everything."""
     notes: tuple[str, ...] = ()
-    """What is to be known of the machines: sentences."""
+    """Sentences about the machines."""
     started_at: float = 0.0
     """Unix time, seconds."""
     planned: int | None = None
@@ -53,19 +45,25 @@ class Run:
     """The axes in play, in the order of the file."""
     finished: bool = True
     """Whether every trial has its row; False while a sweep runs, and where its driver was killed."""
+    schema_version: int = 1
+    """1 where the file does not say; see ``orchestrator.storage.migration``."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """A run from ``run.json``; foreign keys are left alone, missing ones take their defaults. Raises ValueError."""
+        """A run from ``run.json``: foreign keys are ignored, missing ones take their defaults. Raises ValueError."""
+        if raw.get("schema_version", 1) < SCHEMA_VERSION:
+            raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
         given = {key: value for key, value in raw.items() if value is not None}
-        checked: Self = TypeAdapter(cls).validate_python(given)
-        if checked.search:
-            _ACCOUNT.validate_python(dict(checked.search))
-        return checked
+        run: Self = TypeAdapter(cls).validate_python(given)
+        if run.schema_version > SCHEMA_VERSION:
+            raise ValueError(f"written by a newer version (schema {run.schema_version})")
+        if run.search:
+            _SEARCH_SUMMARY.validate_python(dict(run.search))
+        return run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Account:
+class _SearchSummary:
     """What a page needs to know of a search, where there is anything to say of it."""
 
     kind: str
@@ -75,49 +73,17 @@ class _Account:
     audit: Mapping[str, Any] | None = None
 
 
-_ACCOUNT = TypeAdapter(_Account)
+_SEARCH_SUMMARY = TypeAdapter(_SearchSummary)
 
 
-class UnreadableRunError(ValueError):
-    """A file of the run folder that is torn or foreign; the text says which."""
-
-
-def read_run(run_folder: Path) -> Run:
+def read_run(run_folder: Path) -> RunMetadata:
     """The folder's ``run.json``, or an anonymous run named after the folder. Raises UnreadableRunError."""
     path = run_folder / RUN
     try:
         raw = from_json(path.read_bytes()) if path.exists() else {}
-        return Run.from_json({**raw, "name": raw.get("name") or run_folder.resolve().name})
-    except (AttributeError, TypeError, ValueError):
+        return RunMetadata.from_json({**raw, "name": raw.get("name") or run_folder.resolve().name})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = str(error) if "newer version" in str(error) else "damaged or not of this program"
         raise UnreadableRunError(
-            f"{path} is torn or not of this program; moved away, it is done without"
+            f"{path}: {reason}; move the file away to read the run without it"
         ) from None
-
-
-def read_records(run_folder: Path) -> list[TrialRecord]:
-    """Every finished trial's record, oldest first, those that never started last.
-
-    A torn or foreign file is passed over, as the sweep does, which names it.
-    """
-    found = [
-        record for path in record_files(run_folder) if (record := read_record(path)) is not None
-    ]
-    return sorted(found, key=lambda record: (record.started_at == 0, record.started_at))
-
-
-def record_files(run_folder: Path) -> list[Path]:
-    """What lies among the records, by name."""
-    return sorted((run_folder / RECORDS).glob("*.json"))
-
-
-@contextlib.contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """A place to write a file's new content, moved to ``path`` when all is well: no reader ever meets half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()  # a full disk needs the room
-        raise

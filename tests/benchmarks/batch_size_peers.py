@@ -74,7 +74,7 @@ class Result:
 
     setting: str
     peer: str
-    wall_seconds: float
+    slot_seconds: float
     """From the start of its process to its end."""
     search_seconds: float | None = None
     """The same without imports; of ours the slot seconds of its trials."""
@@ -190,7 +190,7 @@ def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool
     return Result(
         setting=setting,
         peer=peer,
-        wall_seconds=time.perf_counter() - began,
+        slot_seconds=time.perf_counter() - began,
         search_seconds=seconds,
         micro_batch=picked,
         failure=failure,
@@ -261,13 +261,13 @@ def judged(result: Result, slot: Slot, folder: Path, *, tiny: bool) -> Result:
     if result.micro_batch is None:
         return result
     spec = write_config(result.setting, result.micro_batch, folder / "judge.yaml", tiny=tiny)
-    record = slot.run(spec, spec.measure.deadline_seconds)
+    record = slot.run(spec, spec.measure.timeout_seconds)
     figures = record.measurements
     return Result(
         **{
             **asdict(result),
             "samples_per_second": figures.get("samples_per_second"),
-            "used_bytes": figures.get("device_used_bytes"),
+            "used_bytes": figures.get("device_peak_bytes"),
             "device_bytes": record.environment.get("gpu_memory_bytes"),
             "failure": ""
             if record.outcome == "ok"
@@ -285,7 +285,7 @@ def report(results: list[Result]) -> Iterator[str]:
             1 - one.used_bytes / one.device_bytes if one.used_bytes and one.device_bytes else None
         )
         figures = (
-            f"{one.wall_seconds:.1f}",
+            f"{one.slot_seconds:.1f}",
             "" if one.search_seconds is None else f"{one.search_seconds:.1f}",
             str(one.micro_batch or ""),
             "" if one.samples_per_second is None else f"{one.samples_per_second:.1f}",
@@ -322,7 +322,7 @@ def main() -> None:
                     Result(
                         setting=setting,
                         peer=peer,
-                        wall_seconds=0.0,
+                        slot_seconds=0.0,
                         failure="no turn in the budget",
                     )
                 )

@@ -131,12 +131,12 @@ def report(prices: Sequence[Price], planned: int, seed: int, run: Path | None) -
     )
     if run is not None:
         rows = pq.read_table(
-            run / "trials.parquet", columns=["wall_seconds", "outcome", "purpose"]
+            run / "trials.parquet", columns=["slot_seconds", "outcome", "purpose"]
         ).to_pylist()
         rows = [
             row for row in rows if row["purpose"] == "search"
         ]  # what follows it is not the grid's
-        took = sum(row["wall_seconds"] or 0.0 for row in rows)
+        took = sum(row["slot_seconds"] or 0.0 for row in rows)
         ran = sum(row["outcome"] != "skipped" for row in rows)
         lines += [
             "",

@@ -29,7 +29,7 @@ from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
-from tests.unit.records import make_record
+from tests.support.records import make_record
 
 SLOTS_OF_TUNE = 2
 

@@ -98,7 +98,7 @@ def account(rows: Sequence[dict[str, Any]], gpus: int, *, began: float, took: fl
     slots: dict[Any, list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
         start = row["started_at"].timestamp()
-        slots[row["gpu_uuid"]].append((start, start + row["wall_seconds"]))
+        slots[row["gpu_uuid"]].append((start, start + row["slot_seconds"]))
     trials = [sorted(slot) for slot in slots.values()]
     first = min(slot[0][0] for slot in trials)
     last = max(slot[-1][1] for slot in trials)
@@ -127,7 +127,7 @@ def _phases(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     phases = {name: statistics.fmean(row[column] for row in rows) for name, column in names.items()}
     return {
         **phases,
-        "rest": statistics.fmean(row["wall_seconds"] for row in rows) - sum(phases.values()),
+        "rest": statistics.fmean(row["slot_seconds"] for row in rows) - sum(phases.values()),
     }
 
 

@@ -29,12 +29,12 @@ PREDICTED = DATA / "predicted_bert_large_h200.parquet"
 RUN = Path(__file__).parents[2] / "docs" / "results" / "2026-11-21-bert_large-h200"
 """The run of all 288 configurations, with every step."""
 FIGURES = (
-    "device_used_bytes",
+    "device_peak_bytes",
     "samples_per_second",
-    "samples_per_second_error",
+    "samples_per_second_ci95",
     "host_bound_share",
-    "starved_forward_share",
-    "starved_update_share",
+    "launch_bound_forward_share",
+    "launch_bound_update_share",
 )
 MIB, GIB = 2**20, 2**30
 
@@ -68,7 +68,7 @@ def make_record(
 ) -> TrialRecord:
     """What came of a trial; out of memory where it has no speed."""
     figures = {
-        "device_used_bytes": memory,
+        "device_peak_bytes": memory,
         "samples_per_second": speed,
         "host_bound_share": host_bound_share,
     }
@@ -77,7 +77,7 @@ def make_record(
         outcome=Outcome.OUT_OF_MEMORY if speed is None else Outcome.OK,
         measurements={name: value for name, value in figures.items() if value is not None},
         environment={"gpu_memory_bytes": device},
-        wall_seconds=seconds,
+        slot_seconds=seconds,
     )
 
 
@@ -104,7 +104,7 @@ def recorded(path: Path = RECORDED) -> Table:
                 outcome=Outcome(row["outcome"]),
                 measurements=figures if row["outcome"] == Outcome.OK else {},
                 environment={"gpu_memory_bytes": environment["gpu_memory_bytes"]},
-                wall_seconds=row["wall_seconds"],
+                slot_seconds=row["slot_seconds"],
             )
         )
     return {record.trial_id: record for record in records}
@@ -158,9 +158,9 @@ def _anew(record: TrialRecord, seconds: Sequence[float], measure: Mapping[str, A
     counted = run[warmup + onset(run[warmup:], error) :]
     figures = dict(record.measurements)
     figures["samples_per_second"] = record.spec.effective_batch / statistics.fmean(counted)
-    figures["samples_per_second_error"] = mean_step_error(counted)
+    figures["samples_per_second_ci95"] = mean_step_error(counted)
     return replace(
-        record, measurements=figures, wall_seconds=record.wall_seconds - sum(seconds[len(run) :])
+        record, measurements=figures, slot_seconds=record.slot_seconds - sum(seconds[len(run) :])
     )
 
 
@@ -176,7 +176,7 @@ def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: i
             model = ran[_chosen({**choices, "precision": "bf16"})]
             figures = dict(model.measurements)
             figures["samples_per_second"] *= generator.gauss(ratio, noise)
-            record = replace(record, measurements=figures, wall_seconds=model.wall_seconds)
+            record = replace(record, measurements=figures, slot_seconds=model.slot_seconds)
         alike[trial_id] = record
     return alike
 

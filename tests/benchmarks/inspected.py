@@ -31,8 +31,8 @@ FIGURES = (
     "setup_seconds",
     "first_step_seconds",
     "step_seconds",
-    "wall_seconds",
-    "device_used_bytes",
+    "slot_seconds",
+    "device_peak_bytes",
 )
 WAYS = ("inspected", "not inspected")
 
@@ -49,7 +49,7 @@ def measure(spec: TrialSpec, count: int, cpus: int, seed: int = 0) -> dict[str, 
                 record = run(slot, replace(spec, repeat=repeat, measure=looked_at))
                 known = record.measurements
                 mean = known["counted_seconds"] / known["steps_counted"]
-                figures = {**known, "step_seconds": mean, "wall_seconds": record.wall_seconds}
+                figures = {**known, "step_seconds": mean, "slot_seconds": record.slot_seconds}
                 found[way].append({name: figures[name] for name in FIGURES if name in figures})
     return found
 

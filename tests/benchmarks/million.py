@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from orchestrator.storage import run_metadata
 from orchestrator.storage.tables import parquet
-from tests.unit.records import make_grid
+from tests.support.records import make_grid
 
 MODELS = 10
-NOISE = {"samples_per_second": 0.05, "device_used_bytes": 0.02}
+NOISE = {"samples_per_second": 0.05, "device_peak_bytes": 0.02}
 """Column -> relative standard deviation about the invented grid's figures, so that no two rows tie."""
 
 

@@ -66,7 +66,7 @@ def chosen(choices: Mapping[str, Choice] = CHOSEN, *, tiny: bool) -> TrialSpec:
 
 def run(slot: Slot, spec: TrialSpec) -> TrialRecord:
     """A trial's record. Raises RuntimeError where it did not end well."""
-    record = slot.run(spec, spec.measure.deadline_seconds)
+    record = slot.run(spec, spec.measure.timeout_seconds)
     if record.outcome is not Outcome.OK:
         raise RuntimeError(f"{record.outcome}: {record.reason}\n{record.log}")
     return record

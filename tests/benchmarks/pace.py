@@ -47,9 +47,9 @@ def report(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         for outcome, many in Counter(row["outcome"] for row in ran).most_common()
     )
     begin = min(row["started_at"].timestamp() for row in ran)
-    span = max(row["started_at"].timestamp() + row["wall_seconds"] for row in ran) - begin
+    span = max(row["started_at"].timestamp() + row["slot_seconds"] for row in ran) - begin
     overhead = statistics.median(row["overhead_seconds"] for row in ran if row["overhead_seconds"])
-    slot = sum(row["wall_seconds"] for row in ran)
+    slot = sum(row["slot_seconds"] for row in ran)
     yield f"{len(ran)} trials ({outcomes}) in {span:.1f} s, of which {slot:.1f} s of slot time:"
     yield f"{60 * len(ran) / span:.1f} a GPU-minute; the median trial took {overhead:.2f} s beside counted steps"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.analysis.summary import label
+
 from orchestrator.storage.tables import parquet
 from tests.benchmarks.repeats import GPU_BOUND, is_the_gpus
 
@@ -51,7 +52,7 @@ def _by_name(run: Path) -> dict[str, Row]:
 def report(both: Sequence[Pair]) -> Iterator[str]:
     """Lines."""
     alike = sum(one["peak_allocated_bytes"] == two["peak_allocated_bytes"] for one, two in both)
-    device = sorted({two["device_used_bytes"] - one["device_used_bytes"] for one, two in both})
+    device = sorted({two["device_peak_bytes"] - one["device_peak_bytes"] for one, two in both})
     ratios = [two["samples_per_second"] / one["samples_per_second"] for one, two in both]
     yield f"{len(both)} configurations in both: {alike} peaks allocated are equal to the byte"
     yield f"  the device's memory differs by {device[0] / 2**10:.0f} to {device[-1] / 2**10:.0f} KiB"
@@ -63,12 +64,12 @@ def report(both: Sequence[Pair]) -> Iterator[str]:
 
 
 def _is_known_to_be_the_gpus(row: Row) -> bool:
-    return is_the_gpus(row) and row["samples_per_second_error"] is not None
+    return is_the_gpus(row) and row["samples_per_second_ci95"] is not None
 
 
 def _of_the_gpus(own: Sequence[Pair]) -> Iterator[str]:
     beyond = sum(
-        _apart(pair, _step) > math.hypot(*(row["samples_per_second_error"] for row in pair))
+        _apart(pair, _step) > math.hypot(*(row["samples_per_second_ci95"] for row in pair))
         for pair in own
     )
     yield (
@@ -108,12 +109,12 @@ def _starved_in_updates_alone(pair: Pair) -> bool:
         for row in pair
         for name in ("host_bound", "starved_forward")
     )
-    are_told = all(row.get("starved_update_share") is not None for row in pair)
+    are_told = all(row.get("launch_bound_update_share") is not None for row in pair)
     return are_told and others <= GPU_BOUND < max(map(_update, pair))
 
 
 def _update(row: Row) -> float:
-    return row.get("starved_update_share") or 0.0
+    return row.get("launch_bound_update_share") or 0.0
 
 
 def _step(row: Row) -> float:

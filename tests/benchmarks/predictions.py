@@ -44,7 +44,7 @@ RECORDED = {
 _PAIRS = {
     "allocated": "peak_allocated_bytes",
     "reserved": "peak_reserved_bytes",
-    "device": "device_used_bytes",
+    "device": "device_peak_bytes",
 }
 Row = Mapping[str, Any]
 
@@ -93,7 +93,7 @@ def _false_fits(prediction: Row, actual: Row) -> list[int]:
         card
         for card, size in CARDS.items()
         if prediction[f"fits_{card}_gb"] == "yes"
-        and (ran_out or actual["device_used_bytes"] > size)
+        and (ran_out or actual["device_peak_bytes"] > size)
     ]
 
 

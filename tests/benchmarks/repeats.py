@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.steady_state import starved_share
 from orchestrator.analysis.summary import label
+
+from jobs.steady_state import launch_bound_share
 from orchestrator.storage.tables import parquet
 
 GPU_BOUND = 0.05
@@ -47,7 +48,7 @@ class Repeated:
 
 def is_the_gpus(row: Row) -> bool:
     """Whether its speed is; older tables do not tell of starved passes and updates."""
-    return max(row.get("host_bound_share") or 0.0, starved_share(row)) <= GPU_BOUND
+    return max(row.get("host_bound_share") or 0.0, launch_bound_share(row)) <= GPU_BOUND
 
 
 def repeated(runs: Sequence[Path], fewest: int, beside: Sequence[Path] = ()) -> Iterator[Repeated]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from tests.arithmetic import ENVIRONMENT
+from tests.support.arithmetic import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)
 
@@ -106,7 +106,7 @@ def replay(
         ):
             out.append(spec.trial_id)
             asked.append(out[-1])
-            spent += table[out[-1]].wall_seconds
+            spent += table[out[-1]].slot_seconds
         if not out:
             break
         search.tell(table[out.pop(0)])
@@ -120,7 +120,7 @@ def replay(
     return Replay(
         asked=tuple(asked),
         seconds=spent,
-        of_seconds=sum(record.wall_seconds for record in table.values()),
+        of_seconds=sum(record.slot_seconds for record in table.values()),
         recall=recall(table, asked),
         recall_of_truth=recall(truth or table, asked),
         height=height(table, asked),
@@ -190,7 +190,7 @@ def front(table: Table) -> list[TrialRecord]:
 
 
 def _figures(record: TrialRecord) -> tuple[float, float]:
-    return record.measurements["device_used_bytes"], record.measurements["samples_per_second"]
+    return record.measurements["device_peak_bytes"], record.measurements["samples_per_second"]
 
 
 def _alike(one: TrialRecord, other: TrialRecord) -> bool:

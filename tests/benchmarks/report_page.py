@@ -18,9 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from orchestrator.analysis.summary import Summary, summarize
 from playwright.sync_api import sync_playwright
 
-from orchestrator.analysis.summary import Summary, summarize
 from orchestrator.reporting.html import page as html
 from orchestrator.storage.run_metadata import Run
 
@@ -52,7 +52,7 @@ def summary_of(rows: int) -> Summary:
             "seed": place // 100,
             "peak_allocated_bytes": 2**30 + 7919 * place % 10_007 * 2**20,
             "samples_per_second": 10.0 + 104_729 * place % 10_009,
-            "wall_seconds": 1.0,
+            "slot_seconds": 1.0,
         }
         for place in range(rows)
     ]

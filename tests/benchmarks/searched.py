@@ -40,7 +40,7 @@ def report(run: Path, grid: Table) -> Iterator[str]:
         (pair for pair in both if pair[0]["outcome"] == "ok"),
         key=lambda pair: pair[0]["started_at"],
     )
-    spent = sum(row["wall_seconds"] or 0.0 for row, _ in both)
+    spent = sum(row["slot_seconds"] or 0.0 for row, _ in both)
     yield f"{len(measured)} of {len(both)} configurations measured in {spent:.0f} s of slot time"
     yield _account_of([row for row in rows if row["started_at"]])
     yield from _as_it_went(measured, grid, spent)
@@ -54,7 +54,7 @@ def report(run: Path, grid: Table) -> Iterator[str]:
 def _account_of(ran: list[Row]) -> str:
     """From the first trial's start to the last one's end, and what was not counted steps."""
     starts = [row["started_at"].timestamp() for row in ran]
-    ends = [start + row["wall_seconds"] for start, row in zip(starts, ran, strict=True)]
+    ends = [start + row["slot_seconds"] for start, row in zip(starts, ran, strict=True)]
     overheads = [row["overhead_seconds"] for row in ran if row["overhead_seconds"] is not None]
     return (
         f"  {max(ends) - min(starts):.0f} s from the first trial's start to the last one's end;"
@@ -68,7 +68,7 @@ def _as_it_went(
     asked, seconds, part = [], 0.0, 1
     for row, record in measured:
         asked.append(record.trial_id)
-        seconds += row["wall_seconds"]
+        seconds += row["slot_seconds"]
         if seconds >= part / PARTS * spent or row is measured[-1][0]:
             part += 1
             yield (
@@ -102,7 +102,7 @@ def _reasons(skipped: list[tuple[str, TrialRecord]]) -> Iterator[str]:
         if known.outcome is Outcome.OK and (bounds := BOUNDS.search(text))
     ]
     memory = sum(
-        one["device_used_bytes"] < (1 - TOLERANCE) * float(bounds[1]) * 2**30
+        one["device_peak_bytes"] < (1 - TOLERANCE) * float(bounds[1]) * 2**30
         for bounds, one in said
     )
     speed = sum(

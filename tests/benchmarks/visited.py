@@ -31,7 +31,7 @@ def visited(rows: Iterable[Row]) -> dict[str, str]:
 
 def _figures(row: Row) -> str:
     speed = row["samples_per_second"]
-    return f"{(row['device_used_bytes'] or 0) / 2**30:.1f} GiB, " + (
+    return f"{(row['device_peak_bytes'] or 0) / 2**30:.1f} GiB, " + (
         f"{speed:.1f}/s" if speed else row["outcome"]
     )
 

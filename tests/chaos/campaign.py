@@ -110,10 +110,10 @@ def draw(seed: int, count: int, kinds: Sequence[Kind] = KINDS) -> list[tuple[Kin
     return [*inside, *((kind, chance.choice(kind.phases)) for kind in turns)][:count]
 
 
-def _config(deadline_seconds: float) -> Path:
+def _config(timeout_seconds: float) -> Path:
     """The sweep's YAML file; a trial's deadline is no part of its identity."""
-    path = ROOT / f"chaos-{deadline_seconds:g}.yaml"
-    path.write_text(CONFIG.format(deadline=f"{deadline_seconds:g}"))
+    path = ROOT / f"chaos-{timeout_seconds:g}.yaml"
+    path.write_text(CONFIG.format(deadline=f"{timeout_seconds:g}"))
     return path
 
 
@@ -161,14 +161,14 @@ class Campaign:
             for (kind, phase), place in pairs
         ]
 
-    def _sweep(self, faults: Sequence[Drawn], deadline_seconds: float) -> Verdict:
+    def _sweep(self, faults: Sequence[Drawn], timeout_seconds: float) -> Verdict:
         control, verdict = self._arena.control, Verdict(trials=len(self.trials))
         control.clear()
         by_trial = {one.trial.trial_id: one for one in faults}
         for trial_id, one in by_trial.items():
             control.arm(trial_id, Arm(phase=one.phase, act=one.kind.act, always=one.kind.always))
         self._sweeps += 1
-        scene = Scene(self._arena, _config(deadline_seconds), f"sweep{self._sweeps}")
+        scene = Scene(self._arena, _config(timeout_seconds), f"sweep{self._sweeps}")
         seen: dict[Path, tuple[int, bytes]] = {}
         struck: dict[str, _Struck] = {}
         scene.start()

@@ -16,8 +16,8 @@ from jobs.spec import TrialSpec
 from jobs.trackers.base import NOTHING, Held, Moment
 from jobs.trackers.device import Device
 from jobs.trial import run as trial
-from tests import faults
 from tests.chaos.control import Announcement, Control
+from tests.support import faults
 
 PHASES: Sequence[str] = (
     "requirements",
@@ -106,9 +106,9 @@ def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
     speed = 100.0 * spec.micro_batch / (spec.micro_batch + 4)
     return {
         "peak_allocated_bytes": size,
-        "device_used_bytes": size + 2**29,
+        "device_peak_bytes": size + 2**29,
         "samples_per_second": speed,
-        "samples_per_second_error": 0.001,
+        "samples_per_second_ci95": 0.001,
         "step_seconds_median": spec.effective_batch / speed,
         "warnings": gpu_sharing.warnings(device.measurements(), spec.recipe),
     }

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """What a trial's child does when it enters a phase: ``act`` is a function of ``tests.faults``, or "announce"."""
+    """What a trial's child does when it enters a phase: ``act`` is a function of ``tests.support.faults``, or "announce"."""
 
     phase: str
     act: str

@@ -85,6 +85,6 @@ def unlike(
 
 
 def _figures(record: TrialRecord) -> set[str]:
-    where = {"node", "gpu_uuid", "overhead_seconds", "slot_parent_pid"}
+    where = {"node", "gpu_uuid", "overhead_seconds", "slot_pid"}
     where |= {"gpu_used_before_bytes", "gpu_foreign_processes", "warnings"}
     return set(record.measurements) - where

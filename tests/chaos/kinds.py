@@ -14,7 +14,7 @@ from tests.chaos.scene import Scene
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
     """One kind of fault. ``strike`` is called while a trial stands still in one of ``phases``; without it the trial
-    hurts itself there, by ``act``, a function of ``tests.faults``.
+    hurts itself there, by ``act``, a function of ``tests.support.faults``.
     """
 
     name: str

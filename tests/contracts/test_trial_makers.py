@@ -14,7 +14,7 @@ from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.search import BatchSize
 from orchestrator.search.round_robin import Together
-from tests.unit.devices import Device, make_trial
+from tests.support.devices import Device, make_trial
 
 
 def _another(micro_batch: int, accumulation: int) -> TrialSpec:

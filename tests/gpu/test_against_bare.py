@@ -103,7 +103,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Figures]:
         def run(case: str) -> dict[str, Any]:
             if case not in measured:
                 record = slot.run(
-                    planned(case, tmp_path_factory.mktemp(case)), deadline_seconds=600.0
+                    planned(case, tmp_path_factory.mktemp(case)), timeout_seconds=600.0
                 )
                 assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
                 assert (record.isolation, slot.hello["unclean"]) == ("fork", "")

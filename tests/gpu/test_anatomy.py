@@ -137,7 +137,7 @@ def taken_apart(record: TrialRecord) -> Anatomy:
 def test_the_ledger_adds_up_to_what_nvml_saw(slot: Slot, case: str) -> None:
     record = measured(slot, case)
     memory = taken_apart(record).values("memory")
-    used = record.measurements["device_used_bytes"]
+    used = record.measurements["device_peak_bytes"]
     assert sum(memory.values()) == used
     assert abs(memory["residual"]) <= 0.01 * used
     assert memory.get("other", 0) <= 0.01 * used, "held by nobody who could be asked"
@@ -193,7 +193,7 @@ def render(record: TrialRecord) -> str:
     """A record's anatomy as text."""
     row, lines = record.measurements, []
     lines.append(
-        f"{row['device_used_bytes'] / 2**20:.0f} MiB by NVML, {row['peak_allocated_bytes'] / 2**20:.2f} allocated, "
+        f"{row['device_peak_bytes'] / 2**20:.0f} MiB by NVML, {row['peak_allocated_bytes'] / 2**20:.2f} allocated, "
         f"{row['step_seconds_median'] * 1e3:.2f} ms a step, anatomy {row.get('anatomy_seconds', 0):.2f} s"
     )
     for entry in record.anatomy.entries if record.anatomy else ():

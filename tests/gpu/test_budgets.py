@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from orchestrator.analysis.summary import Summary
 
 from jobs.isolation.slot import Slot
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.pareto import Point
-from orchestrator.analysis.summary import Summary
 from orchestrator.reporting.publish import summarize_folder
 from orchestrator.search.follow_ups import under_cap
 from orchestrator.storage.run_folder import RunFolder
@@ -95,7 +95,7 @@ def test_ten_picks_were_seen_to_fit_their_budgets(
         assert check.fits, check
         capped, free = records[check.trial_id].measurements, records[check.follows].measurements
         outside = max(
-            free["device_used_bytes"] - free["peak_reserved_bytes"], capped["gpu_context_bytes"]
+            free["device_peak_bytes"] - free["peak_reserved_bytes"], capped["gpu_context_bytes"]
         )
         assert (
             capped["peak_reserved_bytes"]
@@ -120,7 +120,7 @@ def test_ten_configurations_just_above_a_line_fail_under_it(
     for verdict in cohort.verdicts:
         above = next(point for point in by_size if needs_at_least(point) > verdict.budget_bytes)
         spec = under_cap(records[above.trial_ids[0]], verdict.budget_bytes)
-        record = slot.run(spec, deadline_seconds=120.0)
+        record = slot.run(spec, timeout_seconds=120.0)
         print(
             f"{verdict.budget_bytes / GIB:.0f} GiB: {summary.label(above)}, {above.memory_bytes / GIB:.2f} GiB without"
             f" a cap: {record.outcome.value} in {record.phase or 'no phase'}; {record.reason[:150]}"
@@ -129,5 +129,5 @@ def test_ten_configurations_just_above_a_line_fail_under_it(
         assert record.reason.startswith(f"under a cap of {verdict.budget_bytes / GIB:.4g} GiB")
         failed.append(above)
     assert len(failed) == 10
-    after = slot.run(records[failed[-1].trial_ids[0]].spec, deadline_seconds=120.0)
+    after = slot.run(records[failed[-1].trial_ids[0]].spec, timeout_seconds=120.0)
     assert after.outcome is Outcome.OK, "a cap outlived its trial"

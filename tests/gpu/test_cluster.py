@@ -175,7 +175,9 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     try:
         with as_environment(with_gpus(UUIDS[0], **often)):
             nodes.add_node(**small, include_dashboard=False, metrics_export_port=port)
-        with as_environment(with_gpus(UUIDS[1], **{environment.PLAYED: str(PLAYED_GIB)})):
+        with as_environment(
+            with_gpus(UUIDS[1], **{environment.SIMULATED_GPU_VARIABLE: str(PLAYED_GIB)})
+        ):
             nodes.add_node(**small)
 
         def scrape() -> str:
@@ -216,7 +218,7 @@ def test_each_model_has_every_row_once_and_what_does_not_fit_the_smaller_ran_out
             small[key].measurements["peak_allocated_bytes"]
             == row.measurements["peak_allocated_bytes"]
         ), key
-        assert small[key].measurements["device_used_bytes"] <= PLAYED_GIB * 2**30
+        assert small[key].measurements["device_peak_bytes"] <= PLAYED_GIB * 2**30
 
 
 def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) -> None:
@@ -264,7 +266,7 @@ def test_a_killed_slot_and_somebody_elses_process_change_no_row(
     def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
         if not until(lambda: len(folder.records()) >= 2, driver):
             return 0
-        parent = next(iter(folder.records().values())).measurements["slot_parent_pid"]
+        parent = next(iter(folder.records().values())).measurements["slot_pid"]
         below = psutil.Process(driver.pid).children(recursive=True)
         actor = next((process for process in below if is_actor(process, parent)), None)
         if actor is not None:

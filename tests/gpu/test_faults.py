@@ -19,7 +19,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.faults import with_fault
+from tests.support.faults import with_fault
 
 UUIDS = nvml.visible_uuids()
 RELEASE_SECONDS = 30.0
@@ -75,7 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ok_before(slot: Slot, folder: Path) -> TrialRecord:
     """A good trial, run before every fault."""
-    return slot.run(planned(folder, micro_batch=4), deadline_seconds=300.0)
+    return slot.run(planned(folder, micro_batch=4), timeout_seconds=300.0)
 
 
 def settled_used_bytes(expected: int) -> int:
@@ -109,7 +109,7 @@ def test_a_batch_that_does_not_fit_is_out_of_memory(
     slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
     before = resting_bytes()
-    record = slot.run(planned(folder, micro_batch=1024), deadline_seconds=300.0)
+    record = slot.run(planned(folder, micro_batch=1024), timeout_seconds=300.0)
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.log}"
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
@@ -167,7 +167,7 @@ def test_a_fault_is_one_classified_row(
     # After what is suspicious the next trial's process is not made yet.
     unsupported = outcome is Outcome.UNSUPPORTED
     expected = resting_bytes() if unsupported else ok_before.measurements["gpu_used_before_bytes"]
-    record = slot.run(faulty(planned(folder, micro_batch=4)), deadline_seconds=20.0)
+    record = slot.run(faulty(planned(folder, micro_batch=4)), timeout_seconds=20.0)
     assert (record.outcome, record.phase) == (outcome, phase)
     assert reason in record.reason
     assert abs(settled_used_bytes(expected) - expected) <= DRIVER_BYTES
@@ -218,15 +218,15 @@ def test_who_comes_during_a_trial_and_leaves_is_told_of(
         record.measurements["peak_allocated_bytes"]
         == ok_before.measurements["peak_allocated_bytes"]
     )
-    after = slot.run(ok_before.spec, deadline_seconds=300.0)
+    after = slot.run(ok_before.spec, timeout_seconds=300.0)
     assert not gpu_sharing.is_shared(after.measurements["warnings"])
 
 
 def assert_unharmed(slot: Slot, before: TrialRecord) -> None:
     """The good trial, run again, is what it was before the fault, from the same parent."""
-    after = slot.run(before.spec, deadline_seconds=300.0)
+    after = slot.run(before.spec, timeout_seconds=300.0)
     assert after.outcome is Outcome.OK, f"{after.reason}\n{after.log}"
-    for column in ("slot_parent_pid", "peak_allocated_bytes"):
+    for column in ("slot_pid", "peak_allocated_bytes"):
         assert after.measurements[column] == before.measurements[column], column
     found, left = (record.measurements["gpu_used_before_bytes"] for record in (before, after))
     assert abs(found - left) <= DRIVER_BYTES

@@ -71,7 +71,7 @@ def test_every_answer_is_a_trial_and_a_second_run_repeats_none(
     records = RunFolder(tmp_path).records()
     assert {size["trial_id"] for size in answer["sizes"]} == set(records)
     assert {record.outcome for record in records.values()} == {Outcome.OK}
-    assert len({record.measurements["slot_parent_pid"] for record in records.values()}) == 1
+    assert len({record.measurements["slot_pid"] for record in records.values()}) == 1
     assert answer["largest"]["micro_batch"] == 12
     assert answer["accumulated"]["micro_batch"] * answer["accumulated"]["accumulation"] == 24
     assert (

@@ -12,8 +12,8 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from orchestrator.reporting.publish import publish
-from tests.integration.fake_hub import FakeHub, serving
-from tests.unit.records import make_record, write_run
+from tests.support.fake_hub import FakeHub, serving
+from tests.support.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
 URI = "hf://datasets/user/frontier"

@@ -20,7 +20,7 @@ from orchestrator.storage import mirror as publication
 from orchestrator.storage.location import Uri, location
 from orchestrator.storage.mirror import Mirror
 from orchestrator.storage.object_store import Store, StoreError, open_store
-from tests.unit.records import make_record, write_run
+from tests.support.records import make_record, write_run
 
 KEY, SECRET = "loopback", "hunter2-planted"
 CONFIG = """

@@ -22,7 +22,7 @@ from orchestrator.reporting.html import page as html
 from orchestrator.reporting.publish import publish
 from orchestrator.search.follow_ups import under_cap
 from tests.benchmarks.report_page import CHROMIUM, DRAWN, summary_of
-from tests.unit.records import H200, make_anatomy, make_grid, make_record, write_run
+from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -21,7 +21,7 @@ from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import Isolation, TrialSpec, to_json
 from tests.conftest import build_tiny_spec
-from tests.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 120.0
@@ -31,7 +31,7 @@ import json, sys
 from jobs.isolation.slot import Slot
 from jobs.spec import spec_from_json
 with Slot(cpus=1) as slot:
-    slot.run(spec_from_json(json.load(open(sys.argv[1]))), deadline_seconds=600.0)
+    slot.run(spec_from_json(json.load(open(sys.argv[1]))), timeout_seconds=600.0)
 """
 
 
@@ -87,7 +87,7 @@ def test_trials_share_a_parent_and_no_process(
     pids = [json.loads(file.read_text()) for file in files]
     assert len({found["child"] for found in pids}) == 3
     assert {found["parent"] for found in pids} == {slot.parent_pid}
-    assert {record.measurements["slot_parent_pid"] for record in records} == {slot.parent_pid}
+    assert {record.measurements["slot_pid"] for record in records} == {slot.parent_pid}
     for record in records:
         assert record.isolation == "fork"
         assert_unharmed(record, ok_before)
@@ -141,7 +141,7 @@ def test_a_hanging_trial_times_out_with_all_its_processes(
     slot: Slot, ok_before: TrialRecord, good: TrialSpec, announcement: Announcement
 ) -> None:
     spec = with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path)
-    record = slot.run(spec, deadline_seconds=8.0)
+    record = slot.run(spec, timeout_seconds=8.0)
     pids = announcement.wait()
     assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "model")
     assert record.reason == "no result after 8 s, in phase model"
@@ -168,7 +168,7 @@ def test_a_parent_killed_between_trials_is_replaced(
     os.kill(killed, signal.SIGKILL)
     assert has_ended(killed)
     record = slot.run(good, DEADLINE)
-    assert (slot.parents_started, record.measurements["slot_parent_pid"]) == (
+    assert (slot.parents_started, record.measurements["slot_pid"]) == (
         started + 1,
         slot.parent_pid,
     )
@@ -257,7 +257,7 @@ def test_a_child_that_waits_is_the_next_trials_and_its_waiting_nobodys(
     time.sleep(2.0)
     record = slot.run(with_fault(good, "note_pids", file=str(tmp_path / "pids")), DEADLINE)
     assert json.loads((tmp_path / "pids").read_text())["child"] == expected
-    assert record.wall_seconds < time.monotonic() - begin - 0.5
+    assert record.slot_seconds < time.monotonic() - begin - 0.5
     assert_unharmed(record, ok_before)
 
 

@@ -25,7 +25,7 @@ from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
-from tests.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +81,7 @@ def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
         "raise_memory_error": Outcome.HOST_OUT_OF_MEMORY,
         "hang": Outcome.TIMED_OUT,
     }
-    bad = [with_fault(build_tiny_spec(deadline_seconds=3.0), fault) for fault in faulty]
+    bad = [with_fault(build_tiny_spec(timeout_seconds=3.0), fault) for fault in faulty]
     one_after_another = [trial for pair in zip(good, bad, strict=False) for trial in pair] + bad[
         len(good) :
     ]
@@ -93,7 +93,7 @@ def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
     assert {record.outcome for record in ok} == {Outcome.OK}
     assert len({record.measurements["peak_allocated_bytes"] for record in ok}) == 1
     assert len({tuple(record.steps["loss"]) for record in ok}) == 1
-    assert len({record.measurements["slot_parent_pid"] for record in ok}) == 1
+    assert len({record.measurements["slot_pid"] for record in ok}) == 1
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -133,7 +133,7 @@ def test_a_spent_budget_skips_the_rest(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_session")
 def test_a_budget_cuts_the_running_trial_short(tmp_path: Path) -> None:
-    hanging = with_fault(build_tiny_spec(deadline_seconds=600.0), "hang")
+    hanging = with_fault(build_tiny_spec(timeout_seconds=600.0), "hang")
     second, last = good_trials(2)
     records = Sweep(tmp_path, [hanging, second, last], budget=5.0).run()
     # The second was pending by then: it is given a second, and may end well in it.
@@ -307,7 +307,7 @@ def test_a_driver_killed_in_mid_run_is_resumed(tmp_path: Path) -> None:
     finished = RunFolder(folder).records()
     before = written(folder)
     assert 2 <= len(finished) < 8
-    (slot_parent,) = {record.measurements["slot_parent_pid"] for record in finished.values()}
+    (slot_parent,) = {record.measurements["slot_pid"] for record in finished.values()}
     assert has_ended(slot_parent), "the killed driver's slot lives on"
 
     done = sweep(config, folder, "--resume")

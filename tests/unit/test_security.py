@@ -16,7 +16,7 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.reporting.publish import publish
-from tests.unit.records import H200, make_record, write_run
+from tests.support.records import H200, make_record, write_run
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(

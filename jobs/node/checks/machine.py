@@ -198,7 +198,7 @@ def _requirements() -> tuple[str, ...]:
             if "extra ==" not in line
         )
     except importlib.metadata.PackageNotFoundError:
-        project = Path(__file__).parents[2] / "pyproject.toml"
+        project = Path(__file__).parents[3] / "pyproject.toml"
         return (
             tuple(tomllib.loads(project.read_text())["project"]["dependencies"])
             if project.exists()

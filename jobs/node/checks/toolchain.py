@@ -9,7 +9,7 @@ from jobs.node.checks.base import Check, Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 from jobs.techniques import AXES
 
-OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.prepares}
+OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.builds}
 
 
 def compilers(machine: Machine) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
             "gradient_checkpointing_kwargs": kwargs,
         },
         requires=requires,
-        tags=("checkpointing",),
+        traits=("checkpointing",),
     )
 
 

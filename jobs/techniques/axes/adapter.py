@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs.spec import Hook
+from jobs.tasks import PEFT_TASK_TYPES
 from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
     import torch
 
     from jobs.spec import Task
 
-_HERE = "jobs.techniques.axes.adapter"
-_TASK_TYPES = {
-    "sequence-classification": "SEQ_CLS",
-    "token-classification": "TOKEN_CLS",
-    "causal-lm": "CAUSAL_LM",
-    "seq2seq-lm": "SEQ_2_SEQ_LM",
-}
-
 
 def _lora(doc: str, **kwargs: Any) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"model": (f"{_HERE}:lora", kwargs)},
+        hooks={"model": Hook("lora", kwargs)},
         requires=("package:peft",),
-        effect="training",
-        tags=("peft",),
+        numerical_effect="training",
+        traits=("peft",),
     )
 
 
@@ -45,6 +40,7 @@ ADAPTER = Axis(
 )
 
 
+@hook("lora")
 def lora(
     model: torch.nn.Module,
     task: Task,
@@ -62,7 +58,7 @@ def lora(
         lora_alpha=alpha,
         lora_dropout=0.0,
         target_modules=target_modules or _default_modules(model),
-        task_type=_TASK_TYPES.get(task),
+        task_type=PEFT_TASK_TYPES.get(task),
     )
     adapted: torch.nn.Module = get_peft_model(model, config)
     checkpointing = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
 
-_UNMASKED: tuple[str, Mapping[str, Any]] = ("jobs.techniques.axes.attention:without_full_masks", {})
+_UNMASKED = Hook("without_full_masks")
 
 
 def _one_kernel(kernel: str, name: str) -> Variant:
@@ -16,10 +18,10 @@ def _one_kernel(kernel: str, name: str) -> Variant:
         model_kwargs={"attn_implementation": "sdpa"},
         hooks={
             "collator": _UNMASKED,
-            "kernels": ("jobs.techniques.axes.attention:only_kernel", {"kernel": kernel}),
+            "kernels": Hook("only_kernel", {"kernel": kernel}),
         },
         requires=("cuda",),
-        effect="rounding",
+        numerical_effect="rounding",
     )
 
 
@@ -33,7 +35,7 @@ ATTENTION = Axis(
             doc="the architecture's own preference, and no mask where no sample is padded: a mask that masks nothing "
             "keeps a compiled step from the fused kernels",
             hooks={"collator": _UNMASKED},
-            effect="rounding",
+            numerical_effect="rounding",
         ),
         "sdpa": Variant(
             doc="PyTorch's scaled_dot_product_attention, which picks a kernel itself",
@@ -45,25 +47,26 @@ ATTENTION = Axis(
         "eager": Variant(
             doc="attention written out, the score matrix kept in memory",
             model_kwargs={"attn_implementation": "eager"},
-            effect="rounding",
+            numerical_effect="rounding",
         ),
         "flash_attention_2": Variant(
             doc="the flash-attn package's kernels",
             model_kwargs={"attn_implementation": "flash_attention_2"},
             requires=("package:flash_attn", "capability>=8.0"),
-            effect="rounding",
-            tags=("half_precision_only",),
+            numerical_effect="rounding",
+            traits=("half_precision_only",),
         ),
         "flex_attention": Variant(
             doc="PyTorch's flex_attention, compiled",
             model_kwargs={"attn_implementation": "flex_attention"},
             requires=("cuda", "no_attention_dropout"),
-            effect="rounding",
+            numerical_effect="rounding",
         ),
     },
 )
 
 
+@hook("without_full_masks")
 def without_full_masks(
     collate: Callable[[list[Any]], dict[str, Any]],
 ) -> Callable[[list[Any]], dict[str, Any]]:
@@ -95,6 +98,7 @@ def without_full_masks(
     return collated
 
 
+@hook("only_kernel")
 def only_kernel(*, kernel: str) -> None:
     """Leave scaled_dot_product_attention one kernel ("flash", "cudnn", "mem_efficient"), or an error without it."""
     import torch

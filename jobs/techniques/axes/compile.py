@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
 
-Hooks = Mapping[str, tuple[str, Mapping[str, Any]]]
+Hooks = Mapping[str, Hook]
 
 
 def _compiled(
@@ -19,8 +21,8 @@ def _compiled(
             **{f"torch_compile_{k}": v for k, v in arguments.items()},
         },
         requires=requires,
-        effect="rounding",
-        tags=("compiled",),
+        numerical_effect="rounding",
+        traits=("compiled",),
     )
 
 
@@ -37,7 +39,7 @@ COMPILE = Axis(
         "inductor_tuned": _compiled(
             "TorchInductor, the tiling of its fused element-wise and normalization kernels found by timing",
             ("cuda",),
-            hooks={"compiler": ("jobs.techniques.axes.compile:tuned_inductor", {})},
+            hooks={"compiler": Hook("tuned_inductor")},
             backend="inductor",
         ),
         "inductor_max_autotune": _compiled(
@@ -55,6 +57,7 @@ COMPILE = Axis(
 )
 
 
+@hook("tuned_inductor")
 def tuned_inductor() -> None:
     """Have TorchInductor time more tilings of each kernel that it writes; matrix products stay cuBLAS's."""
     from torch._inductor import config

@@ -1,15 +1,22 @@
 """Loop axis: who runs the training loop."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
+
+if TYPE_CHECKING:
+    from jobs.loops.base import Setup, Trained
 
 LOOP = Axis(
     name="loop",
     doc="who runs the training loop",
     default="trainer",
     variants={
-        "trainer": Variant(
-            doc="transformers.Trainer", hooks={"loop": ("jobs.loops.trainer:train", {})}
-        ),
+        "trainer": Variant(doc="transformers.Trainer", hooks={"loop": Hook("trainer_loop")}),
         "trainer_async": Variant(
             doc="transformers.Trainer that never waits for the GPU in a step: no loss is looked at for NaN and batches "
             "are copied without blocking, so that the next step is prepared while this one runs",
@@ -17,12 +24,28 @@ LOOP = Axis(
                 "logging_nan_inf_filter": False,
                 "accelerator_config": {"non_blocking": True},
             },
-            hooks={"loop": ("jobs.loops.trainer:train", {})},
+            hooks={"loop": Hook("trainer_loop")},
         ),
         "accelerate": Variant(
             doc="a plain loop through accelerate.Accelerator, the guide's last section",
-            hooks={"loop": ("jobs.loops.accelerate:train", {})},
-            tags=("accelerate",),
+            hooks={"loop": Hook("accelerate_loop")},
+            traits=("accelerate",),
         ),
     },
 )
+
+
+@hook("trainer_loop")
+def trainer_loop(setup: Setup) -> Trained:
+    """Train with ``transformers.Trainer``."""
+    from jobs.loops.trainer import train
+
+    return train(setup)
+
+
+@hook("accelerate_loop")
+def accelerate_loop(setup: Setup) -> Trained:
+    """Train with a plain loop through ``accelerate.Accelerator``."""
+    from jobs.loops.accelerate import train
+
+    return train(setup)

@@ -38,24 +38,24 @@ def _zero(
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
     offloaded = tuple(part for part in (optimizer, parameters) if part)
-    prepares: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
     if optimizer is not None:
         section["offload_optimizer"] = optimizer
         config["optimizer"] = _ADAMW
-        prepares += ("cpu_adam",)
+        builds += ("cpu_adam",)
     if parameters is not None:
         section["offload_param"] = parameters
     nvme = _NVME in offloaded
     if nvme:
-        prepares += ("async_io",)
+        builds += ("async_io",)
     return Variant(
         doc=doc,
         deepspeed=config,
-        requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in prepares)),
-        prepares=prepares,
-        host=bool(offloaded),
-        effect="rounding",
-        tags=("deepspeed",)
+        requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in builds)),
+        builds=builds,
+        uses_host=bool(offloaded),
+        numerical_effect="rounding",
+        traits=("deepspeed",)
         + (("offloaded_optimizer",) if optimizer else ())
         + (("zero3",) if stage == 3 else ())
         + (("zero",) if stage else ()),

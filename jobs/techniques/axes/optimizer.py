@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.techniques.base import Axis, Effect, Variant
+from jobs.spec import Hook
+from jobs.techniques.base import Axis, NumericalEffect, Variant
+from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
     import torch
 
-_HERE = "jobs.techniques.axes.optimizer"
 
-
-def _named(name: str, doc: str, *, effect: Effect = "training", **row: Any) -> Variant:
-    return Variant(doc=doc, training_arguments={"optim": name}, effect=effect, **row)
+def _named(
+    name: str, doc: str, *, numerical_effect: NumericalEffect = "training", **row: Any
+) -> Variant:
+    arguments = {"optim": name}
+    return Variant(doc=doc, training_arguments=arguments, numerical_effect=numerical_effect, **row)
 
 
 def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
-    return _named(name, doc, requires=("package:bitsandbytes", *requires), tags=("bitsandbytes",))
+    return _named(name, doc, requires=("package:bitsandbytes", *requires), traits=("bitsandbytes",))
 
 
 def _low_rank(name: str, doc: str, package: str) -> Variant:
@@ -27,17 +30,10 @@ def _low_rank(name: str, doc: str, package: str) -> Variant:
         doc=doc,
         training_arguments=arguments,
         requires=(f"package:{package}",),
-        effect="training",
-        tags=tags,
+        numerical_effect="training",
+        traits=tags,
     )
 
-
-def _not_available(name: str, doc: str, reason: str) -> Variant:
-    return _named(name, doc, requires=(f"never:{reason}",))
-
-
-_APEX = "transformers 5 removed the optimizers of NVIDIA apex; adamw_torch_fused is PyTorch's own fused kernel"
-_ANYPRECISION = "AnyPrecisionAdamW needs torchdistx, which has had no release for PyTorch 2"
 
 OPTIMIZER = Axis(
     name="optimizer",
@@ -47,43 +43,43 @@ OPTIMIZER = Axis(
         "adamw_torch_fused": _named(
             "adamw_torch_fused",
             "AdamW, one fused kernel per step",
-            effect="exact",
-            tags=("torch_adamw",),
+            numerical_effect="exact",
+            traits=("torch_adamw",),
         ),
         "adamw_torch": _named(
             "adamw_torch",
             "AdamW, PyTorch's default implementation",
-            effect="exact",
-            tags=("torch_adamw",),
+            numerical_effect="exact",
+            traits=("torch_adamw",),
         ),
         "adamw_foreach": Variant(
             doc="AdamW, multi-tensor (foreach) kernels: the guide's multi_tensor",
-            hooks={"optimizer": (f"{_HERE}:torch_adamw", {"foreach": True})},
-            tags=("custom_optimizer",),
+            hooks={"optimizer": Hook("torch_adamw", {"foreach": True})},
+            traits=("custom_optimizer",),
         ),
         "adamw_forloop": Variant(
             doc="AdamW, one parameter at a time",
-            hooks={"optimizer": (f"{_HERE}:torch_adamw", {"foreach": False})},
-            tags=("custom_optimizer",),
+            hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
+            traits=("custom_optimizer",),
         ),
         "adamw_torch_8bit": _named(
             "adamw_torch_8bit",
             "torchao AdamW, 8-bit states",
             requires=("package:torchao",),
-            tags=("torchao",),
+            traits=("torchao",),
         ),
         "adamw_torch_4bit": _named(
             "adamw_torch_4bit",
             "torchao AdamW, 4-bit states",
             requires=("package:torchao",),
-            tags=("torchao",),
+            traits=("torchao",),
         ),
         "adafactor": _named("adafactor", "Adafactor: factored second moment, no first"),
         "sgd": _named("sgd", "plain SGD without momentum: no state"),
         "sgd_momentum": Variant(
             doc="SGD with momentum: one state per parameter",
             training_arguments={"optim": "sgd", "optim_args": "momentum=0.9"},
-            effect="training",
+            numerical_effect="training",
         ),
         "adagrad": _named("adagrad", "Adagrad: one state per parameter"),
         "rmsprop": _named("rmsprop", "RMSprop: one state per parameter"),
@@ -117,10 +113,10 @@ OPTIMIZER = Axis(
         ),
         "adam8bit_decay_groups": Variant(
             doc="bitsandbytes Adam8bit built by hand with weight-decay groups: the guide's third-party way",
-            hooks={"optimizer": (f"{_HERE}:bitsandbytes_adam8bit", {})},
+            hooks={"optimizer": Hook("bitsandbytes_adam8bit")},
             requires=("package:bitsandbytes",),
-            effect="training",
-            tags=("bitsandbytes", "custom_optimizer"),
+            numerical_effect="training",
+            traits=("bitsandbytes", "custom_optimizer"),
         ),
         "galore_adamw": _low_rank(
             "galore_adamw", "GaLore AdamW: low-rank gradient projection", "galore_torch"
@@ -150,13 +146,13 @@ OPTIMIZER = Axis(
             "lomo",
             "LOMO: the update fused into the backward pass",
             requires=("package:lomo_optim",),
-            tags=("lomo",),
+            traits=("lomo",),
         ),
         "adalomo": _named(
             "adalomo",
             "AdaLOMO: LOMO with second moments",
             requires=("package:lomo_optim",),
-            tags=("lomo",),
+            traits=("lomo",),
         ),
         "grokadamw": _named("grokadamw", "GrokAdamW", requires=("package:grokadamw",)),
         "stable_adamw": _named("stable_adamw", "StableAdamW", requires=("package:optimi",)),
@@ -164,29 +160,19 @@ OPTIMIZER = Axis(
             "schedule_free_adamw",
             "schedule-free AdamW",
             requires=("package:schedulefree",),
-            tags=("schedule_free",),
+            traits=("schedule_free",),
         ),
         "schedule_free_radam": _named(
             "schedule_free_radam",
             "schedule-free RAdam",
             requires=("package:schedulefree",),
-            tags=("schedule_free",),
+            traits=("schedule_free",),
         ),
         "schedule_free_sgd": _named(
             "schedule_free_sgd",
             "schedule-free SGD",
             requires=("package:schedulefree",),
-            tags=("schedule_free",),
-        ),
-        "adamw_torch_xla": _named(
-            "adamw_torch_xla", "AdamW of PyTorch/XLA", requires=("package:torch_xla",)
-        ),
-        "adamw_torch_npu_fused": _named(
-            "adamw_torch_npu_fused", "fused AdamW of Ascend NPUs", requires=("package:torch_npu",)
-        ),
-        "adamw_apex_fused": _not_available("adamw_apex_fused", "apex FusedAdam", _APEX),
-        "adamw_anyprecision": _not_available(
-            "adamw_anyprecision", "AnyPrecision AdamW", _ANYPRECISION
+            traits=("schedule_free",),
         ),
     },
 )
@@ -205,6 +191,7 @@ def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, 
     ]
 
 
+@hook("torch_adamw")
 def torch_adamw(model: torch.nn.Module, arguments: Any, *, foreach: bool) -> torch.optim.Optimizer:
     """``torch.optim.AdamW`` with the implementation chosen; arguments are the ``TrainingArguments``."""
     import torch
@@ -219,6 +206,7 @@ def torch_adamw(model: torch.nn.Module, arguments: Any, *, foreach: bool) -> tor
     )
 
 
+@hook("bitsandbytes_adam8bit")
 def bitsandbytes_adam8bit(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
     """``bitsandbytes.optim.Adam8bit`` as the guide builds it; arguments are the ``TrainingArguments``."""
     import bitsandbytes

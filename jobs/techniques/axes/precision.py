@@ -12,36 +12,31 @@ PRECISION = Axis(
         "fp32": Variant(
             doc="32-bit weights and arithmetic",
             training_arguments={"tf32": False},
-            host_work_of=("tf32",),
         ),
         "tf32": Variant(
             doc="32-bit weights, matrix products on TF32 tensor cores",
             training_arguments={"tf32": True},
             requires=("capability>=8.0",),
-            effect="rounding",
-            host_work_of=("fp32",),
+            numerical_effect="rounding",
         ),
         "fp16": Variant(
             doc="mixed precision: 32-bit weights, fp16 autocast, loss scaling",
             training_arguments={"fp16": True, "tf32": False},
             requires=("cuda",),  # accelerate silently trains in fp32 on a CPU
-            effect="rounding",
-            kin="bf16",
-            host_work_of=("bf16", "fp32", "tf32"),
+            numerical_effect="rounding",
         ),
         "bf16": Variant(
             doc="mixed precision: 32-bit weights, bf16 autocast",
             training_arguments={"bf16": True, "tf32": False},
             requires=("bf16",),
-            effect="rounding",
-            host_work_of=("fp32", "tf32"),
+            numerical_effect="rounding",
         ),
         "bf16_weights": Variant(
             doc="pure bf16: weights, gradients and optimizer states in 16 bits, no 32-bit copy",
             training_arguments={"bf16": True, "tf32": False},
             model_kwargs={"dtype": "bfloat16"},
             requires=("bf16",),
-            effect="training",
+            numerical_effect="training",
         ),
     },
 )

@@ -26,7 +26,7 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
 DETAILS = (
     "peak_allocated_bytes",
     "peak_reserved_bytes",
-    "device_used_bytes",
+    "device_peak_bytes",
     "host_peak_resident_bytes",
     "step_seconds_median",
     "tokens_per_second",
@@ -64,7 +64,7 @@ def chart_data(summary: Summary) -> dict[str, Any]:
             "repeats": [point.repeats for point in points],
             "trial": [point.trial_ids[0] for point in points],
             "label": [summary.label(point) for point in points],
-            "error": [_short(point.samples_per_second_error) for point in points],
+            "error": [_short(point.samples_per_second_ci95) for point in points],
             "hostBound": [int(point.host_bound) for point in points],
             "doubted": [int(bool(point.trains_differently)) for point in points],
             "checks": [

@@ -79,7 +79,7 @@ class SlotTrainable(tune.Trainable):
         if self._slot is None:
             self._slot = Slot(spec.needs.cpus)
         left = max(1.0, self._ends_at - time.monotonic())
-        return self._slot.run(spec, min(spec.measure.deadline_seconds, left))
+        return self._slot.run(spec, min(spec.measure.timeout_seconds, left))
 
     def _is_to_be_repeated(self, record: TrialRecord) -> bool:
         """Somebody came onto the GPU beside the trial, which tells little then, its memory and its end included; and
@@ -88,7 +88,7 @@ class SlotTrainable(tune.Trainable):
             self._has_company,
             gpu_sharing.is_shared(record.measurements.get("warnings", ())),
         )
-        is_time = self._ends_at - time.monotonic() > record.wall_seconds
+        is_time = self._ends_at - time.monotonic() > record.slot_seconds
         if was_there or not (self._has_company and is_time):
             return False
         with nvml.session():
@@ -153,8 +153,8 @@ def _after(earlier: TrialRecord | None, record: TrialRecord) -> TrialRecord:
     """What came of a trial at last; it has cost its slot what it did before, too."""
     if earlier is None:
         return record
-    seconds = earlier.wall_seconds + record.wall_seconds
-    return dataclasses.replace(record, started_at=earlier.started_at, wall_seconds=seconds)
+    seconds = earlier.slot_seconds + record.slot_seconds
+    return dataclasses.replace(record, started_at=earlier.started_at, slot_seconds=seconds)
 
 
 def _blamed(record: TrialRecord) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.steady_state import starved_share
+from jobs.steady_state import launch_bound_share
 
 Key = tuple[object, ...]
 
@@ -51,7 +51,7 @@ class Measured:
     host_bound_share: float | None = None
     """How far it is the host's speed: the share of the micro-batches after which the device ran dry; None where that
     cannot be told."""
-    starved_share: float = 0.0
+    launch_bound_share: float = 0.0
     """At most so much of its time the device waited for the host in the midst of a step."""
 
 
@@ -134,14 +134,14 @@ def measured(records: Iterable[TrialRecord]) -> Measured | None:
             (found.host_bound_share for found in figures if found.host_bound_share is not None),
             default=None,
         ),
-        starved_share=max(found.starved_share for found in figures),
+        launch_bound_share=max(found.launch_bound_share for found in figures),
     )
 
 
 def _figures(record: TrialRecord) -> Measured | None:
     if record.outcome is not Outcome.OK:
         return None
-    memory = record.measurements.get("device_used_bytes") or record.measurements.get(
+    memory = record.measurements.get("device_peak_bytes") or record.measurements.get(
         "peak_allocated_bytes"
     )
     speed = record.measurements.get("samples_per_second")
@@ -153,12 +153,12 @@ def _figures(record: TrialRecord) -> Measured | None:
         or min(memory, speed) <= 0
     ):
         return None
-    error = record.measurements.get("samples_per_second_error") or 0.0
+    error = record.measurements.get("samples_per_second_ci95") or 0.0
     return Measured(
         memory_bytes=float(memory),
         samples_per_second=float(speed),
         trial_id=record.trial_id,
         speed_error=float(error) if math.isfinite(error) else 0.0,
         host_bound_share=record.measurements.get("host_bound_share"),
-        starved_share=starved_share(record.measurements),
+        launch_bound_share=launch_bound_share(record.measurements),
     )

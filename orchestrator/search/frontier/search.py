@@ -98,11 +98,11 @@ class Frontier(Search):
         self._verdicts.pop(configuration, None)
         self._is_current = False
         self._records.setdefault(configuration, []).append(record)
-        self._seconds += record.wall_seconds
-        self._seconds_of_audits += record.wall_seconds if configuration in self._audited else 0.0
+        self._seconds += record.slot_seconds
+        self._seconds_of_audits += record.slot_seconds if configuration in self._audited else 0.0
         self._evidence.ran(configuration, record)
         if record.outcome is Outcome.OK:
-            self._shortest_seconds = min(self._shortest_seconds, max(record.wall_seconds, 1.0))
+            self._shortest_seconds = min(self._shortest_seconds, max(record.slot_seconds, 1.0))
         self._learn(configuration)
 
     @property

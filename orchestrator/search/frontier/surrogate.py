@@ -56,7 +56,7 @@ class Surfaces:
             self._memory.put(place, found.memory_bytes)
         self._correction.put(place, found.memory_bytes)
         seconds, side = configuration.micro_batch / found.samples_per_second, _side(found)
-        waited = found.starved_share if side == EITHER else 0.0
+        waited = found.launch_bound_share if side == EITHER else 0.0
         self._seconds.put(place, seconds, found.speed_error + waited, side)
 
     def _memory_of_all(self) -> Estimate:
@@ -125,4 +125,4 @@ def _side(found: Measured) -> int:
         return EITHER
     if found.host_bound_share > GPU_BOUND:
         return FLOOR
-    return RISING if found.starved_share <= GPU_BOUND else EITHER
+    return RISING if found.launch_bound_share <= GPU_BOUND else EITHER

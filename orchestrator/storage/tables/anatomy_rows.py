@@ -1,23 +1,17 @@
-"""Trials taken apart: as rows of their table and back, doubted, and whose anatomy tells of which trial."""
+"""Anatomies as rows of their table, and back, checked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from jobs import anatomy_record
-from jobs.anatomy.time.operations import IDLE
 from jobs.anatomy_record import Anatomy, Entry
 from jobs.spec import to_json
-from orchestrator.analysis.pareto import Row
 
-PURPOSE = "anatomy"
-"""Of the trials that are run again to be taken apart."""
 TIMELINE, BEGINNINGS = "timeline", "timeline phases"
 PARTS: Mapping[str, str] = {
     **{str(part): meaning for part, meaning in anatomy_record.PARTS.items()},
@@ -27,14 +21,6 @@ PARTS: Mapping[str, str] = {
 }
 """Part of the table -> what it is; the last two are no entries of an anatomy."""
 
-SIZES = (
-    ("weights", "model_allocated_bytes"),
-    ("optimizer states", "optimizer_state_bytes"),
-    ("gradients, activations, buffers", "peak_allocated_bytes"),
-    ("cached by the allocator", "peak_reserved_bytes"),
-    ("context and libraries", "device_used_bytes"),
-)
-"""Parts of a device's peak memory, from the inside out: each ends where its column says."""
 
 _SHAPE = TypeAdapter(Anatomy)
 
@@ -89,62 +75,3 @@ def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
     if not is_sound(found):
         raise ValueError("an anatomy with figures that are none")
     return found
-
-
-def tellers(
-    configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], taken_apart: Collection[str]
-) -> dict[str, str]:
-    """First trial of each configuration -> the trial whose anatomy tells of it: one of its own, or one that followed.
-
-    ``taken_apart`` are the trials that have an anatomy; configurations without are left out.
-    """
-    followed: dict[str, list[str]] = {}
-    for row in follow_ups:
-        if row.get("purpose") == PURPOSE and row["trial_id"] in taken_apart:
-            followed.setdefault(row["follows"], []).append(row["trial_id"])
-    found: dict[str, str] = {}
-    for own in configurations:
-        candidates = [trial for trial in own if trial in taken_apart]
-        candidates += [trial for one in own for trial in followed.get(one, ())]
-        if candidates:
-            found[own[0]] = candidates[0]
-    return found
-
-
-def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
-    """A follow-up's anatomy for the trial that it followed, whose counted steps are more: idle time, rate and MFU."""
-    if not (seconds := row.get("step_seconds_median")):
-        return anatomy
-    work = sum(spent for name, spent in anatomy.values("operations").items() if name != IDLE)
-    figures: dict[tuple[str, str], float] = {("operations", IDLE): max(0.0, seconds - work)}
-    efficiency = anatomy.values("efficiency")
-    if rate := efficiency.get("rate"):
-        figures["efficiency", "rate"] = efficiency["model flop"] / seconds
-        figures["efficiency", "MFU"] = (
-            efficiency.get("MFU", 0.0) * figures["efficiency", "rate"] / rate
-        )
-    entries = (
-        replace(one, value=figures.get((one.part, one.name), one.value)) for one in anatomy.entries
-    )
-    return replace(anatomy, entries=tuple(entries))
-
-
-def sizes_of(row: Row) -> dict[str, int] | None:
-    """Memory at the device's peak of a trial that was not taken apart, by ``SIZES``; None where it does not add up.
-
-    An optimizer's state that was offloaded is not on the device.
-    """
-    weights, *ends = (row.get(column) for _, column in SIZES if column != "optimizer_state_bytes")
-    state = (
-        0
-        if row.get("offload_optimizer_device") not in (None, "none")
-        else row.get("optimizer_state_bytes")
-    )
-    if weights is None or state is None or None in ends:
-        return None
-    sizes = [weights, state, *(end - start for start, end in pairwise([weights + state, *ends]))]
-    return (
-        {name: size for (name, _), size in zip(SIZES, sizes, strict=True)}
-        if min(sizes) >= 0
-        else None
-    )

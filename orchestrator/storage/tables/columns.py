@@ -1,4 +1,4 @@
-"""The columns of the published tables: identity and axes here, measurements as their instruments declare them."""
+"""The columns of the published tables: identity and axes here, measurements as their trackers declare them."""
 
 from __future__ import annotations
 
@@ -12,218 +12,158 @@ from jobs.trial import columns as trial_columns
 from jobs.trial import effective_config
 
 BASE: tuple[Column, ...] = (
+    Column("trial_id", "string", "Digest of what is trained and measured."),
+    Column("outcome", "string", "How the trial ended; only ok carries measurements to rank."),
+    Column("reason", "string", "Why it did not end ok, in one sentence; empty when ok."),
+    Column("rule", "string", "The rule that ruled the trial out or skipped it."),
+    Column("phase", "string", "Where the trial was when it ended."),
+    Column("repeat", "int64", "Number of this repeat of the configuration, from 0."),
     Column(
-        name="trial_id",
-        type="string",
-        doc="Digest of everything that can change the trial's result.",
+        "training_recipe",
+        "string",
+        "The choices that change what the training learns, as a JSON object of axis and value. "
+        "Rows with equal recipe and effective batch train the same way.",
     ),
-    Column(
-        name="outcome",
-        type="string",
-        doc="How the trial ended; only ok carries measurements to rank.",
-    ),
-    Column(
-        name="reason", type="string", doc="Why it did not end ok, in one sentence; empty when ok."
-    ),
-    Column(name="rule", type="string", doc="The rule that ruled the trial out or skipped it."),
-    Column(name="phase", type="string", doc="Where the trial was when it ended."),
-    Column(name="repeat", type="int64", doc="Number of this repeat of the configuration, from 0."),
-    Column(name="equivalence", type="string", doc="Trials with equal values train the same way."),
-    Column(name="micro_batch", type="int64", unit="samples", doc="Samples per forward pass."),
-    Column(
-        name="accumulation", type="int64", unit="passes", doc="Forward passes per optimizer step."
-    ),
-    Column(name="effective_batch", type="int64", unit="samples", doc="Samples per optimizer step."),
-    Column(name="gpu_model", type="string", doc="The accelerator's name; empty on a CPU."),
-    Column(
-        name="environment_id",
-        type="string",
-        doc="Digest of hardware and versions; see the file's metadata.",
-    ),
-    Column(
-        name="started_at",
-        type="timestamp",
-        unit="UTC",
-        doc="When the trial started; null if it never did.",
-    ),
-    Column(
-        name="wall_seconds",
-        type="float64",
-        unit="s",
-        doc="What the trial cost its slot: from fork to result.",
-    ),
-    Column(
-        name="isolation",
-        type="string",
-        doc="fork: child of a preloaded parent; fresh: a new interpreter.",
-    ),
-    Column(
-        name="log", type="string", doc="The trial's last lines of output when it did not end well."
-    ),
+    Column("micro_batch", "int64", "Samples per forward pass.", unit="samples"),
+    Column("accumulation", "int64", "Forward passes per optimizer step.", unit="passes"),
+    Column("effective_batch", "int64", "Samples per optimizer step.", unit="samples"),
+    Column("gpu_model", "string", "The GPU's name; empty on a CPU."),
+    Column("environment_id", "string", "Digest of hardware and versions; see the file's metadata."),
+    Column("started_at", "timestamp", "When the trial started; null if it never did.", unit="UTC"),
 )
 
-FOLLOW_UP: tuple[Column, ...] = (
+DELIVERY: tuple[Column, ...] = (
     Column(
-        name="purpose",
-        type="string",
-        doc="search, or why a trial was looked at again: budget, comparison or anatomy.",
+        "slot_seconds",
+        "float64",
+        "Slot time of the trial, from the start of its process to its result; both attempts of a "
+        "trial that was repeated.",
+        unit="s",
     ),
-    Column(
-        name="follows",
-        type="string",
-        doc="The trial that was looked at again; null for the search's own.",
-    ),
-    Column(
-        name="memory_cap_bytes",
-        type="int64",
-        unit="B",
-        doc="The device memory that the trial was kept to, context and libraries included.",
-    ),
-    Column(
-        name="among",
-        type="list<string>",
-        doc="The trials that it was compared with in turns, its own included.",
-    ),
-    Column(name="turn", type="int64", doc="How often each of them had its turn before."),
+    Column("overhead_seconds", "float64", "Slot time beyond the counted steps.", unit="s"),
+    Column("isolation", "string", "fork: child of a preloaded parent; fresh: a new interpreter."),
+    Column("isolation_fallback", "string", "Why the process could not be forked."),
+    Column("slot_pid", "int64", "The preloaded parent that made the trial's process."),
+    Column("node", "string", "The machine that ran the trial."),
+    Column("cpus", "int64", "CPU cores given to the trial, also its OMP threads."),
+    Column("host_memory_bytes", "int64", "Host memory reserved for the trial.", unit="B"),
+    Column("log", "string", "The trial's last lines of output if it did not end well."),
+    Column("log_file", "string", "File in the run folder with the last 16 kB of its output."),
 )
-"""Younger than the first tables, which are read without them."""
+"""How a trial was run."""
+
+FOLLOW_UP: tuple[Column, ...] = (
+    Column("purpose", "string", "search, or why a trial was measured again: see below."),
+    Column("follows_trial", "string", "The trial that was measured again; null in the search."),
+    Column(
+        "memory_cap_bytes",
+        "int64",
+        "GPU memory that the trial was capped to, context and libraries included.",
+        unit="B",
+    ),
+    Column("compared_with", "list<string>", "Trials that a tie-break compares, its own included."),
+    Column("round", "int64", "Rounds of the tie-break before this one."),
+)
 
 COMPARED: tuple[Column, ...] = (
     Column(
-        name="compile_break_even_steps",
-        type="float64",
-        doc="Steps until compiling has paid for its first step, beside the eager trial otherwise equal; inf: never.",
+        "compile_break_even_steps",
+        "float64",
+        "Steps after which compiling has paid for its first step, compared with the eager trial "
+        "that is otherwise equal; inf: never.",
     ),
 )
 """What follows from several rows of a table."""
 
 FRONTIER_COLUMNS: tuple[Column, ...] = (
+    Column("frontier_memory_bytes", "int64", "The largest memory of its repeats.", unit="B"),
     Column(
-        name="frontier_memory_bytes",
-        type="int64",
-        unit="B",
-        doc="The largest memory of its repeats.",
+        "frontier_samples_per_second", "float64", "The median speed of its repeats.", unit="1/s"
     ),
-    Column(
-        name="frontier_samples_per_second",
-        type="float64",
-        unit="1/s",
-        doc="The median speed of its repeats.",
-    ),
-    Column(name="repeats", type="int64", doc="Trials combined into this row."),
-    Column(
-        name="training",
-        type="string",
-        doc="Kind of training: the equivalence without its effective batch.",
-    ),
-    Column(
-        name="on_frontier",
-        type="bool",
-        doc="On the frontier of its kind of training, whatever the batch.",
-    ),
-    Column(name="across_trainings", type="bool", doc="On the frontier among all trainings, too."),
+    Column("repeats", "int64", "Trials combined into this row."),
+    Column("on_frontier", "bool", "On the Pareto front of its training recipe, at any batch."),
+    Column("across_recipes", "bool", "On the Pareto front of all training recipes together."),
 )
 
 STEP_COLUMNS: tuple[Column, ...] = (
-    Column(name="trial_id", type="string", doc="The trial, as in trials.parquet."),
-    Column(name="step", type="int64", doc="Optimizer step, from 0, warm-up included."),
-    Column(name="counted", type="bool", doc="Whether the step counts; false during warm-up."),
-    Column(
-        name="step_seconds",
-        type="float64",
-        unit="s",
-        doc="Wall time from the end of one step to the next.",
-    ),
-    Column(
-        name="device_seconds", type="float64", unit="s", doc="The device's own time for the step."
-    ),
-    Column(
-        name="data_seconds",
-        type="float64",
-        unit="s",
-        doc="Time spent waiting for the step's micro-batches.",
-    ),
-    Column(name="loss", type="float64", doc="Training loss of the step."),
+    Column("trial_id", "string", "The trial, as in trials.parquet."),
+    Column("step", "int64", "Optimizer step, from 0, warm-up included."),
+    Column("counted", "bool", "Whether the step counts; false during warm-up."),
+    Column("step_seconds", "float64", "Wall time from the end of one step to the next.", unit="s"),
+    Column("device_seconds", "float64", "The device's own time for the step.", unit="s"),
+    Column("data_seconds", "float64", "Wait for the step's micro-batches.", unit="s"),
+    Column("loss", "float64", "Training loss of the step."),
 )
 
 ANATOMY_COLUMNS: tuple[Column, ...] = (
-    Column(
-        name="trial_id", type="string", doc="The trial that was taken apart, as in trials.parquet."
-    ),
-    Column(name="part", type="string", doc="What is taken apart; see below."),
-    Column(name="name", type="string", doc="The share's name."),
-    Column(name="value", type="float64", doc="Its figure; of a timeline the highest."),
-    Column(
-        name="unit", type="string", doc="The figure's unit: B, s, flop, flop/s, or none of a ratio."
-    ),
-    Column(name="kind", type="string", doc="What predictions count the memory under."),
-    Column(name="expected", type="float64", doc="What a rule of thumb says, in the same unit."),
-    Column(name="rule", type="string", doc="The rule, formula or source."),
-    Column(name="held", type="bool", doc="Whether the rule held."),
-    Column(
-        name="timeline_seconds",
-        type="list<double>",
-        unit="s",
-        doc="Of a timeline: moments since the step began.",
-    ),
-    Column(
-        name="timeline_bytes", type="list<double>", unit="B", doc="Of a timeline: bytes held then."
-    ),
+    Column("trial_id", "string", "The trial that was profiled, as in trials.parquet."),
+    Column("part", "string", "What is broken down; see below."),
+    Column("name", "string", "The share's name."),
+    Column("value", "float64", "Its figure; the highest of a timeline."),
+    Column("unit", "string", "The figure's unit: B, s, flop, flop/s, or none for a ratio."),
+    Column("kind", "string", "The class of memory that predictions count it under."),
+    Column("expected", "float64", "What a rule of thumb says, in the same unit."),
+    Column("rule", "string", "The rule, formula or source."),
+    Column("held", "bool", "Whether the rule held."),
+    Column("timeline_seconds", "list<double>", "Times since the step began.", unit="s"),
+    Column("timeline_bytes", "list<double>", "Bytes held at those times.", unit="B"),
 )
 
 
 def declared_columns() -> tuple[Column, ...]:
-    """What the trackers, the inspection and the trial itself declare to measure."""
-    return (
-        *(column for tracker in TRACKERS for column in tracker.columns),
-        *effective_config.COLUMNS,
-        *trial_columns.COLUMNS,
-    )
+    """What trackers, effective configuration and the trial itself measure."""
+    of_trackers = [column for tracker in TRACKERS for column in tracker.columns]
+    return (*of_trackers, *effective_config.COLUMNS, *trial_columns.COLUMNS)
 
 
-def axis_columns(records: Sequence[TrialRecord], taken: Iterable[str] = ()) -> dict[str, Column]:
-    """Axis -> its column, for every axis chosen on. An axis whose name is ``taken`` becomes ``argument_<name>``."""
+def trial_table_columns(
+    records: Sequence[TrialRecord] = (), declared: Sequence[Column] | None = None
+) -> tuple[Column, ...]:
+    """The trials table's columns: identity, the axes that ``records`` chose on, then what was measured."""
+    measured = declared_columns() if declared is None else tuple(declared)
+    base = {column.name for column in BASE}
+    axes = axis_columns(records, measured).values()
+    of_axes = [column for column in axes if column.name not in base]
+    return (*BASE, *FOLLOW_UP, *of_axes, *measured, *DELIVERY, *COMPARED)
+
+
+def axis_columns(
+    records: Sequence[TrialRecord], declared: Iterable[Column] = ()
+) -> dict[str, Column]:
+    """Axis -> its column, for every axis chosen on.
+
+    A training argument with the name of another column becomes ``argument_<name>``.
+    """
+    base = {column.name: column for column in BASE}
+    others = (*BASE, *FOLLOW_UP, *DELIVERY, *declared)
+    taken = {column.name for column in others}
+    columns: dict[str, Column] = {}
+    for axis, chosen in _choices_by_axis(records).items():
+        if axis in ("micro_batch", "accumulation"):
+            columns[axis] = base[axis]
+            continue
+        name = f"argument_{axis}" if axis in taken else axis
+        doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
+        columns[axis] = Column(name, _type_of(axis, chosen), doc)
+    return columns
+
+
+def _choices_by_axis(records: Iterable[TrialRecord]) -> dict[str, list[Choice]]:
     values: dict[str, list[Choice]] = {}
     for record in records:
         for axis, value in record.spec.choices.items():
             values.setdefault(axis, []).append(value)
-    base, reserved = (
-        {column.name: column for column in BASE},
-        {*taken, *(c.name for c in (*BASE, *FOLLOW_UP))},
-    )
-    columns: dict[str, Column] = {}
-    for axis, chosen in values.items():
-        if axis in ("micro_batch", "accumulation"):
-            columns[axis] = base[axis]
-        else:
-            name = f"argument_{axis}" if axis in reserved else axis
-            doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
-            columns[axis] = Column(name=name, type=_type_of(axis, chosen), doc=doc)
-    return columns
+    return values
 
 
 def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
     if axis in AXES:
         return "int64" if AXES[axis].integer_argument else "string"
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {bool}:
+    types = {type(value) for value in values if value is not None}
+    if types == {bool}:
         return "bool"
-    if kinds == {int}:
+    if types == {int}:
         return "int64"
-    return "float64" if kinds and kinds <= {int, float} else "string"
-
-
-def columns(
-    declared: Sequence[Column] | None = None, records: Sequence[TrialRecord] = ()
-) -> tuple[Column, ...]:
-    """The trials table's columns: identity, the axes that ``records`` chose on, then what was measured."""
-    measured = declared_columns() if declared is None else tuple(declared)
-    axes = axis_columns(records, (column.name for column in measured)).values()
-    known = {column.name for column in BASE}
-    return (
-        *BASE,
-        *FOLLOW_UP,
-        *(column for column in axes if column.name not in known),
-        *measured,
-        *COMPARED,
-    )
+    if types and types <= {int, float}:
+        return "float64"
+    return "string"

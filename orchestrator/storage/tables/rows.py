@@ -1,4 +1,4 @@
-"""Records as the rows of the trials table: plain mappings, one a trial."""
+"""Records as the rows of the trials table: one dict a trial, column -> value."""
 
 from __future__ import annotations
 
@@ -8,65 +8,116 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.record import Column, TrialRecord
+from jobs.spec import Purpose, TrainingRecipe, to_json
+
+Row = Mapping[str, Any]
+"""One row of the trials table."""
+
+_BATCH_AXES = ("micro_batch", "accumulation")
 
 
 def rows_of(records: Sequence[TrialRecord], axes: Mapping[str, Column]) -> list[dict[str, Any]]:
     """A row for each record, in their order; ``axes`` maps each axis to its column (``columns.axis_columns``)."""
-    return [
-        {**record.measurements, **_base_row(record), **_axis_row(record, axes)}
-        for record in records
-    ]
+    return [row_of(record, axes) for record in records]
 
 
-def _base_row(record: TrialRecord) -> dict[str, Any]:
-    spec = record.spec
-    split = spec.choices.get("accumulation")
-    # An effective batch that the micro-batch does not divide is planned as a fraction, and never run.
-    fraction = split if isinstance(split, float) else None
+def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
+    """One record's row."""
     return {
-        "trial_id": record.trial_id,
-        "outcome": record.outcome.value,
-        "reason": record.reason,
-        "rule": record.rule,
-        "phase": record.phase,
-        "repeat": spec.repeat,
-        "purpose": spec.purpose,
-        "follows": spec.follow_up.follows if spec.follow_up else None,
-        "among": list(spec.follow_up.among) if spec.follow_up and spec.follow_up.among else None,
-        "turn": spec.follow_up.turn if spec.follow_up and spec.follow_up.among else None,
-        "memory_cap_bytes": spec.measure.cap.device_bytes if spec.measure.cap else None,
-        "equivalence": spec.equivalence,
-        "micro_batch": spec.micro_batch,
-        "accumulation": spec.accumulation if fraction is None else None,
-        "effective_batch": spec.effective_batch
-        if fraction is None
-        else round(spec.micro_batch * fraction),
-        "gpu_model": str(record.environment.get("gpu_model") or ""),
-        "environment_id": environment_id(record),
-        "started_at": round(record.started_at * 1e6) if record.started_at else None,
-        "wall_seconds": record.wall_seconds,
-        "isolation": record.isolation,
-        "log": record.log,
+        **record.measurements,
+        **_identity(record),
+        **_batch(record),
+        **_follow_up(record),
+        **_delivery(record),
+        **_axis_values(record, axes),
     }
 
 
-def _axis_row(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
-    own = {
-        axis: value
-        for axis, value in record.spec.choices.items()
-        if axis not in ("micro_batch", "accumulation")
-    }
-    typed = {axes[axis].name: (value, axes[axis].type) for axis, value in own.items()}
-    return {
-        name: str(v) if kind == "string" and v is not None else v
-        for name, (v, kind) in typed.items()
-    }
+def is_of_the_search(row: Row) -> bool:
+    """Whether a row is the search's. Follow-ups are evidence about other trials and never ranked."""
+    return row.get("purpose") in (None, Purpose.SEARCH)
+
+
+def recipe_of(row: Row) -> TrainingRecipe:
+    """The row's training recipe."""
+    return TrainingRecipe.of(json.loads(row["training_recipe"]))
 
 
 def environment_id(record: TrialRecord) -> str:
     """A digest of hardware and versions; empty where a record does not know them."""
     if not record.environment:
         return ""
-    return hashlib.sha256(
-        json.dumps(record.environment, sort_keys=True, default=str).encode()
-    ).hexdigest()[:8]
+    text = json.dumps(record.environment, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _identity(record: TrialRecord) -> dict[str, Any]:
+    return {
+        "trial_id": record.trial_id,
+        "outcome": record.outcome.value,
+        "reason": record.reason,
+        "rule": record.rule,
+        "phase": record.phase,
+        "repeat": record.spec.repeat,
+        "training_recipe": json.dumps(to_json(record.spec.training_recipe), sort_keys=True),
+        "gpu_model": str(record.environment.get("gpu_model") or ""),
+        "environment_id": environment_id(record),
+    }
+
+
+def _batch(record: TrialRecord) -> dict[str, Any]:
+    spec = record.spec
+    split = spec.choices.get("accumulation")
+    if isinstance(split, float):
+        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled out.
+        accumulation, effective = None, round(spec.micro_batch * split)
+    else:
+        accumulation, effective = spec.accumulation, spec.effective_batch
+    return {
+        "micro_batch": spec.micro_batch,
+        "accumulation": accumulation,
+        "effective_batch": effective,
+    }
+
+
+def _follow_up(record: TrialRecord) -> dict[str, Any]:
+    spec = record.spec
+    row: dict[str, Any] = {"purpose": spec.purpose.value}
+    if spec.measure.memory_cap:
+        row["memory_cap_bytes"] = spec.measure.memory_cap.device_bytes
+    if spec.follow_up:
+        row["follows_trial"] = spec.follow_up.follows_trial
+        if spec.follow_up.compared_with:
+            row["compared_with"] = list(spec.follow_up.compared_with)
+            row["round"] = spec.follow_up.round
+    return row
+
+
+def _delivery(record: TrialRecord) -> dict[str, Any]:
+    delivery = record.delivery
+    counted_seconds = record.measurements.get("counted_seconds", 0.0)
+    was_run = delivery.started_at > 0
+    return {
+        "started_at": round(delivery.started_at * 1e6) if was_run else None,
+        "slot_seconds": delivery.slot_seconds,
+        "overhead_seconds": delivery.slot_seconds - counted_seconds if was_run else None,
+        "isolation": delivery.isolation,
+        "isolation_fallback": delivery.isolation_fallback or None,
+        "slot_pid": delivery.slot_pid,
+        "node": delivery.node or None,
+        "cpus": delivery.cpus,
+        "host_memory_bytes": delivery.host_memory_bytes,
+        "log": delivery.log,
+        "log_file": delivery.log_file or None,
+    }
+
+
+def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for axis, value in record.spec.choices.items():
+        if axis in _BATCH_AXES:
+            continue
+        column = axes[axis]
+        is_text = column.type == "string" and value is not None
+        values[column.name] = str(value) if is_text else value
+    return values

@@ -1,0 +1,77 @@
+"""Flags: what a reader should know before trusting a row, as typed facts without words."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class FlagKind(enum.StrEnum):
+    """What a flag is about. The comment behind each kind says what its value is."""
+
+    UNSTABLE = "unstable"  # half the 95 % interval of the mean step, relative; None: one step
+    HOST_BOUND = "host_bound"  # share of micro-batches after which the GPU ran out of work
+    LAUNCH_BOUND = "launch_bound"  # share of the time in phases limited by kernel launches
+    THRASHING = "thrashing"  # times the allocator had to flush its cache
+    SHARED_PROCESSES = "shared_processes"  # other processes on the GPU
+    SHARED_BEFORE = "shared_before"  # bytes in use on the GPU before the trial
+    SHARED_DURING = "shared_during"  # bytes neither of the context nor of the allocator
+    LOSS_MISMATCH = "loss_mismatch"  # mean loss divided by the reference's
+    LOSS_TIMES_ACCUMULATION = "loss_times_accumulation"  # the same; it equals the accumulation
+    LOSS_NOT_FINITE = "loss_not_finite"  # the first step with such a loss, from 1
+    ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
+
+
+SHARED = frozenset({FlagKind.SHARED_PROCESSES, FlagKind.SHARED_BEFORE, FlagKind.SHARED_DURING})
+"""Another process used the GPU."""
+
+LOSS = frozenset(
+    {
+        FlagKind.LOSS_MISMATCH,
+        FlagKind.LOSS_TIMES_ACCUMULATION,
+        FlagKind.LOSS_NOT_FINITE,
+        FlagKind.ACCUMULATION_SUSPECT,
+    }
+)
+"""The row trains something else than its reference."""
+
+UNRELIABLE_SPEED = frozenset(
+    {FlagKind.UNSTABLE, FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND, FlagKind.THRASHING} | SHARED
+)
+"""The speed may be another one when measured again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One fact about a row; ``FlagKind`` says what ``value`` is."""
+
+    kind: FlagKind
+    value: float | None = None
+
+
+def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
+    """Flags as the values of the two columns that hold them: ``flags`` and ``flag_values``."""
+    return {
+        "flags": [flag.kind.value for flag in flags],
+        "flag_values": [math.nan if flag.value is None else float(flag.value) for flag in flags],
+    }
+
+
+def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
+    """The flags in a row or a record's measurements; none where it has no such columns."""
+    kinds = row.get("flags") or ()
+    values = row.get("flag_values") or ()
+    return tuple(_flag(kind, value) for kind, value in zip(kinds, values, strict=True))
+
+
+def has_any(flags: Iterable[Flag], kinds: frozenset[FlagKind]) -> bool:
+    """Whether one of ``flags`` is of one of ``kinds``."""
+    return any(flag.kind in kinds for flag in flags)
+
+
+def _flag(kind: str, value: float | None) -> Flag:
+    is_missing = value is None or math.isnan(value)
+    return Flag(FlagKind(kind), None if is_missing else value)

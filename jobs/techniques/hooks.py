@@ -1,0 +1,60 @@
+"""The registry of hooks: functions that techniques need beyond settings, each under a name.
+
+A trial's spec carries the name, never a module path: a file can move without renaming a trial, and a spec from a shared
+run folder can call nothing but what is registered here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jobs.spec import Hook, HookPlace, TrialSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
+"""Environment variable of the node: modules to import, separated by commas, that register hooks of their own."""
+
+_HOOKS: dict[str, Callable[..., Any]] = {}
+
+
+class UnknownHookError(KeyError):
+    """No hook is registered under this name."""
+
+
+def hook(name: str) -> Callable[[F], F]:
+    """A decorator that registers a function. The function imports heavy libraries inside itself.
+
+    Raises ValueError where the name is taken.
+    """
+
+    def register(function: F) -> F:
+        if name in _HOOKS and _HOOKS[name].__module__ != function.__module__:
+            raise ValueError(f"two hooks are named {name}")
+        _HOOKS[name] = function
+        return function
+
+    return register
+
+
+def registered(name: str) -> Callable[..., Any]:
+    """The function behind a name. Raises UnknownHookError."""
+    import jobs.techniques  # noqa: F401 (its axes register their hooks)
+
+    for module in filter(None, os.environ.get(MODULES_VARIABLE, "").split(",")):
+        importlib.import_module(module)
+    if name not in _HOOKS:
+        raise UnknownHookError(f'no hook is named "{name}"')
+    return _HOOKS[name]
+
+
+def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:
+    """The function that a trial calls at a place, with its arguments filled in; None where it calls none."""
+    chosen: Hook | None = spec.settings.hooks.get(place)
+    if chosen is None:
+        return None
+    return functools.partial(registered(chosen.name), **chosen.arguments)

@@ -1,0 +1,132 @@
+"""From a spec to a ``Setup``: data, arguments, model, optimizer and meter, ready for a training loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from jobs.loops.arguments import training_arguments
+from jobs.loops.base import Setup
+from jobs.loops.meter import Meter
+from jobs.node import environment
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import bound
+from jobs.trackers.base import Moment, Tracker, tell
+from jobs.trial import data, models
+
+if TYPE_CHECKING:
+    from jobs.trial.data import Collator
+
+Announce = Callable[[str], None]
+"""Called with the name of each phase of the trial as it begins."""
+
+
+def assemble(
+    spec: TrialSpec,
+    trackers: Sequence[Tracker],
+    enter: Announce,
+    device: torch.device,
+    scratch: str,
+) -> Setup:
+    """Everything that a loop needs. ``scratch`` is a folder that ends with the trial."""
+    enter("data")
+    steps = _step_limit(spec, device)
+    samples = steps * spec.effective_batch if steps else None
+    dataset, collator = _dataset(spec, samples=samples)
+
+    enter("model")
+    _set_process_state(spec)
+    # DeepSpeed's process group, and ZeRO-3's way of building a model, come with the arguments:
+    # they must exist before the model does.
+    arguments = training_arguments(
+        spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
+    )
+    transformers.set_seed(spec.measure.seed)
+    model = _model(spec, arguments, device)
+    tell(trackers, Moment.MODEL, device)
+
+    enter("trainer")
+    make_optimizer = bound(spec, "optimizer")
+    return Setup(
+        model=model,
+        dataset=dataset,
+        collator=collator,
+        arguments=arguments,
+        optimizer=make_optimizer(model, arguments) if make_optimizer else None,
+        meter=Meter(
+            trackers,
+            enter,
+            warmup_steps=_warmup_steps(spec, device),
+            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+            relative_error=spec.measure.relative_error,
+            device=device,
+        ),
+    )
+
+
+def cores(spec: TrialSpec) -> int:
+    """CPU cores of the trial: what it reserved, or all that its process may use."""
+    return spec.needs.cpus or environment.cores()
+
+
+def _step_limit(spec: TrialSpec, device: torch.device) -> int | None:
+    """Optimizer steps at most, warm-up included; None: one whole epoch."""
+    if spec.measure.steps is None:
+        return None
+    return _warmup_steps(spec, device) + spec.measure.steps
+
+
+def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
+    """As asked; at least two where a CPU trial is inspected.
+
+    Without a GPU memory is tracked in the last warm-up step, and optimizer states exist from the second step on.
+    """
+    asked = spec.measure.warmup_steps
+    if device.type == "cpu" and spec.measure.inspect:
+        return max(asked, 2)
+    return asked
+
+
+def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
+    micro_batches = math.ceil(samples / spec.micro_batch)
+    return math.ceil(micro_batches / spec.accumulation)
+
+
+def _dataset(spec: TrialSpec, *, samples: int | None) -> tuple[Any, Collator | None]:
+    """The dataset and its collator (None: the Trainer's own). ``samples`` None: the dataset as it is."""
+    config = models.architecture_config(spec.model)
+    dataset, collator = data.load(
+        spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
+    )
+    if wrap := bound(spec, "collator"):
+        collator = wrap(collator or transformers.default_data_collator)
+    return dataset, collator
+
+
+def _set_process_state(spec: TrialSpec) -> None:
+    """What techniques set in PyTorch for the whole process: compiler options, attention kernels."""
+    if set_compiler := bound(spec, "compiler"):
+        set_compiler()
+    if set_kernels := bound(spec, "kernels"):
+        set_kernels()
+
+
+def _model(spec: TrialSpec, arguments: Any, device: torch.device) -> torch.nn.Module:
+    model = models.build(spec.model, spec.settings.model_kwargs, device)
+    if adapt := bound(spec, "model"):
+        adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
+        return adapted
+    return model
+
+
+def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
+    if spec.settings.deepspeed is None:
+        return None
+    from jobs.loops import deepspeed
+
+    nvme_path = spec.needs.nvme_path or scratch
+    return deepspeed.prepare(spec.settings.deepspeed, nvme_path=nvme_path, cpus=cores(spec))

@@ -1,0 +1,52 @@
+"""How a configuration is named, everywhere: ``batch 64×2 · bf16 · adafactor · checkpoint``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques import AXES
+
+SEPARATOR = " · "
+_BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
+_ALWAYS_NAMED = ("precision", "optimizer")
+"""Axes whose default is named, too, where the axis varies."""
+
+
+def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
+    """A configuration in a few words.
+
+    ``axes`` are those that vary in the run. Of these, a technique at its default is left out. An accumulation above 1
+    is always named, because it changes what has to be typed.
+    """
+    words = [batch_label(choices, axes)]
+    words += [_word(axis, choices.get(axis)) for axis in axes if axis not in _BATCH_AXES]
+    return SEPARATOR.join(word for word in words if word) or "default"
+
+
+def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:
+    """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is accumulated."""
+    micro_batch, accumulation = choices.get("micro_batch"), choices.get("accumulation")
+    accumulates = accumulation not in (None, 1)
+    if not accumulates and not any(axis in axes for axis in _BATCH_AXES):
+        return ""
+    if micro_batch is None:
+        return f"accumulation {accumulation}"
+    splits = accumulates or "accumulation" in axes or "effective_batch" in axes
+    if splits and accumulation is not None:
+        return f"batch {micro_batch}×{accumulation}"
+    return f"batch {micro_batch}"
+
+
+def recipe_label(recipe: TrainingRecipe) -> str:
+    """``optimizer=sgd · adapter=lora_r8``; "plain" where no choice changes what the training learns."""
+    words = [f"{axis}={value}" for axis, value in recipe.by_axis.items()]
+    return SEPARATOR.join(words) or "plain"
+
+
+def _word(axis: str, value: Choice) -> str:
+    if axis not in AXES:
+        return f"{axis}={value}"
+    if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
+        return ""
+    return value if isinstance(value, str) else f"{axis} {value}"

@@ -1,0 +1,37 @@
+"""The run folder's files by name, and how one is written so that no reader ever meets half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+RUN = "run.json"
+RECORDS = "records"
+LOGS = "logs"
+TRIALS = "trials.parquet"
+STEPS = "steps.parquet"
+ANATOMY = "anatomy.parquet"
+FRONTIER = "frontier.parquet"
+REPORT_HTML = "report.html"
+REPORT_MARKDOWN = "report.md"
+FRONTIER_PLOT = "frontier.png"
+
+
+def record_files(run_folder: Path) -> list[Path]:
+    """The files among the records, by name."""
+    return sorted((run_folder / RECORDS).glob("*.json"))
+
+
+@contextlib.contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A temporary path for a file's new content, moved to ``path`` at the end unless there was an error."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()  # a full disk needs the room
+        raise

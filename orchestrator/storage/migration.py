@@ -1,0 +1,255 @@
+"""Version 1 of records, tables and run.json, read as the current version.
+
+Version 1 is everything without a ``schema_version``: runs measured before 2026-11-24. What changed:
+
+- facts that were English became values: warnings -> ``flags``, ``equivalence`` -> ``training_recipe``;
+- hooks were module paths and are registry names, so a trial has another identity (``version_1_id`` computes the old);
+- columns, measurements and config keys got the field's names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jobs.flags import Flag, FlagKind, flag_columns
+from jobs.spec import Choice, TrialSpec, to_json
+
+RENAMED_COLUMNS: Mapping[str, str] = {
+    "device_used_bytes": "device_peak_bytes",
+    "starved_share": "launch_bound_forward_share",
+    "starved_forward_share": "launch_bound_forward_share",
+    "starved_update_share": "launch_bound_update_share",
+    "samples_per_second_error": "samples_per_second_ci95",
+    "docs_time_seconds": "hf_guide_seconds",
+    "docs_samples_per_second": "hf_guide_samples_per_second",
+    "docs_gpu_memory_mb": "hf_guide_memory_mib",
+    "step_growth_bytes": "cpu_step_peak_bytes",
+    "wall_seconds": "slot_seconds",
+    "slot_parent_pid": "slot_pid",
+    "follows": "follows_trial",
+    "among": "compared_with",
+    "turn": "round",
+}
+"""Version 1's column -> today's."""
+
+_PURPOSES = {
+    "search": "search",
+    "budget": "cap_check",
+    "comparison": "tie_break",
+    "anatomy": "profile",
+}
+_HOOKS = {
+    "jobs.loops.trainer:train": "trainer_loop",
+    "jobs.loops.accelerate:train": "accelerate_loop",
+    "jobs.techniques.adapter:lora": "lora",
+    "jobs.techniques.attention:without_full_masks": "without_full_masks",
+    "jobs.techniques.attention:only_kernel": "only_kernel",
+    "jobs.techniques.compile:tuned_inductor": "tuned_inductor",
+    "jobs.techniques.optimizer:torch_adamw": "torch_adamw",
+    "jobs.techniques.optimizer:bitsandbytes_adam8bit": "bitsandbytes_adam8bit",
+}
+"""Version 1's module path -> the hook's name."""
+_DELIVERY = ("slot_pid", "isolation_fallback", "node", "cpus", "host_memory_bytes", "log_file")
+"""Measurements of version 1 that belong to the delivery now."""
+_EFFECTIVE_BATCH = "effective_batch"
+
+
+def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A version-1 record as today's JSON. Raises KeyError, TypeError or ValueError on a foreign document."""
+    measurements = _renamed(raw["measurements"])
+    measurements.pop("overhead_seconds", None)
+    warnings = measurements.pop("warnings", None)
+    if warnings is not None:
+        measurements |= flag_columns([_flag(text) for text in warnings])
+    delivery = {name: measurements.pop(name) for name in _DELIVERY if name in measurements}
+    delivery |= {
+        "started_at": raw["started_at"],
+        "slot_seconds": raw["wall_seconds"],
+        "isolation": raw["isolation"],
+        "log": raw.get("log", ""),
+    }
+    moved = ("measurements", "spec", "started_at", "wall_seconds", "isolation", "log")
+    kept = {name: value for name, value in raw.items() if name not in moved}
+    if kept.get("phase") == "anatomy":
+        kept["phase"] = "profile"
+    return {
+        **kept,
+        "spec": upgraded_spec(raw["spec"]),
+        "measurements": measurements,
+        "delivery": delivery,
+    }
+
+
+def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A version-1 trial spec as today's JSON; ``follow_up`` still names trials by their old identities."""
+    moved = ("recipe", "equivalence", "measure", "follow_up")
+    kept = {name: value for name, value in raw.items() if name not in moved}
+    return {
+        **kept,
+        "settings": _upgraded_settings(raw["recipe"]),
+        "training_recipe": training_recipe(raw["equivalence"], raw["choices"]),
+        "measure": upgraded_measure(raw["measure"]),
+        "follow_up": _upgraded_follow_up(raw.get("follow_up")),
+    }
+
+
+def upgraded_run(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A version-1 ``run.json`` as today's."""
+    config = raw.get("config")
+    if not config:
+        return dict(raw)
+    return {**raw, "config": _upgraded_config(config)}
+
+
+def _upgraded_config(raw: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"trackers": "loggers", "cpu": "cpu_fallback"}
+    config = {names.get(name, name): value for name, value in raw.items()}
+    if "measure" in config:
+        config["measure"] = upgraded_measure(config["measure"])
+    return config
+
+
+def upgraded_measure(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A version-1 ``MeasureSpec`` as today's JSON."""
+    names = {"deadline_seconds": "timeout_seconds", "anatomy": "profile", "cap": "memory_cap"}
+    measure = {names.get(name, name): value for name, value in raw.items()}
+    cap = measure.get("memory_cap")
+    if cap is not None:
+        measure["memory_cap"] = {
+            "device_bytes": cap["device_bytes"],
+            "non_allocator_bytes": cap["outside_bytes"],
+        }
+    return measure
+
+
+def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in raw.items() if name not in ("hooks", "prepares")}
+    settings["builds"] = raw["prepares"]
+    settings["hooks"] = {
+        place: {"name": _HOOKS[path], "arguments": arguments}
+        for place, (path, arguments) in raw["hooks"].items()
+    }
+    return settings
+
+
+def _upgraded_follow_up(raw: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if raw is None:
+        return None
+    return {
+        "follows_trial": raw["follows"],
+        "purpose": _PURPOSES[raw["purpose"]],
+        "compared_with": raw["among"],
+        "round": raw["turn"],
+    }
+
+
+def training_recipe(equivalence: str, choices: Mapping[str, Choice]) -> dict[str, Choice]:
+    """``effective_batch=16 · optimizer=sgd`` as ``{"optimizer": "sgd"}``; ``choices`` have the values typed."""
+    recipe: dict[str, Choice] = {}
+    for part in equivalence.split(" · "):
+        axis, is_choice, value = part.partition("=")
+        if is_choice and axis != _EFFECTIVE_BATCH:
+            recipe[axis] = choices.get(axis, value)
+    return recipe
+
+
+def upgraded_rows(
+    rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Rows of a version-1 ``trials.parquet`` as today's; ``axes`` maps each axis to its column."""
+    return [_upgraded_row(row, axes) for row in rows]
+
+
+def _upgraded_row(row: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, Any]:
+    upgraded = _renamed(row)
+    choices = {axis: row[column] for axis, column in axes.items()}
+    recipe = training_recipe(upgraded.pop("equivalence"), choices)
+    upgraded["training_recipe"] = json.dumps(recipe, sort_keys=True)
+    upgraded["purpose"] = _PURPOSES[row.get("purpose") or "search"]
+    warnings = upgraded.pop("warnings", None)
+    if warnings is not None:
+        upgraded |= flag_columns([_flag(text) for text in warnings])
+    return upgraded
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {RENAMED_COLUMNS.get(name, name): value for name, value in values.items()}
+
+
+def _share(text: str) -> float:
+    return float(text) / 100
+
+
+def _gibibytes(text: str) -> float:
+    return float(text) * 2**30
+
+
+_WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float]], ...] = (
+    (r"unstable: the mean step is known to ±([\d.]+)%", FlagKind.UNSTABLE, _share),
+    (r"unstable: a single step counted()", FlagKind.UNSTABLE, lambda _: math.nan),
+    (r"host-bound: ()", FlagKind.HOST_BOUND, lambda _: math.nan),
+    (r"partly host-bound: .* took (\d+)% of the time", FlagKind.LAUNCH_BOUND, _share),
+    (r"thrashing: .* its cache (\d+) times", FlagKind.THRASHING, float),
+    (r"shared: (\d+) other processes", FlagKind.SHARED_PROCESSES, float),
+    (r"shared: ([\d.]+) GiB .* before the trial", FlagKind.SHARED_BEFORE, _gibibytes),
+    (r"shared: ([\d.]+) GiB ", FlagKind.SHARED_DURING, _gibibytes),
+    (
+        r"trains differently: loss ([\d.]+) times .* as is its accumulation",
+        FlagKind.LOSS_TIMES_ACCUMULATION,
+        float,
+    ),
+    (r"trains differently: loss ([\d.]+) times", FlagKind.LOSS_MISMATCH, float),
+    (
+        r"trains differently: loss is \S+ from step (\d+)",
+        FlagKind.LOSS_NOT_FINITE,
+        float,
+    ),
+)
+"""Pattern of a version-1 warning, its kind, and how the figure in it becomes a value."""
+
+
+def _flag(warning: str) -> Flag:
+    """A version-1 warning as a flag. Raises ValueError on a text that version 1 never wrote."""
+    for pattern, kind, value_of in _WARNINGS:
+        found = re.match(pattern, warning)
+        if found:
+            value = value_of(found[1])
+            return Flag(kind, None if math.isnan(value) else value)
+    raise ValueError(f"not a warning of version 1: {warning[:80]}")
+
+
+def version_1_id(spec: TrialSpec) -> str:
+    """The identity that version 1 gave to a trial of the search; ties its tables to today's trials."""
+    old_hooks = {name: path for path, name in _HOOKS.items()}
+    settings, measure = to_json(spec.settings), to_json(spec.measure)
+    hooks = {
+        place: [old_hooks[hook["name"]], hook["arguments"]]
+        for place, hook in settings["hooks"].items()
+    }
+    unchanged = ("warmup_steps", "steps", "relative_error", "seed", "inspect", "isolation")
+    content: dict[str, Any] = {
+        "choices": to_json(spec.choices),
+        "model": to_json(spec.model),
+        "data": to_json(spec.data),
+        "recipe": {
+            "training_arguments": settings["training_arguments"],
+            "deepspeed": settings["deepspeed"],
+            "model_kwargs": settings["model_kwargs"],
+            "hooks": hooks,
+            "requires": settings["requires"],
+            "prepares": settings["builds"],
+        },
+        "measure": {name: measure[name] for name in unchanged},
+        "repeat": spec.repeat,
+    }
+    if spec.measure.profile:
+        content["measure"]["anatomy"] = True
+    if spec.gpu_model:
+        content["gpu_model"] = spec.gpu_model
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

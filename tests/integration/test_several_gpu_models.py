@@ -1,0 +1,70 @@
+"""Unlike and unwell GPUs on a real Ray of several nodes: each model measured on its own nodes, a slow GPU avoided."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.two_model_cluster import GPU, NODE, TRIALS
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def swept(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """What the sweep printed, and what each of its trials noted of where it ran."""
+    folder = tmp_path_factory.mktemp("unlike")
+    command = [sys.executable, "-m", "tests.support.two_model_cluster", str(folder)]
+    with tempfile.TemporaryDirectory(
+        prefix="ray-"
+    ) as own:  # a short path, and no Ray of anybody else's to be joined
+        variables = {**os.environ, "RAY_TMPDIR": own}
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    return json.loads(done.stdout.splitlines()[-1]), notes
+
+
+def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept: Any) -> None:
+    answer, notes = swept
+    assert answer["outcomes"] == [["large", "ok", ""]] * TRIALS + [["small", "ok", ""]] * TRIALS
+    assert {name: note[NODE] for name, note in notes.items()} == {
+        f"{model}-{number}": model for model in ("large", "small") for number in range(TRIALS)
+    }
+
+
+def test_a_slow_gpu_gets_no_trial_and_is_named(swept: Any) -> None:
+    answer, notes = swept
+    assert answer["slots"] == {"large": 1, "small": 1}
+    (note,) = answer["notes"]
+    assert note.startswith("large 1 on ")
+    assert "was set aside: it is 11% slower than the median of its model" in note
+    assert {note[GPU] for name, note in notes.items() if name.startswith("large")} == {"0"}
+
+
+def test_where_none_is_well_all_are_measured_on_with_a_note(swept: Any) -> None:
+    answer, _ = swept
+    assert answer["hot slots"] == {"large": 2, "small": 1}
+    assert len(answer["hot"]) == 2
+    assert all(
+        "measured on although no other is well: it is held down" in note for note in answer["hot"]
+    )

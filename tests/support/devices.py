@@ -1,0 +1,172 @@
+"""Simulated devices for searches of a batch size: SIMULATED figures, by laws that a test states."""
+
+from __future__ import annotations
+
+import bisect
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
+from orchestrator.search.base import Search
+from tests.benchmarks.grids import recorded
+
+MIB = 2**20
+
+
+def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:
+    """A trial that only ever runs on a simulated device."""
+    return TrialSpec(
+        choices={"micro_batch": micro_batch, "accumulation": accumulation},
+        model=ModelSpec(task="sequence-classification", architecture="bert"),
+        data=DataSpec(synthetic=SyntheticData()),
+        recipe=Recipe(
+            training_arguments={
+                "per_device_train_batch_size": micro_batch,
+                "gradient_accumulation_steps": accumulation,
+            }
+        ),
+        measure=MeasureSpec(warmup_steps=1, steps=5),
+    )
+
+
+@dataclass(kw_only=True)
+class Device:
+    """Memory affine above the optimizer's floor, seconds affine above the host's; what a trial costs its slot.
+
+    The defaults are after one H200 with BERT-large in bf16, 512 tokens: bytes and rates are measured ones, the shape
+    between them is the law's. ``overhead_seconds`` is what a trial costs beyond its steps.
+    """
+
+    device_mib: float = 143_771
+    context_mib: float = 1_900
+    floor_mib: float = 5_184
+    base_mib: float = 4_484
+    sample_mib: float = 516.4
+    gradients_mib: float = 1_276
+    host_seconds: float = 0.050
+    step_seconds: float = 0.009
+    samples_per_second: float = 350.0
+    overhead_seconds: float = 2.7
+    rounding_mib: float = 0.0
+    """The allocator's: up to so much more, differently at every size."""
+    noise: float = 0.0
+    """Standard deviation of the speed, relative; no row owns up to it."""
+    slowdown: Callable[[int], float] = lambda micro_batch: 1.0
+    extra_mib: Callable[[int], float] = lambda micro_batch: 0.0
+    capped_mib: float = 0.0
+    """What a trial takes more under a cap than without, against all experience: peaks that promised too much."""
+    seed: int = 0
+    ran: list[TrialRecord] = field(default_factory=list)
+
+    def needs_mib(self, micro_batch: int, accumulation: int = 1) -> float:
+        """What a trial takes of the device."""
+        tensors = max(self.floor_mib, self.base_mib + self.sample_mib * micro_batch)
+        rounding = random.Random(f"{self.seed} {micro_batch}").uniform(0, self.rounding_mib)
+        kept = self.gradients_mib if accumulation > 1 else 0.0
+        return tensors + kept + self.context_mib + rounding + self.extra_mib(micro_batch)
+
+    def speed(self, micro_batch: int, accumulation: int = 1) -> float:
+        """Samples per second, noise included."""
+        deviate = random.Random(f"{self.seed} {micro_batch} {accumulation}").gauss(1.0, self.noise)
+        return (
+            micro_batch
+            * accumulation
+            / self._seconds(micro_batch, accumulation)
+            * max(0.2, deviate)
+        )
+
+    def run(self, spec: TrialSpec) -> TrialRecord:
+        """What comes of a trial here."""
+        size, accumulation = spec.micro_batch, spec.accumulation
+        needs = self.needs_mib(size, accumulation)
+        cap = spec.measure.cap
+        fits = (
+            needs <= self.device_mib
+            if cap is None
+            else needs + self.capped_mib <= cap.device_bytes / MIB
+        )
+        figures = {
+            "device_peak_bytes": round(needs * MIB),
+            "peak_reserved_bytes": round((needs - self.context_mib) * MIB),
+            "samples_per_second": self.speed(size, accumulation),
+            "samples_per_second_ci95": 0.003,
+        }
+        steps = spec.measure.warmup_steps + (spec.measure.steps or 0)
+        seconds = self.overhead_seconds + steps * self._seconds(size, accumulation) * fits
+        record = TrialRecord(
+            spec=spec,
+            outcome=Outcome.OK if fits else Outcome.OUT_OF_MEMORY,
+            reason="" if fits else "CUDA out of memory",
+            measurements=figures if fits else {},
+            environment=self.environment(),
+            slot_seconds=seconds,
+        )
+        self.ran.append(record)
+        return record
+
+    def environment(self) -> dict[str, object]:
+        """What the device says of itself."""
+        return {"gpu_model": "SIMULATED", "gpu_memory_bytes": round(self.device_mib * MIB)}
+
+    def _seconds(self, micro_batch: int, accumulation: int) -> float:
+        a_pass = micro_batch / self.samples_per_second * self.slowdown(micro_batch)
+        return max(self.host_seconds * accumulation, a_pass * accumulation + self.step_seconds)
+
+
+@dataclass(kw_only=True)
+class Cpu(Device):
+    """A machine without a GPU: nothing is known of its memory, and nothing runs out of it."""
+
+    device_mib: float = float("inf")
+
+    def environment(self) -> dict[str, object]:
+        return {"gpu_model": "", "cpu_model": "SIMULATED"}
+
+
+class Table(Device):
+    """The H200 of the recorded table with one set of techniques: measured sizes as measured, others between them."""
+
+    def __init__(self, techniques: tuple[str, ...]) -> None:
+        super().__init__(overhead_seconds=3.0)
+        axes = ("precision", "activations", "optimizer")
+        rows = [
+            row
+            for row in recorded().values()
+            if tuple(row.spec.choices[axis] for axis in axes) == techniques
+        ]
+        ok = [row for row in rows if row.outcome is Outcome.OK]
+        self.speeds = {row.spec.micro_batch: row.measurements["samples_per_second"] for row in ok}
+        self._memory = {
+            row.spec.micro_batch: row.measurements["device_peak_bytes"] / MIB for row in ok
+        }
+        self.device_mib = rows[0].environment["gpu_memory_bytes"] / MIB
+        self.largest_measured = max(self._memory)
+
+    def needs_mib(self, micro_batch: int, accumulation: int = 1) -> float:
+        return between(self._memory, micro_batch)
+
+    def _seconds(self, micro_batch: int, accumulation: int) -> float:
+        return accumulation * between(
+            {size: size / speed for size, speed in self.speeds.items()}, micro_batch
+        )
+
+
+def between(curve: Mapping[int, float], size: int) -> float:
+    """Linear between the nearest two points, and beyond the last two."""
+    sizes = sorted(curve)
+    place = min(max(bisect.bisect_left(sizes, size), 1), len(sizes) - 1)
+    one, other = sizes[place - 1], sizes[place]
+    return curve[one] + (curve[other] - curve[one]) * (size - one) / (other - one)
+
+
+def run_to_the_end(search: Search, device: Device, *, at_most: int = 100) -> list[tuple[int, int]]:
+    """Ask and tell until the search is exhausted; the batches asked for, in order."""
+    asked: list[tuple[int, int]] = []
+    while (spec := search.ask()) is not None:
+        asked.append((spec.micro_batch, spec.accumulation))
+        assert len(asked) <= at_most, asked
+        search.tell(device.run(spec))
+    assert search.exhausted
+    return asked

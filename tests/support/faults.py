@@ -1,0 +1,174 @@
+"""Faults for a trial to have: hooks at the place "model" that end or hang the trial's process.
+
+A process knows them if ``ORCHESTRATOR_HOOK_MODULES`` names this module, which tests/conftest.py sets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import hook
+
+
+def with_fault(spec: TrialSpec, name: str, **arguments: Any) -> TrialSpec:
+    """The same trial with a fault of this file; ``arguments`` are the fault's own keyword arguments."""
+    hooks = {**spec.recipe.hooks, "model": (f"tests.support.faults:{name}", arguments)}
+    return replace(spec, recipe=replace(spec.recipe, hooks=hooks))
+
+
+@hook("faults.hang")
+def hang(model: Any, task: str, arguments: Any, *, announce: str | None = None) -> NoReturn:
+    """Never come back. ``announce`` is a named pipe in which to say so (see ``Announcement``)."""
+    if announce is not None:
+        _announce(announce)
+    while True:
+        time.sleep(60)
+
+
+@hook("faults.hang_once")
+def hang_once(model: Any, task: str, arguments: Any, *, announce: str) -> Any:
+    """Hang the first time; come back unharmed when the announcement was heard and taken away."""
+    if os.path.exists(announce):
+        hang(model, task, arguments, announce=announce)
+    return model
+
+
+@hook("faults.hang_with_stubborn_grandchild")
+def hang_with_stubborn_grandchild(
+    model: Any, task: str, arguments: Any, *, announce: str
+) -> NoReturn:
+    """Hang, and so does a process of one's own that ignores SIGTERM and announces both."""
+    child = os.getpid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _announce(announce, child=child, grandchild=os.getpid())
+    hang(model, task, arguments)
+
+
+@hook("faults.note_pids")
+def note_pids(model: Any, task: str, arguments: Any, *, file: str) -> Any:
+    """No fault at all: the process's id and its parent's, for the test to read."""
+    Path(file).write_text(json.dumps({"child": os.getpid(), "parent": os.getppid()}))
+    return model
+
+
+@hook("faults.note_variables")
+def note_variables(model: Any, task: str, arguments: Any, *, file: str, names: list[str]) -> Any:
+    """No fault at all: variables of the process's environment, for the test to read."""
+    Path(file).write_text(json.dumps({name: os.environ.get(name) for name in names}))
+    return model
+
+
+@hook("faults.kill")
+def kill(model: Any, task: str, arguments: Any) -> None:
+    """Be killed by the outside world."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hook("faults.note_scratch_and_die")
+def note_scratch_and_die(model: Any, task: str, arguments: Any, *, file: str) -> None:
+    """Be killed with files in the trial's scratch folder; the folder's name is left for the test."""
+    Path(arguments.output_dir, "states.bin").write_bytes(bytes(1000))
+    Path(file).write_text(arguments.output_dir)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hook("faults.segfault")
+def segfault(model: Any, task: str, arguments: Any) -> None:
+    """Read memory that is not there."""
+    ctypes.string_at(0)
+
+
+@hook("faults.abort")
+def abort(model: Any, task: str, arguments: Any) -> NoReturn:
+    """End as a failed assertion of a C++ library does."""
+    os.abort()
+
+
+@hook("faults.raise_error")
+def raise_error(model: Any, task: str, arguments: Any) -> NoReturn:
+    """An exception that nobody has a name for."""
+    raise ValueError("the fault that was asked for")
+
+
+@hook("faults.raise_memory_error")
+def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
+    """The host has no memory left."""
+    raise MemoryError("no host memory left")
+
+
+@hook("faults.raise_device_oom")
+def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
+    """The GPU has no memory left, in CUDA's own words."""
+    raise RuntimeError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB"
+    )
+
+
+@hook("faults.exit_silently")
+def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
+    """End without a word."""
+    os._exit(3)
+
+
+@hook("faults.kill_slots_owner")
+def kill_slots_owner(model: Any, task: str, arguments: Any) -> NoReturn:
+    """Kill the process that owns the slot, an actor in a sweep: the slot then ends this one."""
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)
+    hang(model, task, arguments)
+
+
+class Announcement:
+    """A named pipe in which a hanging trial says that it hangs and which processes are involved."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        os.mkfifo(path)
+        self._read = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait(self, seconds: float = 120.0) -> dict[str, int]:
+        """The process ids announced, by role. Raises TimeoutError if nobody speaks; afterwards the pipe is gone."""
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        try:
+            if not poll.poll(seconds * 1000):
+                raise TimeoutError(f"nothing was announced in {seconds:g} s")
+            pids: dict[str, int] = json.loads(os.read(self._read, select.PIPE_BUF))
+            return pids
+        finally:
+            os.close(self._read)
+            os.unlink(self.path)
+
+
+def _announce(path: str, **pids: int) -> None:
+    message = {"child": os.getpid(), "parent": os.getppid(), **pids}
+    with open(path, "w") as pipe:
+        pipe.write(json.dumps(message))
+
+
+def has_ended(pid: int, seconds: float = 60.0) -> bool:
+    """Whether a process is gone, or goes within ``seconds``; one that nobody has reaped yet is gone."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(process)
+
+
+def parent_of(pid: int) -> int:
+    """The parent's process id, as the kernel has it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,275 @@
+"""A thousand broken configurations: each is refused in plain sentences or planned whole; none ends in a traceback."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.spec import spec_from_json, to_json
+from orchestrator import sweep
+from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.plan import plan
+from orchestrator.reporting.plan import describe
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
+CANARY = "/tmp/fuzz_canary"
+ALIASES = (f"&x{n} [{', '.join([f'*x{n + 1}'] * 8)}]" for n in range(6, -1, -1))
+BOMB = f"[&x7 [1, 2, 3, 4, 5, 6, 7, 8], {', '.join(ALIASES)}]"
+HARMLESS = (
+    "0",
+    "1",
+    "2",
+    "8",
+    "0.5",
+    "5e-5",
+    "true",
+    "no",
+    "auto",
+    "epoch",
+    "16GiB",
+    "5m",
+    "bf16",
+    "[1, 2, 4]",
+    "x",
+)
+HOSTILE = rf"""~ | -1 | 0x1F | 1_000 | 12:30:45 | 1e400 | .nan | -.inf | '8' | "\0" | "\ud800" | [] | {{}} | [[[[1]]]]
+{{a: {{b: {{c: 1}}}}}} | [1, [2]] | 2026-01-01 | 2026-13-45 | 2026-01-01T10:00:00Z | !!timestamp x | !!int '' | !!int x
+!!float x | !!bool x | !!binary aGk= | !!binary x | !!set {{a}} | !!omap [a: 1] | !!null x | !!str 1 | !unknown x
+!!python/none | !!python/object/apply:os.system ['touch {CANARY}'] | !!python/name:os.system | *nowhere | &a [*a]
+&b {{b: *b}} | {{<<: 1}} | {{<<: [1]}} | {{<<: {{a: 1}}, a: 2}} | {{? [1] : 2}} | {{1: 2, '1': 3}} | {{on: 1}} | [1, 1]
+0s | 1e9GiB | ../.. | / | /dev/null | custom | default | 999999999 | [1, 2, 3, 999999999]"""
+HOSTILE = HOSTILE.replace("\n", " | ").split(" | ")
+HOSTILE += [
+    "",
+    "1" + "0" * 400,
+    "9" * 5000,
+    "0x" + "f" * 5000,
+    f"'{'x' * 5000}'",
+    "[" * 500 + "]" * 500,
+    "{a: " * 300,
+]
+TORN = b"\t|\xff|\0|\xef\xbb\xbf|\xc3|\r\n|: |- |#|'|[|}|&a |*a|!!".split(b"|")
+HOLE = "H0LE"
+EVERY_KEY = b"""
+name: whole
+model: {task: causal-lm, architecture: llama, config: {hidden_size: 64, num_hidden_layers: 2}}
+data: {file: {path: rows.json, format: json, columns: {text: body}, tokenizer: here, max_length: 64}}
+training_arguments: {weight_decay: 0.1, max_grad_norm: 1.0, gradient_checkpointing: true}
+deepspeed: {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}, bf16: {enabled: auto}}
+axes: {micro_batch: [1, 2], precision: [bf16, fp32], learning_rate: [1e-5, 1e-4], effective_batch: 8}
+subsets: {small: {axes: {micro_batch: [4]}}, large: {axes: {micro_batch: [8, 16]}}}
+exclude: [{micro_batch: 1, precision: [fp32]}]
+trials: [{micro_batch: 2, precision: bf16}, {micro_batch: 2, optimizer: adafactor}]
+baseline: {precision: fp32}
+measure: {warmup_steps: 1, steps: epoch, relative_error: 0.02, repeats: 2, deadline: 5m, seed: 1, inspect: false,
+  anatomy: all}
+cpu: {warmup_steps: 1, steps: 2, time_budget: 1h30m}
+resources: {cpus_per_trial: 2, host_memory: 64GiB, nvme_path: disk}
+budgets: [16GiB, 24GB, 1000000]
+search: {kind: frontier, tolerance: 0.05, audit: 0.1, seed: 3}
+output: somewhere
+"""
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every key path of a parsed value but the top; an alias may lie inside its own anchor."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys if len(at) < 12 else ():
+        yield (*at, key)
+        yield from places(value[key], (*at, key))
+
+
+def with_value(text: bytes, chance: random.Random) -> bytes:
+    """The file with another value, another key or no key at some place, written anew."""
+    tree = copy.deepcopy(parsed(text))
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        found = list(places(tree))
+        if not found:
+            break
+        *at, last = chance.choice(found)
+        parent = tree
+        for key in at:
+            parent = parent[key]
+        match chance.randrange(8):
+            case 0:
+                del parent[last]
+            case 1 if isinstance(parent, dict):
+                parent[chance.choice((*parent, "axes", "<<", "", "8", "nmae", "\u200b"))] = (
+                    parent.pop(last)
+                )
+            case 2 if isinstance(parent[last], list):
+                parent[last] += chance.sample(parent[last], len(parent[last]) // 2)
+            case 3:
+                parent[last] = chance.choice(
+                    list(parent.values() if isinstance(parent, dict) else parent)
+                )
+            case _:
+                parent[last] = HOLE
+    written = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10**6)
+    while HOLE in written:
+        kind = chance.choices((HARMLESS, HOSTILE, (BOMB,)), (60, 39, 1))[0]
+        written = written.replace(HOLE, chance.choice(kind), 1)
+    return written.encode(errors="surrogatepass")
+
+
+def with_bytes(text: bytes, chance: random.Random) -> bytes:
+    """The file cut, torn, doubled or sprinkled with what does not belong."""
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        lines, here = text.splitlines(keepends=True) or [b""], chance.randrange(len(text) + 1)
+        line = chance.randrange(len(lines))
+        match chance.randrange(7):
+            case 0:
+                text = text[:here]
+            case 1:
+                text = text[:here] + text[here + chance.randrange(40) :]
+            case 2:
+                text = b"".join([*lines[:line], lines[line], *lines[line:]])
+            case 3:
+                text = b"".join([*lines[:line], b"\t", *lines[line:]])
+            case 4:
+                text = text[:here] + bytes([chance.randrange(256)]) + text[here:]
+            case 5:
+                text = b"".join(chance.sample(lines, len(lines)))
+            case _:
+                text = text[:here] + chance.choice(TORN) + text[here:]
+    return text
+
+
+@functools.cache
+def parsed(text: bytes) -> Any:
+    """A file's content; None where there is none to change."""
+    try:
+        tree = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def mutant(seed: int) -> bytes:
+    """The configuration of this number: always the same."""
+    chance = random.Random(seed)
+    seeds = (EVERY_KEY, chance.choice(SHIPPED).read_bytes(), chance.choice(BROKEN).read_bytes())
+    text = chance.choices(seeds, (6, 3, 1))[0]
+    return (
+        with_value(text, chance)
+        if parsed(text) and chance.random() < 0.8
+        else with_bytes(text, chance)
+    )
+
+
+def check_sentences(refusal: ConfigError) -> None:
+    """Every problem is a sentence at a line, and can be printed on any terminal."""
+    assert refusal.problems
+    for problem in refusal.problems:
+        text = str(problem)
+        assert problem.message
+        assert problem.line >= 1
+        assert len(text) < 10_000, "nobody reads that"
+        assert "Traceback" not in text
+        assert " object at 0x" not in text
+        assert text.encode()
+
+
+def judge(path: Path, *, trust: bool) -> str:
+    """What a configuration comes to, "refused" or "planned", having looked at every word of it."""
+    try:
+        config = load_config(path, trust_remote_code=trust)
+    except ConfigError as error:
+        check_sentences(error)
+        return "refused"
+    json.dumps(config.to_json())
+    planned = plan(config, has_gpu=trust)
+    describe(planned, config).encode()
+    for spec in planned.trials[:20]:
+        assert spec_from_json(json.loads(json.dumps(to_json(spec)))).trial_id == spec.trial_id
+    return "planned"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_a_thousand_mutants_are_refused_in_sentences_or_planned_whole(
+    block: int, tmp_path: Path
+) -> None:
+    path, came_to = tmp_path / "sweep.yaml", []
+    for seed in range(100 * block, 100 * block + 100):
+        path.write_bytes(mutant(seed))
+        try:
+            came_to.append(judge(path, trust=bool(seed % 2)))
+        except Exception as error:
+            raise AssertionError(f"seed {seed} (mutant({seed}) is the file): {error!r}") from error
+    assert not Path(CANARY).exists()
+    assert min(came_to.count("refused"), came_to.count("planned")) >= 5, (
+        "both ways have to be walked"
+    )
+
+
+@pytest.mark.parametrize("seed", range(0, 1000, 50))
+def test_the_command_line_answers_a_mutant_with_its_exit_status(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_bytes(mutant(seed))
+    status, printed = sweep.main([str(path), "--dry-run"]), capsys.readouterr()
+    told, silent = (printed.err, printed.out) if status else (printed.out, printed.err)
+    assert status in (0, 2)
+    assert told.strip()
+    assert silent == ""
+
+
+def test_what_is_no_file_at_all_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    for path in (
+        tmp_path,
+        tmp_path / "none.yaml",
+        tmp_path / "loop.yaml",
+        tmp_path / "none" / "of.yaml",
+    ):
+        assert judge(path, trust=False) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"config: {BOMB}", "more than 100,000 values"),
+        ("a: " + "[" * 100 + "]" * 100, "nested deeper than 64 levels"),
+        ("a: " + "[" * 1200 + "]" * 1200, "nested deeper than 64 levels"),
+        ("name: 2026-13-45", 'name: "2026-13-45" is no timestamp; for text use quotes'),
+        ("name: 2026-01-01", 'name: YAML reads "2026-01-01" as a timestamp'),
+        ("repeats: " + "9" * 5000, '99…" is no int'),
+        ("name: 0x" + "f" * 5000, "name: is beyond the integers of 64 bits"),
+        ('name: "\\0"', "name: holds what is not a character"),
+        (
+            "axes: {micro_batch: [1, 2], weight_decay: [0.0, 0.1]}\nmeasure: {repeats: 999999999}",
+            "plans 3,999,999,996 trials",
+        ),
+    ],
+)
+def test_what_would_exhaust_or_confuse_the_reader_is_named(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"model: {{task: causal-lm, architecture: llama}}\n{text}\n")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load_config(path)
+
+
+def test_merges_of_merges_stay_small(tmp_path: Path) -> None:
+    doubled = "\n".join(
+        f"  m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12)
+    )
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"model:\n  m0: &m0 {{a: 1, b: 2}}\n{doubled}\n")
+    with pytest.raises(ConfigError, match="unknown key"):
+        load_config(path)

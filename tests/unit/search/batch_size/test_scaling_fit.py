@@ -1,0 +1,50 @@
+"""How memory and speed scale with the micro-batch: exact where the law holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.search.batch_size.scaling_fit import (
+    accumulated_speed,
+    bytes_at,
+    largest_within,
+    optimizer_seconds,
+    size_of_speed,
+)
+from tests.support.devices import Device
+
+
+@given(
+    base=st.floats(1, 1e4),
+    sample=st.floats(1, 1e3),
+    sizes=st.sets(st.integers(1, 512), min_size=2),
+    limit=st.floats(1, 1e6),
+)
+def test_an_affine_memory_is_extended_exactly(
+    base: float, sample: float, sizes: set[int], limit: float
+) -> None:
+    memory = {size: base + sample * size for size in sizes}
+    assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
+    largest = largest_within(memory, limit)
+    assert base + sample * (largest - 1e-3) <= limit <= base + sample * (largest + 1 + 1e-3)
+
+
+@given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
+def test_a_speed_is_found_where_it_is_reached(
+    per_pass: float, per_sample: float, share: float
+) -> None:
+    speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
+    wanted = speeds[8] + share * (speeds[200] - speeds[8])
+    size = size_of_speed(speeds, 8, 200, wanted)
+    assert size / (per_pass + per_sample * size) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_accumulation_pays_the_optimizer_once() -> None:
+    device = Device(step_seconds=0.2, host_seconds=0.0)
+    speeds = {size: device.speed(size) for size in (16, 64)}
+    once = optimizer_seconds(speeds, {})
+    assert once == pytest.approx(0.2)
+    assert accumulated_speed(speeds, 32, 8, once) == pytest.approx(device.speed(32, 8))
+    assert optimizer_seconds(speeds, {(16, 4): device.speed(16, 4) / 1.1}) < once

@@ -1,0 +1,256 @@
+"""The batch-size verb without a cluster: technique sets, options, mistakes, and a light start."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator import batch_size, cli
+from orchestrator.planning.config import load_config
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.technique_sets import read_choice, technique_sets
+from orchestrator.running.nodes import Cluster, Node
+
+ROOT = Path(__file__).parents[3]
+MODEL = {"task": "causal-lm", "architecture": "llama"}
+
+
+def config_of(folder: Path, **keys: Any) -> SweepConfig:
+    """A config of these keys."""
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"model": MODEL, **keys}, sort_keys=False))
+    return load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "every", "over", "labels"),
+    [
+        ({}, False, {}, ["the baseline"]),
+        (
+            {"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}},
+            False,
+            {},
+            ["precision=bf16"],
+        ),
+        (
+            {"axes": {"precision": ["bf16", "fp32"]}},
+            False,
+            {"adapter": "lora_r8"},
+            ["precision=bf16 adapter=lora_r8"],
+        ),
+        (
+            {"axes": {"precision": ["bf16", "fp32"], "accumulation": [1, 2]}},
+            True,
+            {},
+            ["precision=bf16", "precision=fp32"],
+        ),
+        (
+            {
+                "trials": [
+                    {"micro_batch": 4},
+                    {"micro_batch": 1, "accumulation": 4},
+                    {"optimizer": "sgd"},
+                ]
+            },
+            False,
+            {},
+            ["optimizer=adamw_torch_fused", "optimizer=sgd"],
+        ),
+        (
+            {"trials": [{"learning_rate": rate / 10} for rate in range(1, 14)]},
+            False,
+            {},
+            ["learning_rate=default"],
+        ),
+        ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["the baseline"]),
+    ],
+)
+def test_which_technique_sets_are_tuned(
+    keys: dict[str, Any], every: bool, over: dict[str, Any], labels: list[str], tmp_path: Path
+) -> None:
+    sets = technique_sets(config_of(tmp_path, **keys), over, every=every)
+    assert [one.label for one in sets] == labels
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_every_shipped_config_can_be_tuned(path: Path) -> None:
+    config = load_config(path)
+    for one in technique_sets(config, {}):
+        made = one.trial(config, 3, 5, has_gpu=True)
+        assert (made.spec if isinstance(made, TrialRecord) else made).effective_batch == 15
+
+
+def trial(
+    folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any
+) -> TrialSpec:
+    """A trial of a config's only set."""
+    config = config_of(folder, **keys)
+    (one,) = technique_sets(config, {})
+    made = one.trial(config, micro_batch, accumulation, has_gpu=has_gpu)
+    assert isinstance(made, TrialSpec)
+    return made
+
+
+def test_a_trial_is_the_sets_at_a_batch_measured_briefly(tmp_path: Path) -> None:
+    keys = {
+        "axes": {"effective_batch": [64], "precision": ["bf16"]},
+        "measure": {"steps": "epoch", "repeats": 3},
+    }
+    made = trial(tmp_path, 6, 2, **keys)
+    assert (made.micro_batch, made.accumulation, made.repeat) == (6, 2, 0)
+    assert made.recipe.training_arguments["bf16"] is True
+    assert (made.measure.steps, made.measure.relative_error, made.measure.inspect) == (
+        5,
+        0.01,
+        True,
+    )
+    assert trial(tmp_path, 248, 1, **keys).measure.warmup_steps < made.measure.warmup_steps
+    assert not trial(tmp_path, 248, 1, **keys).measure.inspect, (
+        "what is inspected does not depend on the size"
+    )
+    assert trial(tmp_path, 248, 1, has_gpu=False, **keys).measure.inspect, (
+        "it is what measures memory there"
+    )
+
+
+def test_a_rule_may_forbid_accumulation(tmp_path: Path) -> None:
+    config = config_of(tmp_path, baseline={"optimizer": "lomo"})
+    (one,) = technique_sets(config, {})
+    made = one.trial(config, 4, 2, has_gpu=True)
+    assert isinstance(made, TrialRecord)
+    assert made.rule == "lomo_without_accumulation"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("precison=bf16", 'did you mean "precision"?'),
+        ("micro_batch=4", '"micro_batch" is not a technique axis'),
+        ("precision=bf61", 'precision has no "bf61"; did you mean "bf16"?'),
+        ("precision", 'precision has no ""'),
+        (
+            "activations=checkpoint",
+            "activations is decided by training_arguments.gradient_checkpointing",
+        ),
+    ],
+)
+def test_a_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, training_arguments={"gradient_checkpointing": True})
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_choice(text, config)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--memory-margin", "150%"], "must be a share or a size such as 5% or 4GiB, not 150%"),
+        (["--memory-margin", "much"], "must be a share or a size such as 5% or 4GiB, not much"),
+        (["--effective-batch", "0"], "must be an integer from 1, not 0"),
+        (["--max-micro-batch", "2.5"], "must be an integer from 1, not 2.5"),
+        (["--tolerance", "all"], "must be a share below 1 such as 2% or 0.02, not all"),
+        (["--time-budget", "soon"], "must be a time above zero"),
+        (["--set", "precision=fp7"], 'precision has no "fp7"'),
+        (["--resume", "--output", "nothing"], "nothing: no run to resume"),
+    ],
+)
+def test_mistakes_are_answered_before_anything_runs(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config_of(tmp_path)
+    try:
+        status = batch_size.main(["sweep.yaml", *options])
+    except SystemExit as exit:
+        status = int(exit.code or 0)
+    assert status == cli.EXIT_USAGE
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)]
+)
+def test_a_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
+    assert cli.margin(text) == margin
+
+
+DRY_RUN = """\
+sweep: the batch of 2 technique sets on each GPU model in reach
+  optimizer=adamw_torch_fused
+  optimizer=sgd
+micro-batches up to 48; each trial follows from those before it
+then the fastest way to effective batch 96
+"""
+LIGHT = """\
+import sys
+from orchestrator import batch_size
+try:
+    batch_size.main(sys.argv[1:])
+except SystemExit:
+    pass
+heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy", "rich"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [["--help"], ["--dry-run", "--effective-batch", "96", "--max-micro-batch", "48"]]
+)
+def test_help_and_dry_run_are_light(options: list[str], tmp_path: Path) -> None:
+    config_of(tmp_path, trials=[{}, {"optimizer": "sgd"}])
+    told = subprocess.run(
+        [sys.executable, "-c", LIGHT, str(tmp_path / "sweep.yaml"), *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == DRY_RUN or "--effective-batch N" in told
+
+
+def node(address: str, gpus: int, model: str, **resources: float) -> Node:
+    """A node that Ray would show with these resources."""
+    return Node(
+        node_id=address,
+        address=address,
+        gpus=gpus,
+        cpus=8,
+        host_bytes=1,
+        environment={"gpu_model": model, "cpu_model": "a processor"},
+    )
+
+
+def test_gpus_of_one_model_are_one_cluster() -> None:
+    cluster = Cluster(nodes=(node("head", 0, ""), node("a", 8, "NVIDIA H200")))
+    assert cluster.by_hardware() == (cluster,)
+    bare = Cluster(nodes=(node("a", 0, ""), node("b", 0, "")))
+    assert bare.by_hardware() == (bare,)
+    assert bare.hardware == "a processor"
+
+
+def test_unlike_gpus_are_clusters_of_their_own() -> None:
+    nodes = (
+        node("head", 0, ""),
+        node("a", 8, "NVIDIA H200"),
+        node("b", 4, "NVIDIA H200"),
+        node("c", 8, "NVIDIA A100-SXM4-40GB"),
+        node("d", 7, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+    )
+    whole, sliced, h200 = Cluster(nodes=nodes).by_hardware()
+    assert [one.address for one in h200.nodes] == ["a", "b"]
+    assert [part.gpus for part in (whole, sliced, h200)] == [8, 7, 12]
+    assert all(part.pinned for part in (whole, sliced, h200))
+    assert h200.hardware == "NVIDIA H200"

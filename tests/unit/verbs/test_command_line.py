@@ -1,0 +1,223 @@
+"""Habits that every verb shares: pipes, interruption, exit statuses, the one command, the word for remote code."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator import __main__, batch_size, predict, sweep
+from orchestrator.cli import finish
+from orchestrator.running.progress import Progress
+from orchestrator.running.session import Session
+from orchestrator.search.grid import Grid
+from orchestrator.storage.run_folder import RunFolder
+from tests.conftest import build_tiny_spec
+from tests.support.records import make_record, write_run
+
+ROOT = Path(__file__).parents[3]
+VERBS = (
+    "batch_size",
+    "compare",
+    "completion",
+    "doctor",
+    "explain",
+    "predict",
+    "recommend",
+    "report",
+    "sweep",
+)
+COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
+DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
+REMOTE = "model: {task: causal-lm, name_or_path: some/model, trust_remote_code: true}\n"
+
+
+def unheard(command: list[str], buffered: str) -> tuple[int, bytes]:
+    """The exit status and the complaints of a command whose reader has left before it begins."""
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", *command],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=environment,
+        )
+    finally:
+        os.close(write)
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, DRY_RUN], ids=" ".join)
+def test_no_verb_complains_when_nobody_reads_on(command: list[str]) -> None:
+    assert unheard(command, buffered="") == (141, b"")
+
+
+def test_a_summary_that_nobody_reads_is_no_failure(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [make_record()])
+    assert unheard(["orchestrator.report", str(folder), "--open-nothing"], buffered="") == (
+        141,
+        b"",
+    )
+    assert (folder / "report.html").exists()
+
+
+def test_no_verb_complains_when_nobody_reads_on_and_nothing_is_buffered() -> None:
+    assert unheard(DRY_RUN, buffered="1") == (141, b"")
+
+
+def test_output_to_a_full_disk_is_a_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", *DRY_RUN],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+    assert (ran.returncode, ran.stderr) == (1, "cannot write: No space left on device\n")
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        finish(lambda: tmp_path.write_text("no file") and 0)
+    assert ended.value.code == 1
+    assert capfd.readouterr().err == f"{tmp_path}: Is a directory\n"
+
+
+class Unheard(io.StringIO):
+    """A stream whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_sweep_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:
+    folder, trials = RunFolder(tmp_path), [build_tiny_spec(repeat=number) for number in range(3)]
+    session = Session(
+        Grid(trials), folder, Progress(3, 1, (), stream=Unheard()), time_budget_seconds=None
+    )
+    with folder.locked():
+        while (spec := session.next_trial()) is not None:
+            session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED))
+    assert len(folder.records()) == 3
+
+
+def broken_pipe() -> int:
+    """A pipe to some other process has broken."""
+    raise BrokenPipeError
+
+
+def interrupted() -> int:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def test_another_pipe_that_breaks_is_not_hidden(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BrokenPipeError):
+        finish(broken_pipe)
+
+
+@pytest.mark.parametrize(("main", "status"), [(lambda: 0, 0), (lambda: 3, 3), (interrupted, 130)])
+def test_a_verb_ends_with_its_exit_status(main: Callable[[], int], status: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        finish(main)
+    assert ended.value.code == status
+
+
+@pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])
+def test_remote_code_needs_the_command_lines_word_too(
+    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(REMOTE)
+    assert main([str(path), "--dry-run"]) == 2
+    assert "--trust-remote-code" in capsys.readouterr().err
+    assert main([str(path), "--dry-run", "--trust-remote-code"]) == 0
+
+
+def test_predict_asks_for_the_word_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(REMOTE)
+    assert predict.main([str(path)]) == 2
+    assert "--trust-remote-code" in capsys.readouterr().err
+    assert predict.main([str(path), "--trust-remote-code", "--trial", "none"]) == 2
+    assert "no trial none" in capsys.readouterr().err
+
+
+def test_a_search_whose_package_is_missing_is_a_sentence_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = tmp_path / "sweep.yaml", tmp_path / "run"
+    path.write_text("model: {task: causal-lm, architecture: llama}\nsearch: optuna\n")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "orchestrator.search.optuna", raising=False)
+    assert sweep.main([str(path), "--output", str(output)]) == 2
+    assert (
+        capsys.readouterr().err == "search: optuna needs the package optuna: pip install optuna\n"
+    )
+    assert not output.exists()
+
+
+def test_the_command_lists_every_verb_with_a_line() -> None:
+    known = __main__.verbs()
+    assert {*VERBS} <= {*known}
+    assert {verb for verb, line in known.items() if not 10 < len(line) < 120} == set()
+    assert all(f"  {verb}" in __main__.usage() for verb in known)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 0, "usage: orchestrator VERB"),
+        (["--help"], 0, "Exit status: 0 done"),
+        (["swep"], 2, 'no verb "swep"; did you mean "sweep"? valid choices: batch_size'),
+        (["__init__"], 2, 'no verb "__init__"'),
+        (["../sweep"], 2, 'no verb "../sweep"'),
+    ],
+)
+def test_the_command_without_a_verb(
+    arguments: list[str],
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["orchestrator", *arguments])
+    assert __main__.main() == status
+    assert said in "".join(capsys.readouterr())
+
+
+def test_the_command_runs_a_verb_as_python_does_and_imports_nothing_heavy() -> None:
+    program = """
+import sys
+from orchestrator.__main__ import run
+try:
+    run()
+finally:
+    heavy = {"ray", "torch", "transformers", "pandas", "pyarrow"} & {*sys.modules}
+    print(sorted(heavy), file=sys.stderr)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "batch-size", *DRY_RUN[1:]],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert ran.returncode == 0
+    assert ran.stderr == "[]\n"
+    assert ran.stdout.startswith("quickstart: the batch of ")
+    wrong = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
+    )
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
