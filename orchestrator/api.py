@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,9 @@ class Run:
 
         Raises KeyError for a name that is not in ``OBJECTIVES``.
         """
-        scores = [little_memory]
+        scores: list[Callable[[Configuration], float]] = [little_memory]
         for name in objectives:
-            objective = OBJECTIVES[name]
-            scores.append(lambda own, objective=objective: objective.score(own, price_per_hour))
+            scores.append(partial(OBJECTIVES[name].score, price_per_hour=price_per_hour))
         if self.dataset.main is None:
             return ()
         ranked = [
@@ -210,6 +210,6 @@ def local_folder(run: Location | str) -> Path:
     place = run if isinstance(run, Uri) else location(run)
     if isinstance(place, Path):
         return place
-    from orchestrator.storage.object_store import fetched
+    from orchestrator.storage.remote import fetched
 
     return fetched(place)

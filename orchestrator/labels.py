@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jobs.spec import Choice, TrainingRecipe
+from jobs.spec import Choice, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES
 
 SEPARATOR = " · "
@@ -22,6 +22,16 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     words = [batch_label(choices, axes)]
     words += [_word(axis, choices.get(axis)) for axis in axes if axis not in _BATCH_AXES]
     return SEPARATOR.join(word for word in words if word) or "default"
+
+
+def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
+    """A trial: its configuration, its repeat unless that is the first, and its GPU model if named."""
+    words = [label(spec.choices, axes)]
+    if spec.repeat:
+        words.append(f"repeat {spec.repeat}")
+    if spec.gpu_model:
+        words.append(f"on {spec.gpu_model}")
+    return SEPARATOR.join(words)
 
 
 def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:

@@ -58,7 +58,8 @@ def ranked_recipe(
 
 
 def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    wanted: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES} | dict(asked)
+    wanted: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
+    wanted.update(asked)
     effective_batch, micro_batch = wanted.pop("effective_batch", None), wanted["micro_batch"]
     if isinstance(effective_batch, int) and isinstance(micro_batch, int):
         wanted["accumulation"] = effective_batch // micro_batch

@@ -74,7 +74,8 @@ def _pick(
     comparisons: Sequence[PairedComparison],
 ) -> BudgetPick:
     fitting = [own for own in configurations if own.memory_bytes <= budget]
-    failed, left = [], []
+    failed: list[Configuration] = []
+    left: list[Configuration] = []
     for own in fitting:
         check = decisive_check(checks, own.trial_ids, budget)
         has_failed = check is not None and check.fails

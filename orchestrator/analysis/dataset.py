@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, Flag, flag_columns, flags_of
-from jobs.record import Outcome, TrialRecord
+from jobs.record import TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import baseline_choices, ranked_recipe
 from orchestrator.analysis.budgets import BudgetPick, best_in_budgets, fastest
@@ -282,13 +282,8 @@ def _environments(
 def _choices_and_recipes(
     rows: Iterable[Row], axes: Mapping[str, str]
 ) -> list[tuple[Mapping[str, Choice], TrainingRecipe]]:
-    found = []
+    found: list[tuple[Mapping[str, Choice], TrainingRecipe]] = []
     for row in rows:
         choices = {axis: row.get(column) for axis, column in axes.items()}
         found.append((choices, recipe_of(row)))
     return found
-
-
-def was_tried(row: Row) -> bool:
-    """Whether a trial was run, or ruled out; not only skipped."""
-    return row["outcome"] != Outcome.SKIPPED

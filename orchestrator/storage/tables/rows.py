@@ -113,11 +113,11 @@ def _delivery(record: TrialRecord) -> dict[str, Any]:
 
 
 def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
+    # A record of another sweep may lack an axis: its value is then None.
+    others = [axis for axis in axes if axis not in _BATCH_AXES]
     values: dict[str, Any] = {}
-    for axis, value in record.spec.choices.items():
-        if axis in _BATCH_AXES:
-            continue
-        column = axes[axis]
+    for axis in others:
+        column, value = axes[axis], record.spec.choices.get(axis)
         is_text = column.type == "string" and value is not None
         values[column.name] = str(value) if is_text else value
     return values

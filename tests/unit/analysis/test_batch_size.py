@@ -1,62 +1,96 @@
-"""What a batch-size search answers, in words and as data."""
+"""The answers among measured batch sizes."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import math
 
-from orchestrator.analysis.batch_size import Answer, describe
-from orchestrator.search.batch_size.search import BatchSize
-from tests.support.devices import Device, make_trial, run_to_the_end
+from jobs.flags import Flag, FlagKind
+from jobs.record import Outcome
+from orchestrator.analysis.batch_size import (
+    BatchMeasurement,
+    BatchSizeAnswer,
+    margin_bytes,
+    measurement_of,
+)
+from tests.support.records import H200, make_record
 
-
-def tune(device: Device, **options: Any) -> Answer:
-    """The answer for a simulated device."""
-    search = BatchSize(make_trial, techniques="SIMULATED", **options)
-    run_to_the_end(search, device)
-    return search.answer
-
-
-def test_multiples_of_8_are_spoken_of_only_where_a_pair_was_measured_to_differ() -> None:
-    slow = Device(device_mib=40_000, slowdown=lambda size: 1.0 if size % 8 == 0 else 1.08)
-    answer = tune(slow, margin=0.0, exact=True)
-    assert answer.alignment is not None
-    assert [size.micro_batch for size in answer.alignment] == [65, 64]
-    assert {size.trial_id for size in answer.alignment} <= {record.trial_id for record in slow.ran}
-    assert "multiples of 8 matter here: 64 was" in describe(answer, "SIMULATED")
-    alike = tune(Device(device_mib=40_000), margin=0.0, exact=True)
-    assert alike.largest is not None
-    assert alike.largest.micro_batch == 65
-    assert alike.alignment is None
-    assert "multiples of 8" not in describe(alike, "SIMULATED")
+GB = 10**9
 
 
-def test_cut_short_it_says_so_and_keeps_what_it_has() -> None:
-    search, device = BatchSize(make_trial), Device()
-    for _ in range(2):
-        spec = search.ask()
-        assert spec is not None
-        search.tell(device.run(spec))
-    assert search.answer.largest is not None
-    assert search.answer.largest.micro_batch == 128
-    assert search.answer.unfinished == "it was ended before its last trial"
-    assert "not known to be the largest" in describe(search.answer, "SIMULATED")
+def size(micro_batch: int, speed: float | None, accumulation: int = 1, **fields: object):
+    measured = {
+        "micro_batch": micro_batch,
+        "accumulation": accumulation,
+        "trial_id": f"{micro_batch}x{accumulation}",
+        "outcome": Outcome.OK if speed else Outcome.OUT_OF_MEMORY,
+        "reason": "",
+        "memory_bytes": micro_batch * GB,
+        "limit_bytes": 100 * GB,
+        "samples_per_second": speed,
+        "ci95": 0.01,
+        "flags": (),
+        "slot_seconds": 1.0,
+    }
+    return BatchMeasurement(**{**measured, **fields})  # type: ignore[arg-type]
 
 
-TOLD = """\
-SIMULATED on SIMULATED GPU (140 GiB, 7.02 GiB kept free)
-                             batch           samples/s      memory
-  largest that fits            248          346 ±0.3 %     131 GiB  one more: 132 GiB predicted, to within 7
-  fastest                      248          346 ±0.3 %     131 GiB
-  plateau, 2%                   96          339 ±0.3 %    54.6 GiB  42% of the fastest's memory; 16 is 15.4% slower
-  effective batch 256      128 × 2          346 ±0.3 %    72.0 GiB
-  5 trials, 23.6 s of slot time: 16 (292/s), 96 (339/s), 128 (342/s), 128 × 2 (346/s), 248 (346/s)"""
+def answer(*sizes: BatchMeasurement, effective_batch: int | None = None) -> BatchSizeAnswer:
+    return BatchSizeAnswer(
+        techniques="bf16",
+        margin_bytes=None,
+        device_bytes=None,
+        tolerance=0.02,
+        sizes=sizes,
+        effective_batch=effective_batch,
+        max_micro_batch=512,
+        next_bytes=None,
+        granularity=1,
+        unfinished="",
+    )
 
 
-def test_the_answer_in_words() -> None:
-    assert describe(tune(Device(), effective_batch=256), "SIMULATED GPU") == TOLD
+def micro_batch(measurement: BatchMeasurement | None) -> int | None:
+    return measurement.micro_batch if measurement else None
 
 
-def test_nothing_measured_is_plain_json_too() -> None:
-    raw = json.loads(json.dumps(BatchSize(make_trial).answer.to_json()))
-    assert (raw["largest"], raw["sizes"]) == (None, [])
+def test_answer_names_largest_fastest_and_saturation() -> None:
+    result = answer(size(8, 50.0), size(16, 99.0), size(32, 100.0), size(64, 90.0), size(128, None))
+    assert micro_batch(result.largest) == 64
+    assert micro_batch(result.fastest) == 32
+    assert micro_batch(result.saturation) == 16
+    assert micro_batch(result.below_saturation) == 8
+
+
+def test_answer_accumulated_is_the_fastest_way_to_the_effective_batch() -> None:
+    sizes = [size(8, 50.0, 8), size(16, 80.0, 4), size(64, 70.0), size(4, 99.0)]
+    assert micro_batch(answer(*sizes, effective_batch=64).accumulated) == 16
+    assert answer(*sizes, effective_batch=7).accumulated is None
+
+
+def test_answer_alignment_needs_a_measured_difference() -> None:
+    pair = answer(size(64, 110.0), size(65, 100.0)).alignment
+    assert pair is not None
+    assert [micro_batch(own) for own in pair] == [65, 64]
+    assert answer(size(64, 101.0), size(65, 100.0)).alignment is None
+    thrashing = size(65, 100.0, flags=(Flag(FlagKind.THRASHING, 3),))
+    assert answer(size(64, 110.0), thrashing).alignment is None
+
+
+def test_answer_of_nothing_is_plain_json() -> None:
+    raw = answer().to_json()
+    assert (raw["largest"], raw["sizes"], raw["multiples_of_8_matter"]) == (None, [], False)
+
+
+def test_measurement_of_a_record_leaves_the_margin_free() -> None:
+    environment = {**H200, "gpu_memory_bytes": 100 * GB}
+    record = make_record(environment=environment, measurements={"gpu_used_before_bytes": GB})
+    measurement = measurement_of(record, 0.05)
+    assert measurement.limit_bytes == 94 * GB
+    assert measurement.fits
+    assert not measurement_of(record, 99 * GB).fits
+    assert measurement_of(make_record(), 0.05).limit_bytes == math.inf
+
+
+def test_margin_bytes_is_a_share_below_one() -> None:
+    assert margin_bytes(1000, 0.05) == 50
+    assert margin_bytes(1000, 300) == 300

@@ -1,205 +1,132 @@
-"""Two trials side by side: every clause has its figure, the parts add up, and what cannot be explained is said."""
+"""Why two trials differ: parts add up, and what cannot be explained raises."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import orchestrator
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import FollowUp
-from orchestrator import explain
-from orchestrator.analysis.explanation import explain as explanation_of
-from orchestrator.reporting.explanation import render, seconds
-from orchestrator.reporting.loss_curves import lines
-from orchestrator.units import memory
+from jobs.spec import FollowUp, Purpose
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.analysis.explanation import NotExplainableError, explain
 from tests.support.records import H200, make_anatomy, make_record, write_run
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"
 SLOW = make_record(
     speed=100,
     precision="fp32",
     anatomy=make_anatomy(),
-    measurements={
-        "matmul_dtype": "float32",
-        "first_step_seconds": 0.8,
-        "gpu_sm_clock_mhz": 1800.0,
-        "gpu_power_capped_share": 0.0,
-    },
+    measurements={"matmul_dtype": "float32", "first_step_seconds": 0.8},
 )
-FAST = replace(
-    make_record(
-        memory_mib=640,
-        speed=150,
-        precision="bf16",
-        equivalence="exact · dtype=bf16",
-        measurements={
-            "matmul_dtype": "bfloat16",
-            "first_step_seconds": 60.8,
-            "gpu_sm_clock_mhz": 1795.0,
-            "gpu_power_capped_share": 0.9,
-            "warnings": ["unstable: it is"],
-        },
-    ),
-    steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.01, 2.0, 1.25]},
+FAST = make_record(
+    memory_mib=640,
+    speed=150,
+    precision="bf16",
+    measurements={"matmul_dtype": "bfloat16", "first_step_seconds": 60.8},
 )
 
 
-def again(record: TrialRecord, scale: float) -> TrialRecord:
-    """The follow-up that takes a record's trial apart."""
-    spec = record.spec
-    follow_up = FollowUp(follows=record.trial_id, purpose="anatomy")
-    return replace(
-        record,
-        spec=replace(spec, measure=replace(spec.measure, anatomy=True), follow_up=follow_up),
-        anatomy=make_anatomy(scale),
-    )
+def profile_of(record: TrialRecord, scale: float) -> TrialRecord:
+    """The follow-up that profiles a record's trial."""
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE)
+    measure = replace(record.spec.measure, profile=True)
+    spec = replace(record.spec, measure=measure, follow_up=follow_up)
+    return replace(record, spec=spec, anatomy=make_anatomy(scale))
 
 
-def test_each_clause_has_its_figure_and_a_follow_up_tells_of_the_trial_it_follows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def written(folder: Path, *records: TrialRecord) -> Dataset:
+    return load_dataset(write_run(folder, list(records)))
+
+
+@pytest.mark.parametrize(
+    ("records", "source"),
+    [([SLOW, FAST], "columns"), ([SLOW, FAST, profile_of(FAST, 0.4)], "anatomy")],
+)
+def test_explain_terms_add_up_to_the_figures(
+    records: list[TrialRecord], source: str, tmp_path: Path
 ) -> None:
-    folder = str(write_run(tmp_path, [SLOW, FAST, again(FAST, 0.4)]))
-    picture = tmp_path / "why.png"
-    assert explain.main([folder, SLOW.trial_id, FAST.trial_id[:7], "--picture", str(picture)]) == 0
-    assert capsys.readouterr().out == GOLDEN.read_text()
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    explanation = explain(written(tmp_path, *records), SLOW.trial_id, FAST.trial_id)
+    for breakdown in (explanation.seconds_per_sample, explanation.memory_bytes):
+        assert breakdown.source == source
+        assert sum(term.before for term in breakdown.terms) == pytest.approx(breakdown.before)
+        assert sum(term.after for term in breakdown.terms) == pytest.approx(breakdown.after)
+    assert explanation.seconds_per_sample.after == pytest.approx(1 / 150)
 
 
-def test_losses_that_the_guard_would_not_allow_are_said_to_be_apart(tmp_path: Path) -> None:
+def test_explain_names_choices_and_runtime_that_differ(tmp_path: Path) -> None:
+    explanation = explain(written(tmp_path, SLOW, FAST), SLOW.trial_id, FAST.trial_id[:7])
+    assert [(c.name, c.before, c.after) for c in explanation.choices] == [
+        ("precision", "fp32", "bf16")
+    ]
+    runtime = {difference.name: difference.after for difference in explanation.runtime}
+    assert runtime == {"matmul_dtype": "bfloat16", "first_step_seconds": 60.8}
+
+
+def test_explain_scales_a_profiled_step_that_was_slower(tmp_path: Path) -> None:
+    slow = replace(SLOW, anatomy=make_anatomy(10))
+    dataset = written(tmp_path, slow, FAST, profile_of(FAST, 1))
+    explanation = explain(dataset, SLOW.trial_id, FAST.trial_id)
+    terms = {term.name: term for term in explanation.seconds_per_sample.terms}
+    assert terms["tensor contractions"].before == pytest.approx(0.01 * 240 / 256)
+    assert terms["idle"].before == pytest.approx(0)
+    assert explanation.slower_profiles[0] == pytest.approx(6.4)
+
+
+def test_explain_compares_losses_up_to_the_first_that_is_not_finite(tmp_path: Path) -> None:
     curves = {
         "steady": [1.0] * 8,
-        "twice": [1.0] * 4 + [2.0] * 4,
+        "doubled": [1.0] * 4 + [2.0] * 4,
         "broken": [1.0, float("nan")] + [1.0] * 6,
     }
-    records = {
-        name: replace(
-            make_record(micro_batch=size), steps={"loss": losses, "step_seconds": [0.1] * 8}
-        )
-        for size, (name, losses) in enumerate(curves.items(), 1)
-    }
-    run = orchestrator.load(write_run(tmp_path, list(records.values())))
-    found = {
-        name: explanation_of(run, records["steady"].trial_id, records[name].trial_id).losses
-        for name in records
-    }
-    steady, twice, broken = (found[name] for name in curves)
+    records = {}
+    for size, (name, losses) in enumerate(curves.items(), 1):
+        steps = {"loss": losses, "step_seconds": [0.1] * 8}
+        records[name] = replace(make_record(micro_batch=size), steps=steps)
+    dataset = written(tmp_path, *records.values())
+    first = records["steady"].trial_id
+    results = {name: explain(dataset, first, r.trial_id).losses for name, r in records.items()}
+    steady, doubled, broken = (results[name] for name in curves)
     assert steady is not None
-    assert twice is not None
+    assert doubled is not None
     assert broken is not None
-    assert (steady.agree, twice.agree, broken.agree) == (True, False, True)
-    assert twice.furthest == 4
-    assert len(broken.after) == 1, "it ends before what is no number"
-    text = "\n".join(lines(twice))
-    assert (
-        "at most 1 apart, in step 5 of the 8 that both trained; on average further apart than the guard"
-        in text
-    )
-    assert "steps 5 to 8: 2 instead of 1 on average, 100 % apart" in text
+    assert (steady.match, doubled.match, broken.match) == (True, False, True)
+    assert doubled.furthest_step == 4
+    assert len(broken.after) == 1
+
+
+def test_explain_a_trial_with_itself_finds_nothing(tmp_path: Path) -> None:
+    explanation = explain(written(tmp_path, SLOW), SLOW.trial_id, SLOW.trial_id)
+    assert not explanation.choices
+    assert not explanation.runtime
+    assert all(term.change == 0 for term in explanation.memory_bytes.terms)
 
 
 @pytest.mark.parametrize(
-    "records", [[SLOW, FAST], [SLOW, FAST, again(FAST, 0.4)]], ids=["columns", "anatomies"]
-)
-def test_parts_add_up_to_the_figures_that_they_explain(
-    records: list[TrialRecord], tmp_path: Path
-) -> None:
-    found = explanation_of(
-        orchestrator.load(write_run(tmp_path, records)), SLOW.trial_id, FAST.trial_id
-    )
-    for account in (found.seconds_per_sample, found.memory_bytes):
-        assert account.source == ("anatomy" if len(records) == 3 else "columns")
-        assert sum(share.before for share in account.shares) == pytest.approx(account.before)
-        assert sum(share.after for share in account.shares) == pytest.approx(account.after)
-    assert found.seconds_per_sample.after == pytest.approx(1 / 150)
-
-
-def test_a_profiled_step_that_was_slower_gives_shares_and_says_so(tmp_path: Path) -> None:
-    slow = replace(SLOW, anatomy=make_anatomy(10))
-    found = explanation_of(
-        orchestrator.load(write_run(tmp_path, [slow, FAST, again(FAST, 1)])),
-        SLOW.trial_id,
-        FAST.trial_id,
-    )
-    shares = {share.name: share for share in found.seconds_per_sample.shares}
-    assert shares["tensor contractions"].before == pytest.approx(0.01 * 240 / 256)
-    assert shares["idle"].before == pytest.approx(0)
-    assert any(
-        text.startswith("A: the profiled step worked for 6.40 times") for text in found.cautions
-    )
-
-
-def test_a_trial_beside_itself_is_as_it_is(tmp_path: Path) -> None:
-    found = explanation_of(
-        orchestrator.load(write_run(tmp_path, [SLOW])), SLOW.trial_id, SLOW.trial_id
-    )
-    text = render(found)
-    assert "Chosen otherwise: nothing." in text
-    assert "Time: B is as A" in text
-    assert "%" not in text.split("\n\n", 2)[2]
-    assert not found.facts
-
-
-@pytest.mark.parametrize(
-    ("other", "status", "said"),
+    ("other", "reason"),
     [
         (
             {"outcome": Outcome.OUT_OF_MEMORY, "reason": "no room"},
-            3,
             "was not measured: out_of_memory: no room",
         ),
-        ({"environment": {**H200, "torch": "1.0"}}, 3, "unlike hardware or versions"),
+        ({"environment": {**H200, "torch": "1.0"}}, "different hardware or versions"),
     ],
 )
-def test_what_cannot_be_explained_is_said(
-    other: dict[str, Any],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_explain_refuses_what_was_not_measured_alike(
+    other: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     second = make_record(micro_batch=8, **other)
-    folder = str(write_run(tmp_path, [SLOW, second]))
-    assert explain.main([folder, SLOW.trial_id, second.trial_id]) == status
-    assert said in capsys.readouterr().err
+    with pytest.raises(NotExplainableError, match=reason):
+        explain(written(tmp_path, SLOW, second), SLOW.trial_id, second.trial_id)
 
 
-def test_a_name_that_no_trial_or_several_have_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_a_name_must_be_one_trials(tmp_path: Path) -> None:
     records = [make_record(micro_batch=size) for size in range(1, 30)]
-    folder = str(write_run(tmp_path, records))
-    first = records[0].trial_id
-    shared = next(
-        r.trial_id[0] for r in records if sum(o.trial_id[0] == r.trial_id[0] for o in records) > 1
-    )
-    for name, said in (
-        ("no such", 'no trial "no such" here'),
-        (shared, f'several trials begin with "{shared}"'),
-    ):
-        assert explain.main([folder, first, name]) == 2
-        assert said in capsys.readouterr().err
-    assert explain.main([str(tmp_path / "nothing"), first, first]) == 2
-
-
-def test_json_holds_the_text_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = str(write_run(tmp_path, [SLOW, FAST]))
-    explain.main([folder, SLOW.trial_id, FAST.trial_id, "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["memory_bytes"]["source"] == "columns"
-    assert found["text"].startswith(f"A {SLOW.trial_id}")
-
-
-def test_figures_below_zero_and_dust_are_written_as_such() -> None:
-    assert [seconds(value) for value in (1.5, 0.0029, -0.0005, 1e-17, -1e-17)] == [
-        "1.50 s",
-        "2.90 ms",
-        "−0.5 ms",
-        "0 ms",
-        "0 ms",
-    ]
-    assert memory(-3 * 2**20) == "−3 MiB"
+    dataset = written(tmp_path, *records)
+    letters = [record.trial_id[0] for record in records]
+    shared = next(letter for letter in letters if letters.count(letter) > 1)
+    with pytest.raises(LookupError, match=f'several trials begin with "{shared}"'):
+        explain(dataset, records[0].trial_id, shared)
+    with pytest.raises(LookupError, match='no trial "nothing"'):
+        explain(dataset, records[0].trial_id, "nothing")

@@ -1,96 +1,96 @@
-"""The numerical guard: planted divergences are found, recorded runs raise no false alarm, upstream's bug is named."""
+"""Loss parity: planted mismatches are found, recorded runs raise no false alarm."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.analysis.loss_parity import Finding, findings
-from orchestrator.api import load
-from orchestrator.storage.tables.parquet import axes_of, guarded, trials_table
+from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
+from orchestrator.analysis.dataset import build_dataset, load_dataset
+from orchestrator.analysis.loss_parity import loss_flags
+from orchestrator.storage.tables.parquet import table_of_records
 from tests.support.records import COLUMNS, make_record
 
 RECORDED = Path(__file__).parents[3] / "docs" / "results"
 PLAIN = {"activations": "keep", "precision": "fp32", "loop": "trainer"}
+CHECKPOINT = {"activations": "checkpoint"}
 
 
-def judged(*rows: tuple[dict[str, object], list[float]]) -> dict[int, Finding]:
-    """Findings by the place of their row; each is (choices, losses)."""
-    records = []
-    for choices, _ in rows:
-        micro, accumulation = choices.get("micro_batch", 4), choices.get("accumulation", 1)
-        kind = f"effective_batch={micro * accumulation}"  # type: ignore[operator]
-        records.append(
-            make_record(equivalence=str(choices.pop("kind", kind)), **{**PLAIN, **choices})
-        )  # type: ignore
-    table = trials_table(records, COLUMNS)
-    losses = {record.trial_id: own for record, (_, own) in zip(records, rows, strict=True)}
-    places = {record.trial_id: place for place, record in enumerate(records)}
-    return {places[f.trial_id]: f for f in findings(table.to_pylist(), losses, axes_of(table))}
+def judge(*rows: tuple[Mapping[str, Any], list[float]]) -> dict[int, Flag]:
+    """Flags by the index of their row; each row is (choices, losses)."""
+    records = [make_record(**{**PLAIN, **choices}) for choices, _ in rows]
+    table = table_of_records(records, declared=COLUMNS)
+    losses = {}
+    for record, (_, own) in zip(records, rows, strict=True):
+        losses[record.trial_id] = own
+    flags = loss_flags(table.rows, losses, table.axes)
+    return {
+        index: flags[record.trial_id]
+        for index, record in enumerate(records)
+        if record.trial_id in flags
+    }
 
 
 def noisy(steps: int = 12, seed: int = 0, level: float = 0.7) -> list[float]:
+    """Losses that scatter by 15 %."""
     rng = random.Random(seed)
     return [level * (1 + 0.15 * rng.gauss(0, 1)) for _ in range(steps)]
 
 
-def test_rows_with_the_same_draws_must_agree_to_their_precision() -> None:
-    losses, checkpointed = noisy(), {"activations": "checkpoint"}
+def test_loss_flags_same_draws_must_agree_to_rounding() -> None:
+    losses = noisy()
     apart = [loss * 1.01 for loss in losses]
-    assert not judged(({}, losses), (checkpointed, losses))
-    assert judged(({}, losses), (checkpointed, apart))[1].text == "loss 1.01 times its reference's"
-    assert not judged(
-        ({"precision": "bf16"}, losses), ({"precision": "bf16", **checkpointed}, apart)
-    )
+    assert judge(({}, losses), (CHECKPOINT, losses)) == {}
+    flag = judge(({}, losses), (CHECKPOINT, apart))[1]
+    assert flag.kind is FlagKind.LOSS_MISMATCH
+    assert flag.value == pytest.approx(1.01)
+    bf16 = {"precision": "bf16"}
+    assert judge((bf16, losses), ({**bf16, **CHECKPOINT}, apart)) == {}
 
 
-def test_a_late_divergence_is_found_and_so_is_a_loss_that_is_no_number() -> None:
+def test_loss_flags_find_a_late_divergence_and_a_loss_not_finite() -> None:
     late = [*noisy()[:8], 1.5, 2.0, 3.0, 4.0]
-    found = judged(
+    flags = judge(
         ({}, noisy()),
         ({"precision": "bf16"}, late),
         ({"precision": "fp16"}, [0.7, math.nan, math.nan]),
     )
-    assert set(found) == {1, 2}
-    assert found[1].factor > 2
-    assert found[2].text == "loss is nan from step 2 on"
+    assert set(flags) == {1, 2}
+    assert flags[1].value is not None
+    assert flags[1].value > 2
+    assert flags[2] == Flag(FlagKind.LOSS_NOT_FINITE, 2)
 
 
-def test_other_draws_may_differ_as_much_as_steps_scatter() -> None:
-    assert not judged(
-        ({}, noisy()),
-        ({"precision": "bf16"}, noisy(seed=1)),
-        ({"loop": "accelerate"}, noisy(seed=2)),
+def test_loss_flags_other_draws_may_differ_as_much_as_steps_scatter() -> None:
+    accelerate = {"loop": "accelerate"}
+    assert not judge(
+        ({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (accelerate, noisy(seed=2))
     )
-    assert set(judged(({}, noisy(seed=3)), ({"loop": "accelerate"}, noisy(seed=4, level=1.4)))) == {
-        1
-    }
+    assert set(judge(({}, noisy(seed=3)), (accelerate, noisy(seed=4, level=1.4)))) == {1}
 
 
 @pytest.mark.parametrize("accumulation", [2, 4, 8])
-def test_a_loss_that_is_not_divided_is_found_with_its_factor(accumulation: int) -> None:
+def test_loss_flags_name_a_loss_not_divided_by_the_accumulation(accumulation: int) -> None:
     split = {"micro_batch": 8 // accumulation, "accumulation": accumulation}
-    times = [accumulation * loss for loss in noisy(seed=5)]
-    ((_, finding),) = judged(({"micro_batch": 8}, noisy()), (split, times)).items()
-    assert finding.factor == pytest.approx(accumulation, rel=0.15)
-    assert "times its reference's, as is its accumulation" in finding.text
-    assert not judged(({"micro_batch": 8}, noisy()), (split, noisy(seed=5)))
+    undivided = [accumulation * loss for loss in noisy(seed=5)]
+    flag = judge(({"micro_batch": 8}, noisy()), (split, undivided))[1]
+    assert flag.kind is FlagKind.LOSS_TIMES_ACCUMULATION
+    assert flag.value == pytest.approx(accumulation, rel=0.15)
+    assert judge(({"micro_batch": 8}, noisy()), (split, noisy(seed=5))) == {}
 
 
-def test_what_was_only_ever_accumulated_is_compared_with_the_nearest_group() -> None:
+def test_loss_flags_compare_a_row_only_accumulated_with_a_neighbour() -> None:
     split = {"micro_batch": 4, "accumulation": 4}
     undivided = [4 * loss for loss in noisy(seed=6)]
-    assert set(judged(({}, noisy()), (split, undivided))) == {
-        1
-    }  # another effective batch of the same training
-    other = {**split, "kind": "effective_batch=16 · optimizer=sgd"}
-    assert set(judged(({"micro_batch": 16}, noisy()), (other, undivided))) == {
-        1
-    }  # another training, the same batch
-    assert not judged((split, undivided))  # alone: nothing is known
+    assert set(judge(({}, noisy()), (split, undivided))) == {1}  # same recipe, other batch
+    sgd = {**split, "recipe": {"optimizer": "sgd"}}
+    assert set(judge(({"micro_batch": 16}, noisy()), (sgd, undivided))) == {1}  # other recipe
+    assert judge((split, undivided)) == {}  # nothing to compare with
 
 
 @pytest.mark.parametrize(
@@ -104,25 +104,22 @@ def test_what_was_only_ever_accumulated_is_compared_with_the_nearest_group() -> 
 def test_recorded_runs_show_upstreams_accumulation_and_nothing_else(
     run: str, accumulated: int
 ) -> None:
-    doubted = [
-        row
-        for row in load(RECORDED / run).rows
-        if any("trains diff" in w for w in row["warnings"] or ())
-    ]
-    assert len(doubted) == accumulated
-    for row in doubted:
+    rows = load_dataset(RECORDED / run).rows
+    flagged = [row for row in rows if has_any(flags_of(row), LOSS)]
+    assert len(flagged) == accumulated
+    for row in flagged:
+        (flag,) = [flag for flag in flags_of(row) if flag.kind in LOSS]
         assert (row["accumulation"], row["loop"]) == (4, "trainer")
-        (warning,) = [w for w in row["warnings"] if w.startswith("trains differently:")]
-        assert warning.startswith(("trains differently: loss 4.", "trains differently: loss 3.9"))
+        assert flag.kind is FlagKind.LOSS_TIMES_ACCUMULATION
+        assert flag.value == pytest.approx(4, rel=0.1)
 
 
-def test_the_tables_warnings_are_set_once_and_taken_back() -> None:
-    records = [make_record(**PLAIN), make_record(**{**PLAIN, "activations": "checkpoint"})]
-    losses = {records[0].trial_id: noisy(), records[1].trial_id: [2 * loss for loss in noisy()]}
-    table = guarded(trials_table(records, COLUMNS), losses)
-    assert table["warnings"].to_pylist() == [
-        [],
-        ["trains differently: loss 2.0 times its reference's"],
-    ]
-    assert guarded(table, losses) == table
-    assert guarded(table, dict.fromkeys(losses, noisy()))["warnings"].to_pylist() == [[], []]
+def test_build_dataset_sets_loss_flags_and_takes_them_back() -> None:
+    records = [make_record(**PLAIN), make_record(**{**PLAIN, **CHECKPOINT})]
+    first, second = (record.trial_id for record in records)
+    table = table_of_records(records, declared=COLUMNS)
+    doubled = {first: noisy(), second: [2 * loss for loss in noisy()]}
+    dataset = build_dataset(table, doubled)
+    assert [row["flags"] for row in dataset.rows] == [[], ["loss_mismatch"]]
+    dataset = build_dataset(table, dict.fromkeys(doubled, noisy()))
+    assert [row["flags"] for row in dataset.rows] == [[], []]

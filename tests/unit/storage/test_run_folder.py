@@ -1,4 +1,4 @@
-"""The run folder: atomic records, one driver at a time, torn and foreign files left alone."""
+"""The run folder: atomic records, one driver at a time, damaged and foreign files left alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import SCHEMA_VERSION, Delivery, Outcome, TrialRecord, delivered
 from orchestrator.storage.run_folder import RunFolder, RunFolderBusyError
 from tests.conftest import build_tiny_spec
 
 
-def a_record(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
+def make(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
     """A record with a little of everything."""
     return TrialRecord(
         spec=build_tiny_spec(repeat=repeat),
@@ -20,11 +20,12 @@ def a_record(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
         measurements={
             "peak_allocated_bytes": 2**40 + 1,
             "samples_per_second": 0.1,
-            "warnings": ["unstable: …"],
+            "flags": ["unstable"],
+            "flag_values": [0.25],
         },
         steps={"loss": [1.5, 0.1 + 0.2]},
         environment={"gpu_model": ""},
-        started_at=1.25,
+        delivery=Delivery(started_at=1.25),
     )
 
 
@@ -41,32 +42,32 @@ def names(folder: RunFolder) -> list[str]:
     return sorted(path.name for path in (folder.path / "records").iterdir())
 
 
-def test_records_come_back_as_they_were_written(folder: RunFolder) -> None:
-    records = [a_record(0), a_record(1)]
+def test_run_folder_records_come_back_as_written(folder: RunFolder) -> None:
+    records = [make(0), make(1)]
     for record in records:
         folder.write(record)
     assert folder.records() == {record.trial_id: record for record in records}
     assert folder.unreadable == []
 
 
-def test_a_trial_has_one_record_the_last(folder: RunFolder) -> None:
-    folder.write(a_record(outcome=Outcome.SKIPPED))
-    folder.write(a_record())
+def test_run_folder_keeps_the_last_record_of_a_trial(folder: RunFolder) -> None:
+    folder.write(make(outcome=Outcome.SKIPPED))
+    folder.write(make())
     (record,) = folder.records().values()
     assert record.outcome is Outcome.OK
     assert names(folder) == [f"{record.trial_id}.json"]
 
 
-def test_a_record_can_be_forgotten_twice(folder: RunFolder) -> None:
-    record = a_record()
+def test_run_folder_remove_may_be_repeated(folder: RunFolder) -> None:
+    record = make()
     folder.write(record)
     folder.remove(record.trial_id)
     folder.remove(record.trial_id)
     assert folder.records() == {}
 
 
-def test_torn_and_foreign_files_are_listed_and_left_alone(folder: RunFolder) -> None:
-    record = a_record()
+def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder: RunFolder) -> None:
+    record = make()
     folder.write(record)
     whole = (folder.path / "records" / f"{record.trial_id}.json").read_bytes()
     strangers = {
@@ -75,7 +76,7 @@ def test_torn_and_foreign_files_are_listed_and_left_alone(folder: RunFolder) -> 
         "foreign.json": b'{"somebody": "else\'s"}',
         "list.json": b"[1, 2]",
         "number.json": b"7",
-        "torn.json": whole[: len(whole) // 2],
+        "cut.json": whole[: len(whole) // 2],
         "unknown_outcome.json": whole.replace(b'"ok"', b'"splendid"'),
         "unknown_field.json": json.dumps({**json.loads(whole), "mood": "good"}).encode(),
     }
@@ -86,10 +87,10 @@ def test_torn_and_foreign_files_are_listed_and_left_alone(folder: RunFolder) -> 
     assert {path.name: path.read_bytes() for path in folder.unreadable} == strangers
 
 
-def test_a_driver_killed_while_writing_leaves_the_old_record(
+def test_run_folder_write_that_is_killed_leaves_the_old_record(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = a_record()
+    old = make()
     folder.write(old)
 
     def killed(*arguments: object) -> None:
@@ -98,12 +99,12 @@ def test_a_driver_killed_while_writing_leaves_the_old_record(
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", killed)
         with pytest.raises(KeyboardInterrupt):
-            folder.write(a_record(outcome=Outcome.SKIPPED))
+            folder.write(make(outcome=Outcome.SKIPPED))
     assert folder.records() == {old.trial_id: old}
     assert folder.unreadable == []
 
 
-def test_one_driver_at_a_time(folder: RunFolder) -> None:
+def test_run_folder_is_locked_by_one_driver_at_a_time(folder: RunFolder) -> None:
     with (
         folder.locked(),
         pytest.raises(RunFolderBusyError, match="in use by another"),
@@ -114,8 +115,23 @@ def test_one_driver_at_a_time(folder: RunFolder) -> None:
         pass
 
 
-def test_a_run_exists_once_it_is_described(folder: RunFolder) -> None:
+def test_run_folder_exists_once_it_is_described(folder: RunFolder) -> None:
     assert not folder.exists()
     folder.describe({"name": "one"})
     assert folder.exists()
-    assert json.loads((folder.path / "run.json").read_text()) == {"name": "one"}
+    described = json.loads((folder.path / "run.json").read_text())
+    assert described == {"name": "one", "schema_version": SCHEMA_VERSION}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kept"), [(Outcome.OK, ""), (Outcome.FAILED, "end"), (Outcome.UNSUPPORTED, "")]
+)
+def test_run_folder_keeps_the_log_of_what_did_not_end_well(
+    outcome: Outcome, kept: str, folder: RunFolder
+) -> None:
+    record = folder.write(delivered(make(outcome=outcome), log="x" * 5000 + "end"))
+    assert record.delivery.log[-3:] == kept
+    assert len(record.delivery.log) <= 4000
+    assert record.delivery.log_file == f"logs/{record.trial_id}.txt"
+    assert (folder.path / record.delivery.log_file).read_text() == "x" * 5000 + "end"
+    assert folder.records() == {record.trial_id: record}

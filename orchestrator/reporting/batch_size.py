@@ -1,0 +1,143 @@
+"""A batch-size answer as lines of text; what was not measured is marked as predicted."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator
+
+from jobs.record import Outcome
+from orchestrator import units
+from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
+from orchestrator.labels import batch_label
+
+_WIDTH = 118
+
+
+def describe(answer: BatchSizeAnswer, hardware: str) -> str:
+    """Lines under 120 columns: a heading, a table of the answers, notes."""
+    notes = [
+        textwrap.fill(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for note in _notes(answer)
+    ]
+    return "\n".join([_heading(answer, hardware), *_table(answer), *notes])
+
+
+def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
+    if answer.device_bytes is None or answer.margin_bytes is None:
+        return f"{answer.techniques} on {hardware} (no GPU: memory is what tensors hold, without a limit)"
+    margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
+    size = units.memory(answer.device_bytes)
+    return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
+
+
+def _table(answer: BatchSizeAnswer) -> Iterator[str]:
+    largest, fastest, saturation = answer.largest, answer.fastest, answer.saturation
+    if largest is None or fastest is None or saturation is None:
+        return
+    rows = [
+        ("largest that fits", largest, _why_largest(answer, largest)),
+        ("fastest", fastest, ""),
+        (
+            f"saturation, {answer.tolerance:.0%}",
+            saturation,
+            _why_saturation(answer, saturation, fastest),
+        ),
+    ]
+    accumulated = answer.accumulated
+    if accumulated is not None:
+        name = f"effective batch {answer.effective_batch}"
+        rows.append((name, accumulated, _why_slower(answer, accumulated, fastest)))
+    yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
+    for name, size, why in rows:
+        memory = units.memory(size.memory_bytes)
+        yield f"  {name:<22}{_batch(size):>10}{_speed(size):>20}{memory:>12}  {why}".rstrip()
+
+
+def _batch(size: BatchMeasurement) -> str:
+    """``128×2``, or ``128`` without accumulation."""
+    choices = {"micro_batch": size.micro_batch, "accumulation": size.accumulation}
+    return batch_label(choices, ("micro_batch",)).removeprefix("batch ")
+
+
+def _speed(size: BatchMeasurement) -> str:
+    return f"{units.number(size.samples_per_second)} {units.error(size.ci95)}".rstrip()
+
+
+def _why_slower(
+    answer: BatchSizeAnswer, accumulated: BatchMeasurement, fastest: BatchMeasurement
+) -> str:
+    slower = 1 - accumulated.speed / fastest.speed
+    if slower <= answer.tolerance:
+        return ""
+    return f"{slower:.1%} slower than the fastest micro-batch"
+
+
+def _why_largest(answer: BatchSizeAnswer, largest: BatchMeasurement) -> str:
+    if largest.micro_batch >= answer.max_micro_batch:
+        return "the largest that was asked for"
+    above = [
+        size
+        for size in answer.sizes
+        if size.accumulation == 1 and size.micro_batch > largest.micro_batch
+    ]
+    if above:
+        next_size = above[0]
+        is_within = next_size.micro_batch - largest.micro_batch <= answer.granularity
+        if is_within or next_size.outcome is Outcome.TIMED_OUT:
+            return f"{next_size.micro_batch}: {_refusal(next_size)}"
+    if answer.unfinished or answer.next_bytes is None:
+        return "not known to be the largest"
+    known = f", to within {answer.granularity}" if answer.granularity > 1 else ""
+    return f"one more: {units.memory(answer.next_bytes)} predicted{known}"
+
+
+def _refusal(size: BatchMeasurement) -> str:
+    if size.outcome is Outcome.OK:
+        return f"{units.memory(size.memory_bytes)}, inside the margin"
+    return size.outcome.value.replace("_", " ")
+
+
+def _why_saturation(
+    answer: BatchSizeAnswer, saturation: BatchMeasurement, fastest: BatchMeasurement
+) -> str:
+    parts = []
+    if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
+        share = saturation.memory_bytes / fastest.memory_bytes
+        parts.append(f"{share:.0%} of the fastest's memory")
+    below = answer.below_saturation
+    if below is not None:
+        parts.append(f"{below.micro_batch} is {1 - below.speed / fastest.speed:.1%} slower")
+    return "; ".join(parts)
+
+
+def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
+    if answer.largest is None and answer.unfinished:
+        yield "no size is known to fit"
+    elif answer.largest is None:
+        yield "nothing fits, not even a micro-batch of 1"
+    elif answer.effective_batch is not None and answer.accumulated is None:
+        yield f"effective batch {answer.effective_batch}: no micro-batch that divides it is known to fit"
+    if answer.unfinished:
+        yield f"unfinished: {answer.unfinished}"
+    if answer.alignment is not None:
+        odd, aligned = answer.alignment
+        gain = aligned.speed / odd.speed - 1
+        yield f"multiples of 8 matter here: {aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
+    fastest = answer.fastest
+    if fastest is not None and answer.tolerance < fastest.ci95:
+        yield _precision_note(fastest.ci95)
+    if answer.sizes:
+        listed = ", ".join(f"{_batch(size)} ({_outcome(size)})" for size in answer.sizes)
+        trials = units.count(len(answer.sizes), "trial")
+        yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
+
+
+def _precision_note(ci95: float) -> str:
+    if math.isfinite(ci95):
+        return f"speeds are known to {units.error(ci95)}: closer sizes cannot be told apart"
+    return "speeds come from a single step: close sizes cannot be told apart"
+
+
+def _outcome(size: BatchMeasurement) -> str:
+    return f"{units.number(size.speed)}/s" if size.fits else _refusal(size)

@@ -1,0 +1,102 @@
+"""A run as one dataset: environments apart, follow-ups apart, one label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.record import Outcome
+from jobs.spec import PLAIN, FollowUp, Purpose, TrainingRecipe
+from orchestrator.analysis.dataset import dataset_of_records, load_dataset
+from orchestrator.analysis.profiles import memory_layers, profile_sources
+from orchestrator.storage.run_metadata import RunMetadata
+from tests.support.records import H200, make_grid, make_record, write_run
+
+OTHER = {**H200, "gpu_model": "NVIDIA A100"}
+
+
+def test_dataset_environments_are_apart_and_the_largest_comes_first() -> None:
+    records = [make_record(environment=OTHER)]
+    records += [make_record(micro_batch=2**n) for n in range(3)]
+    dataset = dataset_of_records(records, RunMetadata())
+    assert [results.hardware for results in dataset.environments] == ["NVIDIA H200", "NVIDIA A100"]
+    assert [len(results.configurations) for results in dataset.environments] == [3, 1]
+    assert dataset.main is dataset.environments[0]
+
+
+def test_dataset_follow_ups_are_no_configurations() -> None:
+    record = make_record()
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK)
+    check = replace(record, spec=replace(record.spec, follow_up=follow_up))
+    dataset = dataset_of_records([record, check], RunMetadata())
+    assert len(dataset.rows) == len(dataset.follow_ups) == 1
+    assert dataset.main is not None
+    assert len(dataset.main.configurations) == 1
+    assert len(dataset.main.follow_ups) == 1
+
+
+def test_dataset_ranks_the_nearest_recipe_that_ended_ok() -> None:
+    failed = make_record(outcome=Outcome.FAILED, optimizer="adamw_torch_fused")
+    sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
+    dataset = dataset_of_records([failed, sgd], RunMetadata())
+    assert dataset.main is not None
+    assert dataset.main.recipe == TrainingRecipe.of({"optimizer": "sgd"})
+    assert not dataset.main.is_baseline_recipe
+    assert dataset.main.fronts.keys() == {dataset.main.recipe}
+
+
+def test_dataset_fronts_are_within_a_recipe() -> None:
+    dataset = dataset_of_records(make_grid(), RunMetadata())
+    assert dataset.main is not None
+    assert len(dataset.main.fronts) == 4
+    assert dataset.main.front == dataset.main.fronts[PLAIN]
+    for recipe, front in dataset.main.fronts.items():
+        assert {own.training_recipe for own in front} == {recipe}
+
+
+def test_dataset_labels_name_the_axes_in_play() -> None:
+    record = make_record(micro_batch=8, precision="bf16", optimizer="sgd")
+    other = make_record(micro_batch=16, precision="bf16", optimizer="sgd")
+    by_rows = dataset_of_records([record, other], RunMetadata())
+    assert by_rows.label(record.spec.choices) == "batch 8"
+    by_config = dataset_of_records([record, other], RunMetadata(axes=("micro_batch", "precision")))
+    assert by_config.label(record.spec.choices) == "batch 8 · bf16"
+    assert by_config.row_label(by_config.rows[0]) == "batch 8 · bf16"
+
+
+def test_dataset_of_a_run_without_an_ok_row_has_no_environment() -> None:
+    dataset = dataset_of_records([make_record(outcome=Outcome.FAILED)], RunMetadata())
+    assert dataset.environments == ()
+    assert dataset.main is None
+
+
+def test_load_dataset_reads_losses_from_the_folder(tmp_path: Path) -> None:
+    record = make_record()
+    dataset = load_dataset(write_run(tmp_path, [record]))
+    assert dataset.losses == {record.trial_id: [3.0, 2.0, 1.0]}
+    assert dataset.name == "synthetic"
+
+
+def test_memory_layers_add_up_to_the_devices_peak() -> None:
+    row = {
+        "model_allocated_bytes": 100,
+        "optimizer_state_bytes": 200,
+        "peak_allocated_bytes": 450,
+        "peak_reserved_bytes": 500,
+        "device_peak_bytes": 620,
+    }
+    layers = memory_layers(row)
+    assert layers is not None
+    assert list(layers.values()) == [100, 200, 150, 50, 120]
+    offloaded = memory_layers({**row, "offload_optimizer_device": "cpu"})
+    assert offloaded is not None
+    assert list(offloaded.values()) == [100, 0, 350, 50, 120]
+    assert memory_layers({**row, "peak_allocated_bytes": 250}) is None
+    assert memory_layers({}) is None
+
+
+def test_profile_sources_prefer_a_trials_own_anatomy() -> None:
+    follow_up = {"trial_id": "f", "purpose": Purpose.PROFILE, "follows_trial": "a"}
+    configurations = [("a", "b"), ("c",), ("d",)]
+    assert profile_sources(configurations, [follow_up], {"f", "c"}) == {"a": "f", "c": "c"}
+    assert profile_sources(configurations, [follow_up], {"b", "f"}) == {"a": "b"}

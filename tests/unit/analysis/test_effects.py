@@ -1,0 +1,85 @@
+"""What each technique did to the baseline."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.record import TrialRecord
+from orchestrator.analysis.baseline import baseline_choices
+from orchestrator.analysis.effects import cumulative_steps, technique_effects
+from tests.support.configurations import measured
+from tests.support.records import make_grid, make_record
+
+BASELINE = {
+    "micro_batch": 4,
+    "accumulation": 1,
+    "activations": "keep",
+    "precision": "fp32",
+    "optimizer": "adamw_torch",
+}
+
+
+def guide_records() -> list[TrialRecord]:
+    """The Hugging Face guides' rows with invented figures: memory in MiB, speed, choices."""
+    split = {"micro_batch": 1, "accumulation": 4}
+    lean = {**split, "activations": "checkpoint", "precision": "fp16"}
+    rows = [
+        (14000, 9.0, {}),
+        (8000, 8.0, split),
+        (6000, 6.0, {**split, "activations": "checkpoint"}),
+        (13900, 18.0, {"precision": "fp16"}),
+        (7000, 10.0, lean),
+        (12000, 8.5, {"optimizer": "adafactor"}),
+        (4500, 9.0, {**lean, "optimizer": "adafactor"}),
+        (5000, 11.0, {**lean, "optimizer": "adamw_bnb_8bit"}),
+    ]
+    return [
+        make_record(memory_mib=memory, speed=speed, gpu=False, **{**BASELINE, **choices})
+        for memory, speed, choices in rows
+    ]
+
+
+def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis() -> None:
+    effects = {
+        (effect.axis, effect.value): effect
+        for effect in technique_effects(measured(guide_records()), BASELINE)
+    }
+    accumulation = effects["accumulation", 4]
+    assert (accumulation.pairs, accumulation.memory_ratio) == (1, 8000 / 14000)
+    assert effects["activations", "checkpoint"].speed_ratio == 6 / 8
+    fp16 = effects["precision", "fp16"]
+    assert fp16.pairs == 2
+    assert fp16.speed_ratio == pytest.approx((18 / 9 + 10 / 6) / 2)
+    assert not any(axis == "micro_batch" for axis, _ in effects)
+
+
+def test_technique_effects_of_a_grid_mark_other_recipes() -> None:
+    configurations = measured(make_grid())
+    baseline = baseline_choices(configurations, {"precision": "fp32", "micro_batch": 4})
+    effects = {
+        (effect.axis, effect.value): effect
+        for effect in technique_effects(configurations, baseline)
+    }
+    assert baseline["optimizer"] == "adamw_torch_fused"
+    assert effects["precision", "tf32"].pairs == 68
+    assert effects["precision", "tf32"].speed_ratio == pytest.approx(3.0)
+    assert effects["activations", "checkpoint"].same_training
+    assert not effects["optimizer", "sgd"].same_training
+
+
+def test_cumulative_steps_follow_the_guides() -> None:
+    steps = cumulative_steps(measured(guide_records()), BASELINE)
+    assert [step.axis for step in steps] == [
+        "",
+        "accumulation",
+        "activations",
+        "precision",
+        "optimizer",
+    ]
+    assert steps[-1].configuration.choices["optimizer"] == "adafactor"
+    assert steps[-1].memory_ratio == 4500 / 14000
+
+
+def test_cumulative_steps_need_a_measured_baseline_and_a_technique() -> None:
+    assert cumulative_steps(measured(guide_records()[1:]), BASELINE) == ()
+    assert cumulative_steps(measured(guide_records()[:1]), BASELINE) == ()

@@ -1,0 +1,75 @@
+"""Units parsed from text and formatted for people."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orchestrator.units import (
+    GIB,
+    MIB,
+    change,
+    duration,
+    duration_seconds,
+    error,
+    memory,
+    number,
+    size_bytes,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("16GiB", 16 * GIB), ("24GB", 24 * 10**9), (" 1.5 MiB ", 1.5 * MIB), ("8B", 8), (7, 7)],
+)
+def test_size_bytes_reads_units_of_both_bases(text: object, size: float) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["16", "many", "-1GiB", "0B", 0, True, None, 1.5, "1GiB2"])
+def test_size_bytes_refuses_what_is_no_size(text: object) -> None:
+    with pytest.raises(ValueError, match="must be a size above zero"):
+        size_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300s", 300), ("5m", 300), ("1h30m", 5400), ("1h 1s", 3601), (2.5, 2.5)]
+)
+def test_duration_seconds_reads_hours_minutes_and_seconds(text: object, seconds: float) -> None:
+    assert duration_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "0s", "soon", -1, True, math.inf])
+def test_duration_seconds_refuses_what_is_no_time(text: object) -> None:
+    with pytest.raises(ValueError, match="must be a time above zero"):
+        duration_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "–"),
+        (512, "512 B"),
+        (23.5 * GIB, "23.5 GiB"),
+        (312 * MIB, "312 MiB"),
+        (1.25 * GIB, "1.25 GiB"),
+        (-3 * MIB, "−3 MiB"),
+        (2000 * GIB, "2000 GiB"),
+    ],
+)
+def test_memory_takes_the_unit_that_reads_best(size: float | None, text: str) -> None:
+    assert memory(size) == text
+
+
+def test_number_has_three_significant_digits() -> None:
+    values = [345.4, 34.54, 3.454, 0.03454, 12345.0]
+    assert [number(value) for value in values] == ["345", "34.5", "3.45", "0.0345", "12,345"]
+
+
+def test_error_change_and_duration_read_as_people_write_them() -> None:
+    assert [error(value) for value in (0.004, 0.12, None, math.inf)] == ["±0.4 %", "±12 %", "", ""]
+    ratios = (0.52, 1.12, 1.004, 3.2)
+    assert [change(ratio) for ratio in ratios] == ["−48 %", "+12 %", "±0 %", "×3.20"]
+    seconds = (4.2, 200, 7500)
+    assert [duration(value) for value in seconds] == ["4.2 s", "3 min 20 s", "2 h 05 min"]
