@@ -30,13 +30,8 @@ from orchestrator.analysis.pareto import fronts_by, memory_speed_front
 from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparisons
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.tables.parquet import (
-    TrialTable,
-    anatomies_of,
-    losses_of,
-    read_trials,
-    table_of_records,
-)
+from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
+from orchestrator.storage.tables.parquet import TrialTable, table_of_records
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 
@@ -147,6 +142,8 @@ class Dataset:
     """Those in which something ended ok, most configurations first."""
     varying_axes: tuple[str, ...]
     """The axes on which trials differ, which labels name."""
+    losses: Mapping[str, Sequence[float]]
+    """Trial -> its losses, step by step, warm-up included."""
     folder: Path | None = None
 
     @property
@@ -183,11 +180,6 @@ class Dataset:
         return next(found, None)
 
     @cached_property
-    def losses(self) -> Mapping[str, Sequence[float]]:
-        """Trial -> its losses, step by step, warm-up included."""
-        return losses_of(self.folder) if self.folder else {}
-
-    @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
         """Trial -> where its memory and time went, of those that were profiled."""
         return anatomies_of(self.folder) if self.folder else {}
@@ -198,13 +190,13 @@ def load_dataset(run_folder: Path) -> Dataset:
 
     Raises FileNotFoundError where it holds neither records nor a table, UnreadableRunError on a damaged file.
     """
-    return build_dataset(read_trials(run_folder), losses_of(run_folder), run_folder)
+    contents = read_run_folder(run_folder)
+    return build_dataset(contents.trials, contents.losses, run_folder)
 
 
 def dataset_of_records(records: Sequence[TrialRecord], run: RunMetadata) -> Dataset:
     """A run from its records in memory."""
-    losses = {record.trial_id: list(record.steps.get("loss", ())) for record in records}
-    return build_dataset(table_of_records(records, run), losses)
+    return build_dataset(table_of_records(records, run), losses_of(records))
 
 
 def build_dataset(
@@ -224,6 +216,7 @@ def build_dataset(
         follow_ups=follow_ups,
         environments=_environments(table, rows, follow_ups),
         varying_axes=_varying_axes(table, rows),
+        losses=losses,
         folder=folder,
     )
 

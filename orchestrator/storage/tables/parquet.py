@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from jobs.anatomy_record import Anatomy
 from jobs.record import SCHEMA_VERSION, ArrowType, Column, TrialRecord
-from orchestrator.storage.layout import ANATOMY, STEPS, TRIALS, written_beside
+from orchestrator.storage.layout import ANATOMY, STEPS, written_beside
 from orchestrator.storage.migration import upgraded_rows
-from orchestrator.storage.record_reader import read_records
-from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError, read_run
+from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
@@ -79,17 +78,6 @@ def table_of_records(
         environments=environments,
         tool_version=tool_version(),
     )
-
-
-def read_trials(run_folder: Path) -> TrialTable:
-    """The run's trials: from its records, or from ``trials.parquet`` where only that was kept.
-
-    Raises FileNotFoundError where the folder holds neither, UnreadableRunError on a file that cannot be read.
-    """
-    records = read_records(run_folder)
-    if records:
-        return table_of_records(records, read_run(run_folder))
-    return read_trials_file(run_folder / TRIALS)
 
 
 def read_trials_file(path: Path) -> TrialTable:
@@ -163,22 +151,6 @@ def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
     return _build(ANATOMY_COLUMNS, rows, _tool_metadata())
 
 
-def losses_of(
-    run_folder: Path, records: Sequence[TrialRecord] | None = None
-) -> dict[str, list[float]]:
-    """Trial -> its losses step by step, from ``records`` (None: the folder's), or from ``steps.parquet``."""
-    known = read_records(run_folder) if records is None else records
-    path = run_folder / STEPS
-    if known or not path.exists():
-        return {record.trial_id: list(record.steps.get("loss", ())) for record in known}
-    steps = _read(path, columns=["trial_id", "loss"])
-    losses: dict[str, list[float]] = {}
-    for row in steps.to_pylist():
-        if row["loss"] is not None:
-            losses.setdefault(row["trial_id"], []).append(row["loss"])
-    return losses
-
-
 def profiled_trials(run_folder: Path) -> frozenset[str]:
     """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such file."""
     try:
@@ -186,6 +158,18 @@ def profiled_trials(run_folder: Path) -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     return frozenset(table["trial_id"].unique().to_pylist())
+
+
+def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
+    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file."""
+    path = run_folder / STEPS
+    if not path.exists():
+        return {}
+    losses: dict[str, list[float]] = {}
+    for row in _read(path, columns=["trial_id", "loss"]).to_pylist():
+        if row["loss"] is not None:
+            losses.setdefault(row["trial_id"], []).append(row["loss"])
+    return losses
 
 
 def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:
@@ -200,14 +184,6 @@ def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, An
         return {trial_id: anatomy_rows.anatomy_of(own) for trial_id, own in rows.items()}
     except (TypeError, ValueError) as error:
         raise _unreadable(run_folder / ANATOMY, error) from None
-
-
-def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
-    """Trial -> its anatomy, from the folder's records, or from ``anatomy.parquet`` where only tables were kept."""
-    records = read_records(run_folder)
-    if records:
-        return {record.trial_id: record.anatomy for record in records if record.anatomy}
-    return read_anatomies(run_folder, profiled_trials(run_folder))
 
 
 def write(table: pa.Table, path: Path) -> Path:

@@ -20,9 +20,10 @@ from jobs.record import Outcome, TrialRecord
 from jobs.steady_state import mean_step_error, student_quantile
 from orchestrator.analysis.comparison import Change, Comparison, compare
 from orchestrator.analysis.dataset import Dataset, build_dataset, dataset_of_records, load_dataset
-from orchestrator.storage.layout import STEPS, TRIALS
+from orchestrator.storage.layout import STEPS
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.tables.parquet import TrialTable, losses_of, read_trials_file
+from orchestrator.storage.run_reader import read_run_folder
+from orchestrator.storage.tables.parquet import TrialTable
 from tests.support.records import make_record
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
@@ -46,8 +47,8 @@ def recorded(folder: Path) -> Recorded:
     for step in pq.read_table(folder / STEPS).to_pylist():
         if step["counted"]:
             seconds[step["trial_id"]].append(step["device_seconds"])
-    table = read_trials_file(folder / TRIALS)
-    return Recorded(table=table, seconds=seconds, losses=losses_of(folder))
+    contents = read_run_folder(folder)
+    return Recorded(table=contents.trials, seconds=seconds, losses=contents.losses)
 
 
 def no_change(row: Row) -> float:
@@ -73,9 +74,7 @@ def resampled(
             row["samples_per_second_ci95"] = mean_step_error(drawn)
         own = run.losses.get(row["trial_id"], ())
         losses[row["trial_id"]] = [value * loss(row, step) for step, value in enumerate(own)]
-    dataset = build_dataset(replace(run.table, rows=rows), losses)
-    dataset.__dict__["losses"] = losses  # instead of those in a folder
-    return dataset
+    return build_dataset(replace(run.table, rows=rows), losses)
 
 
 @pytest.mark.parametrize(("folder", "matched"), [(EARLIER, 179), (LATER, 280)])

@@ -1,0 +1,57 @@
+"""What a run folder holds: from its records, or from its tables where only those were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.anatomy_record import Anatomy
+from jobs.record import TrialRecord
+from orchestrator.storage.layout import TRIALS
+from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.run_metadata import read_run
+from orchestrator.storage.tables.parquet import (
+    TrialTable,
+    losses_in_steps_file,
+    profiled_trials,
+    read_anatomies,
+    read_trials_file,
+    table_of_records,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunContents:
+    """A run's trials, and their losses."""
+
+    trials: TrialTable
+    losses: Mapping[str, Sequence[float]]
+    """Trial -> its losses step by step, warm-up included."""
+
+
+def read_run_folder(run_folder: Path) -> RunContents:
+    """The trials and losses of a run.
+
+    Raises FileNotFoundError where the folder holds neither records nor ``trials.parquet``, UnreadableRunError on a
+    file that cannot be read.
+    """
+    records = read_records(run_folder)
+    if records:
+        trials = table_of_records(records, read_run(run_folder))
+        return RunContents(trials=trials, losses=losses_of(records))
+    trials = read_trials_file(run_folder / TRIALS)
+    return RunContents(trials=trials, losses=losses_in_steps_file(run_folder))
+
+
+def losses_of(records: Sequence[TrialRecord]) -> dict[str, Sequence[float]]:
+    """Trial -> its losses step by step, warm-up included."""
+    return {record.trial_id: list(record.steps.get("loss", ())) for record in records}
+
+
+def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
+    """Trial -> where its memory and time went, of those that were profiled."""
+    records = read_records(run_folder)
+    if records:
+        return {record.trial_id: record.anatomy for record in records if record.anatomy}
+    return read_anatomies(run_folder, profiled_trials(run_folder))
