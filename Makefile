@@ -2,7 +2,7 @@
 # make test    everything a change must pass
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
-# make schema  regenerate the config's JSON schema and the table's schema page
+# make schema  regenerate the config's JSON schema, its reference page and the table's schema page
 # make clean   remove what these targets made
 
 PYTHON ?= python3
@@ -32,6 +32,7 @@ chaos: .venv/.installed-test
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
+	$(BIN)/python -m orchestrator.reporting.config_reference > docs/configuration.md
 	$(BIN)/python -m orchestrator.reporting.schema_page > docs/schema.md
 
 clean:

@@ -1,19 +1,18 @@
-"""Everything that runs on the GPU node for one trial; it knows no sweep and no Ray.
+"""Everything that runs on a GPU node for one trial; it knows no sweep and no Ray.
 
-Read in this order:
+spec.py, record.py, flags.py    the messages: what to run, and what came of it (plain data)
+anatomy_record.py               a trial's breakdown of memory and time (plain data)
+tasks.py                        what each task means to transformers
+steady_state.py                 when training is steady, and when enough was measured
+errors.py                       exceptions, signals and exit codes as outcomes
+techniques/                     every training technique as a row of data; the registry of hooks
+trial/                          one trial: build, train, read back, name the outcome
+loops/                          the training loops that can be measured (Trainer, Accelerate)
+trackers/                       the instruments, one file each: allocator, NVML, host, steps ...
+anatomy/                        where the memory and the time of a trial went
+isolation/                      a clean process per trial: slot, fork server, child
+node/                           this machine: NVML, versions, requirements; checks for the doctor
 
-spec.py, record.py      the two messages: what to run, and what came of it (plain data)
-techniques/             one file an axis: every training technique as a row of data
-slot.py                 one GPU and its long-lived parent, which it replaces should that end
-parent.py               preloads once, forks a clean child per trial, enforces the deadline
-child.py, inside.py     a trial's own process: as the parent handles it, and what it does itself
-waiting.py              parents that preload before there is a slot, while Ray starts
-trial.py                what a trial is: build, train, read back, and name the outcome
-company.py              who else was on the GPU
-memory_cap.py           a smaller GPU, played by a larger one
-models.py, data.py      the model and the dataset a trial trains
-loops/                  the training loops that can be measured (Trainer, Accelerate)
-trackers/               one file an instrument: allocator, NVML, host, steps
-inspection.py           the effective configuration, read back from live objects
-environment.py          what machine and which versions this is
+To follow one trial, read ``isolation.slot``, ``isolation.forkserver``, ``isolation.child_main``,
+``trial.run``, ``trial.assembly`` and ``loops.trainer``, in this order.
 """

@@ -1,4 +1,4 @@
-"""One trial without Ray, in this process: ``python -m jobs FILE.json`` prints its record as one JSON line."""
+"""Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from jobs.spec import TrialSpec, spec_from_json
+
 
 def main() -> None:
-    """Run the trial that a spec file describes; exit status 0 whatever its outcome."""
+    """Run the trial that a file describes; the exit status is 0 whatever its outcome."""
     options = _command_line().parse_args()
-
-    from jobs.isolation import child_main, preload
-    from jobs.node import environment
-    from jobs.spec import spec_from_json
-
-    content = json.loads(options.spec.read_text())
-    spec = spec_from_json(content.get("spec", content))
-    for name, value in preload.environment(spec.needs.cpus or environment.cores()).items():
-        os.environ.setdefault(name, value)
+    spec = _read_spec(options.spec)
+    _set_environment(spec)
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not the record
+    os.dup2(2, 1)  # what libraries print must not mix with the record
+
+    from jobs.isolation import child_main
+
     phase = child_main.open_phase(options.phase) if options.phase else None
     if options.result is not None:
         child_main.run_and_record(spec, options.result, phase)
@@ -34,7 +32,7 @@ def main() -> None:
             replies.write(result.read_text() + "\n")
     replies.flush()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(0)  # the kernel frees the GPU faster than the exit handlers of libraries would
 
 
 def _command_line() -> argparse.ArgumentParser:
@@ -44,6 +42,22 @@ def _command_line() -> argparse.ArgumentParser:
     parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     return parser
+
+
+def _read_spec(file: Path) -> TrialSpec:
+    """The spec in a file, which holds the spec itself or a record."""
+    content = json.loads(file.read_text())
+    return spec_from_json(content.get("spec", content))
+
+
+def _set_environment(spec: TrialSpec) -> None:
+    """Set what libraries read when they are loaded, unless the caller has set it."""
+    from jobs.isolation import preload
+    from jobs.node import environment
+
+    cpus = spec.needs.cpus or environment.cores()
+    for name, value in preload.environment(cpus).items():
+        os.environ.setdefault(name, value)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an anatomy consists of: named figures, and the memory over one step. Plain data that travels in the record."""
+"""The anatomy of a trial as plain data: named figures, and memory over one step."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ Part = Literal[
     "efficiency",
 ]
 PARTS: Mapping[Part, str] = {
-    "memory": "the ledger of device memory at the peak of a step: adds up to what NVML saw (without a GPU: to the "
-    "tensors' bytes)",
-    "activations": "what the forward pass kept for the backward pass, by the operator that made it",
-    "host memory": "what the model and its optimizer keep on the host",
-    "rules": "the most that a class held over the step, beside the guides' rules of thumb",
-    "operations": "a step's time on the device (without a GPU: of the processor) by kind of operation, idle included",
-    "kernels": "the operators that took most of it",
-    "modules": "the same time, of the forward and backward passes, by the class of the module that it was spent in; "
-    "torch.nn's blocks but normalizations count with the module they are in, all that was compiled as one",
-    "step": "a step's time by what it went to: adds up to the step",
-    "phases": "a step's time by what the loop was doing, idle time included",
-    "efficiency": "floating-point operations and the share of the device's peak",
+    "memory": "Device memory at the peak of a step; adds up to the peak that NVML saw (on a CPU, "
+    "to the bytes of the tensors)",
+    "activations": "What the forward pass saved for the backward pass, by operator",
+    "host memory": "What the model and its optimizer keep in host memory",
+    "rules": "The most that a kind of memory held over the step, or a share of its time, compared "
+    "with published rules of thumb",
+    "operations": "Device time of a step by kind of operation, idle time included (on a CPU, the "
+    "processor's time)",
+    "kernels": "The operators and kernels that took the most device time",
+    "modules": "Device time of the forward and backward passes by class of module; blocks of "
+    "torch.nn other than normalizations count with the module around them, compiled code as one",
+    "step": "The counted step's time by what it was spent on; adds up to the step",
+    "phases": "A step's time by what the loop was doing, idle time included",
+    "efficiency": "Floating-point operations of a step, their rate, and the share of the device's "
+    "peak rate (MFU)",
 }
-"""Part -> what it is."""
+"""Part of an anatomy -> what it breaks down."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,28 +47,30 @@ class Entry:
     value: float
     unit: str
     kind: str = ""
-    """The class in ``jobs.anatomy.memory.kinds`` that predictions count it under."""
+    """The kind in ``jobs.anatomy.memory.kinds`` that predictions count it under."""
     expected: float | None = None
-    """What the rule says."""
+    """What the rule of thumb says, in the same unit."""
     rule: str = ""
+    """The rule, formula or source."""
     held: bool | None = None
+    """Whether the rule held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """Memory over one step: each sample is the highest moment of its stretch of time."""
+    """Memory over one step. Each sample is the highest moment of its stretch of time."""
 
     seconds: list[float] = field(default_factory=list)
-    """From the step's beginning."""
+    """When each stretch begins, from the beginning of the step."""
     held: Mapping[str, list[int]] = field(default_factory=dict)
-    """Name -> bytes at each sample."""
+    """Name -> bytes held at each sample."""
     phases: list[tuple[str, float]] = field(default_factory=list)
-    """What the loop did, and since when (seconds)."""
+    """What the loop did, and from when on (seconds)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anatomy:
-    """A trial taken apart."""
+    """Where the memory and the time of a trial went."""
 
     entries: tuple[Entry, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
@@ -77,8 +82,7 @@ class Anatomy:
 
 def anatomy_from_json(raw: Mapping[str, Any]) -> Anatomy:
     """The inverse of ``jobs.spec.to_json``. Raises KeyError or TypeError on a foreign document."""
-    line = dict(raw["timeline"])
-    line["phases"] = [(name, seconds) for name, seconds in line["phases"]]
-    return Anatomy(
-        entries=tuple(Entry(**entry) for entry in raw["entries"]), timeline=Timeline(**line)
-    )
+    timeline = dict(raw["timeline"])
+    timeline["phases"] = [(name, seconds) for name, seconds in timeline["phases"]]
+    entries = tuple(Entry(**entry) for entry in raw["entries"])
+    return Anatomy(entries=entries, timeline=Timeline(**timeline))

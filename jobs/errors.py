@@ -17,25 +17,42 @@ class UnsupportedError(Exception):
         self.rule = rule
 
 
-# Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in their own words.
+# Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in
+# their own words.
 _DEVICE_OOM = re.compile(
-    r"CUDA out of memory|CUDA error: out of memory|CUDA driver error: out of memory|out of memory \(os error"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|Triton Error \[CUDA\]: out of memory|HIP out of memory|NCCL.*out of memory",
+    r"CUDA out of memory"
+    r"|CUDA error: out of memory"
+    r"|CUDA driver error: out of memory"
+    r"|out of memory \(os error"
+    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|CUDNN_STATUS_ALLOC_FAILED"
+    r"|cudaErrorMemoryAllocation"
+    r"|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|Triton Error \[CUDA\]: out of memory"
+    r"|HIP out of memory"
+    r"|NCCL.*out of memory",
     re.IGNORECASE,
 )
 _HOST_OOM = re.compile(
-    r"DefaultCPUAllocator: (can't|not enough)|Cannot allocate memory|std::bad_alloc|unable to mmap .*memory"
-    r"|cudaErrorHostMemory|failed to allocate pinned",
+    r"DefaultCPUAllocator: (can't|not enough)"
+    r"|Cannot allocate memory"
+    r"|std::bad_alloc"
+    r"|unable to mmap .*memory"
+    r"|cudaErrorHostMemory"
+    r"|failed to allocate pinned",
     re.IGNORECASE,
 )
 _UNSUPPORTED = re.compile(
-    r"does not support an attention implementation|does not support .*scaled_dot_product_attention"
-    r"|does not support Flash ?Attention|does not support .*flex|the package .* (seems to be )?not (be )?installed"
-    r"|does not support gradient checkpointing|does not support activation checkpointing",
+    r"does not support an attention implementation"
+    r"|does not support .*scaled_dot_product_attention"
+    r"|does not support Flash ?Attention"
+    r"|does not support .*flex"
+    r"|the package .* (seems to be )?not (be )?installed"
+    r"|does not support gradient checkpointing"
+    r"|does not support activation checkpointing",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
+_REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
 _UNITS = {
     "bytes": 1,
     "KiB": 2**10,
@@ -64,10 +81,11 @@ def classify(error: BaseException) -> tuple[Outcome, str, str]:
     return Outcome.FAILED, "", _first_line(text)
 
 
-def bytes_asked(error: BaseException) -> int | None:
-    """The allocation that an out-of-memory error says it could not make, in bytes; None where it does not say."""
+def requested_bytes(error: BaseException) -> int | None:
+    """Size of the allocation that an out-of-memory error is about; None where it does not say."""
     for cause in _chain(error):
-        if found := _ASKED.search(str(cause)):
+        found = _REQUESTED_SIZE.search(str(cause))
+        if found:
             return int(float(found[1]) * _UNITS[found[2]])
     return None
 
@@ -75,8 +93,8 @@ def bytes_asked(error: BaseException) -> int | None:
 def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
     """The outcome and reason of a child that ended without a record.
 
-    ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's out-of-memory
-    killer struck on this machine while the child lived.
+    ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's
+    out-of-memory killer struck on this machine while the child lived.
     """
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"

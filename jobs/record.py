@@ -1,4 +1,4 @@
-"""What came of one trial: a ``TrialRecord`` with exactly one ``Outcome``, plain data that travels as JSON."""
+"""What came of one trial: a ``TrialRecord`` with exactly one ``Outcome``; it travels as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table: its name, Arrow type, meaning in a line, and unit ("" where none applies)."""
+    """One column of the table; ``doc`` is its meaning in a line, ``unit`` "" where none applies."""
 
     name: str
     type: ArrowType
@@ -31,7 +31,7 @@ class Column:
 
 
 class Outcome(enum.StrEnum):
-    """How a trial ended. Everything but ``ok`` has a reason; only ``ok`` carries measurements to rank."""
+    """How a trial ended. Only ``ok`` has measurements to rank; everything else has a reason."""
 
     OK = "ok"
     OUT_OF_MEMORY = "out_of_memory"
@@ -55,8 +55,9 @@ class Delivery:
     started_at: float = 0.0
     """Unix time in seconds; 0: it never started."""
     slot_seconds: float = 0.0
-    """Slot time in seconds, from the process's start to its result. Leaves out the idle wait of a process that was
-    forked ahead, and the process's teardown; includes both attempts of a trial that was repeated."""
+    """Slot time in seconds, from the process's start to its result. Leaves out the idle wait of a
+    process that was forked ahead, and the process's teardown; includes both attempts of a trial
+    that was repeated."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     isolation_fallback: str = ""
@@ -69,7 +70,8 @@ class Delivery:
     host_memory_bytes: int | None = None
     """Host memory reserved for the trial."""
     log: str = ""
-    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if it did not end well."""
+    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if it
+    did not end well."""
     log_file: str = ""
     """That file, relative to the run folder."""
 
@@ -85,16 +87,19 @@ class TrialRecord:
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
-    """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps, inspection
-    or profile."""
+    """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps,
+    inspection or profile."""
     measurements: Mapping[str, Any] = field(default_factory=dict)
-    """Column name -> value, for the columns that trackers and the effective configuration declare."""
+    """Column name -> value, for the columns that trackers and the effective configuration
+    declare."""
     steps: Mapping[str, list[float]] = field(default_factory=dict)
-    """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``, ``loss``."""
+    """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``,
+    ``loss``."""
     anatomy: Anatomy | None = None
     """Where memory and time went, of a trial that was profiled."""
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """GPU model, driver and package versions; rows of different environments are never ranked together."""
+    """GPU model, driver and package versions; rows of different environments are never ranked
+    together."""
     delivery: Delivery = Delivery()
     schema_version: int = SCHEMA_VERSION
 
@@ -136,7 +141,10 @@ def record_to_json(record: TrialRecord) -> dict[str, Any]:
 
 
 def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
-    """The inverse of ``record_to_json``. Raises KeyError, TypeError or ValueError on a foreign document."""
+    """The inverse of ``record_to_json``.
+
+    Raises KeyError, TypeError or ValueError on a foreign document.
+    """
     parsed = {
         "spec": spec_from_json(raw["spec"]),
         "outcome": Outcome(raw["outcome"]),

@@ -25,7 +25,7 @@ Choice = str | int | float | bool | None
 
 
 class Purpose(enum.StrEnum):
-    """Why a trial is run. Only trials of the search are ranked; the others are evidence about them."""
+    """Why a trial is run. Only trials of the search are ranked; the others check them."""
 
     SEARCH = "search"
     CAP_CHECK = "cap_check"
@@ -38,7 +38,7 @@ class Purpose(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """The model to build: an architecture config with random weights, or a checkpoint by name or path."""
+    """The model: an architecture with random weights, or a checkpoint by name or path."""
 
     task: Task
     architecture: str | None = None
@@ -52,7 +52,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticData:
-    """Random samples of the task's shape. ``padding`` is the share of a text's positions that are padding."""
+    """Random samples of the task's shape; ``padding`` is the share of padded positions."""
 
     sequence_length: int = 512
     samples: int = 512
@@ -87,8 +87,8 @@ class MemoryCap:
     device_bytes: int
     """All that the trial may take, its CUDA context and libraries included."""
     non_allocator_bytes: int = 0
-    """What context and libraries took when the configuration ran uncapped. The allocator gets the rest; the trial's
-    own context counts if it is larger."""
+    """What context and libraries took when the configuration ran uncapped. The allocator gets the
+    rest; the trial's own context counts if it is larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +100,8 @@ class MeasureSpec:
     steps: int | None = 10
     """Optimizer steps that count, at most; None: one whole epoch, as the Hugging Face guides do."""
     relative_error: float = 0.0
-    """Stop early once the mean step is known to within this (95 % confidence), or cannot be; 0: never."""
+    """Stop early once the mean step is known to within this (95 % confidence), or cannot be; 0:
+    never."""
     timeout_seconds: float = 300.0
     """Not part of the trial's identity."""
     seed: int = 42
@@ -120,7 +121,8 @@ class FollowUp:
     """That trial's id."""
     purpose: Purpose
     compared_with: tuple[str, ...] = ()
-    """Ids of the trials that a tie-break compares, this one's included. One slot runs all their rounds in a row."""
+    """Ids of the trials that a tie-break compares, this one's included. One slot runs all their
+    rounds in a row."""
     round: int = 0
     """Rounds of the tie-break before this one."""
 
@@ -142,7 +144,8 @@ class Needs:
 class TrainingRecipe:
     """The choices that change what a training learns: optimizer family, adapter, learning rate ...
 
-    Trials with equal recipes and equal effective batch train the same way. The plain recipe is empty.
+    Trials with equal recipes and equal effective batch train the same way. The plain recipe is
+    empty.
     """
 
     choices: frozenset[tuple[str, Choice]] = frozenset()
@@ -175,18 +178,19 @@ class Hook:
 
 
 HookPlace = Literal["collator", "compiler", "kernels", "model", "optimizer", "loop"]
-"""Where a trial calls a hook, in this order. "compiler" and "kernels" take no argument: they set PyTorch's global
-state for the process."""
+"""Where a trial calls a hook, in this order. "compiler" and "kernels" take no argument: they set
+PyTorch's global state for the process."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LibrarySettings:
-    """All techniques of a trial merged: what to hand to which library. The job reads this and knows no axis."""
+    """All techniques of a trial merged: what to hand to which library. The job knows no axis."""
 
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``, ``attn_implementation``)."""
+    """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``,
+    ``attn_implementation``)."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """``HookPlace`` -> the hook called there."""
     requires: tuple[str, ...] = ()
@@ -254,8 +258,9 @@ class TrialSpec(_CachesIdentity):
 def _identity(spec: TrialSpec) -> str:
     """A digest of what is trained and measured, and of nothing else.
 
-    Fields at their defaults are left out, so that a new field with a default renames no trial. So are the choices:
-    everything they decide is in ``settings``, but for a batch that does not divide and is never run.
+    Fields at their defaults are left out, so that a new field with a default renames no trial. So
+    are the choices: everything they decide is in ``settings``, but for a batch that does not divide
+    and is never run.
     """
     content = _without_defaults(spec)
     for name in ("choices", "needs", "training_recipe"):
@@ -273,25 +278,25 @@ def _without_defaults(value: Any) -> Any:
         defaults = _field_defaults(kind)
         fields = {name: getattr(value, name) for name in _field_names(kind)}
         return {
-            name: _without_defaults(own)
-            for name, own in fields.items()
-            if name not in defaults or own != defaults[name]
+            name: _without_defaults(item)
+            for name, item in fields.items()
+            if name not in defaults or item != defaults[name]
         }
     if isinstance(value, Mapping):
-        return {str(key): _without_defaults(own) for key, own in value.items()}
+        return {str(key): _without_defaults(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_defaults(own) for own in value]
+        return [_without_defaults(item) for item in value]
     return to_json(value)
 
 
 @functools.cache
 def _field_defaults(kind: Any) -> dict[str, Any]:
     defaults = {}
-    for one in dataclasses.fields(kind):
-        if one.default is not dataclasses.MISSING:
-            defaults[one.name] = one.default
-        elif one.default_factory is not dataclasses.MISSING:
-            defaults[one.name] = one.default_factory()
+    for declared in dataclasses.fields(kind):
+        if declared.default is not dataclasses.MISSING:
+            defaults[declared.name] = declared.default
+        elif declared.default_factory is not dataclasses.MISSING:
+            defaults[declared.name] = declared.default_factory()
     return defaults
 
 
@@ -308,9 +313,9 @@ def to_json(value: Any) -> Any:
     if names := _field_names(kind):
         return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): to_json(own) for key, own in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(own) for own in value]
+        return [to_json(item) for item in value]
     return value
 
 
@@ -318,11 +323,14 @@ def to_json(value: Any) -> Any:
 def _field_names(kind: Any) -> tuple[str, ...]:
     if not dataclasses.is_dataclass(kind):
         return ()
-    return tuple(one.name for one in dataclasses.fields(kind))
+    return tuple(declared.name for declared in dataclasses.fields(kind))
 
 
 def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
-    """The inverse of ``to_json`` for a ``TrialSpec``. Raises KeyError or TypeError on a foreign document."""
+    """The inverse of ``to_json`` for a ``TrialSpec``.
+
+    Raises KeyError or TypeError on a foreign document.
+    """
     parsed = {
         "model": ModelSpec(**raw["model"]),
         "data": _data_from_json(raw["data"]),

@@ -1,4 +1,4 @@
-"""When training runs steadily, and when enough of it was measured: the mean step's 95 % confidence interval."""
+"""When training runs steadily, and when its mean step is known well enough."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ MIN_STEPS = 2
 """No measurement ends with fewer counted steps."""
 
 PRIOR_SPREAD, PRIOR_SECONDS = 0.0066, 0.005
-"""The usual standard deviation of a trial's steps: this share of their mean, or this long, whichever is less. A host's
-disturbances take milliseconds, however long the step. Fitted to docs/results by ``python -m tests.benchmarks.spread``;
-it weighs one degree of freedom, because trials differ that much from each other."""
+"""The usual standard deviation of a trial's steps: this share of their mean, or this long,
+whichever is less. A host's disturbances take milliseconds, however long the step. Fitted to
+docs/results by ``python -m tests.benchmarks.spread``; it weighs one degree of freedom, because
+trials differ that much from each other."""
 
 MIN_STEPS_TO_GIVE_UP, MIN_SECONDS_TO_GIVE_UP = 4, 1.0
 """A trial is not given up as unstable with fewer counted steps or seconds."""
 
 GPU_BOUND, HOST_BOUND = 0.1, 0.5
-"""The GPU ran out of work after this share of the micro-batches: up to the first it sets the pace itself, beyond the
-second the host does. ``launch_bound_share`` is compared with the first, too."""
+"""The GPU ran out of work after this share of the micro-batches: up to the first it sets the pace
+itself, beyond the second the host does. ``launch_bound_share`` is compared with the first, too."""
 
 MIN_STEPS_HOST_BOUND = 5
-"""A host-bound speed is not measured further after so many steps: more would only follow the host's load."""
+"""A host-bound speed is not measured further after so many steps: more would only follow the host's
+load."""
 
 
 def relative_half_width(values: Sequence[float]) -> float:
-    """Half the 95 % confidence interval (Student's t) of the mean, relative to it; infinite for fewer than two."""
+    """Half the 95 % confidence interval of the mean (Student's t), relative to the mean.
+
+    Infinite for fewer than two values.
+    """
     if len(values) < 2:
         return math.inf
     standard_error = statistics.stdev(values) / math.sqrt(len(values))
@@ -39,7 +44,8 @@ def relative_half_width(values: Sequence[float]) -> float:
 def mean_step_error(seconds: Sequence[float]) -> float:
     """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
 
-    Combines the steps' own spread with the prior one, so that a few steps that happen to agree prove little.
+    Combines the steps' own spread with the prior one, so that a few steps that happen to agree
+    prove little.
     """
     return _error_of_mean(len(seconds), seconds)
 
@@ -47,8 +53,9 @@ def mean_step_error(seconds: Sequence[float]) -> float:
 def steady_from(seconds: Sequence[float], relative_error: float) -> int:
     """Index of the first steady step.
 
-    Leading steps are left out while they lie outside the range of the later half of the steps by more than
-    ``relative_error``; at most half of all steps, and never the last two. With 0 every step counts.
+    Leading steps are left out while they lie outside the range of the later half of the steps by
+    more than ``relative_error``; at most half of all steps, and never the last two. With 0 every
+    step counts.
     """
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
     if not later or relative_error == 0:
@@ -63,8 +70,8 @@ def are_enough(
 ) -> bool:
     """Whether no further step is worth its time.
 
-    That is so when the mean step is known to ``relative_error``, when the speed is the host's and sampled enough, or
-    when ``limit`` steps would not settle it either.
+    That is so when the mean step is known to ``relative_error``, when the speed is the host's and
+    sampled enough, or when ``limit`` steps would not settle it either.
     """
     return (
         is_settled(seconds, relative_error)
@@ -88,9 +95,10 @@ def is_enough_of_the_host(
 
 
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
-    """Whether ``limit`` steps would not settle the mean either, if they went on to vary as these do.
+    """Whether ``limit`` steps that vary like these would not settle the mean either.
 
-    Only asked of trials that have run a while: stopping a short one would save less than another trial costs.
+    Only asked of trials that have run a while: stopping a short one would save less than another
+    trial costs.
     """
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
@@ -100,7 +108,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
 
 
 def launch_bound_share(row: Mapping[str, Any]) -> float:
-    """Share of a row's time that the GPU spent waiting for kernel launches, at most; 0 where it is not known."""
+    """Most of a row's time that the GPU waited for kernel launches, as a share; 0: not known."""
     forward = row.get("launch_bound_forward_share") or 0.0
     update = row.get("launch_bound_update_share") or 0.0
     return float(forward + update)
@@ -115,17 +123,17 @@ def flags(
     allocator_retries: int = 0,
 ) -> list[Flag]:
     """What to know before trusting a row's speed; empty when there is nothing."""
-    found = []
+    raised = []
     if relative_error and half_width > max(relative_error, 0.01):
-        known = half_width if half_width < math.inf else None
-        found.append(Flag(FlagKind.UNSTABLE, known))
+        value = half_width if half_width < math.inf else None
+        raised.append(Flag(FlagKind.UNSTABLE, value))
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
-        found.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
+        raised.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
     elif launch_bound_share > GPU_BOUND:
-        found.append(Flag(FlagKind.LAUNCH_BOUND, launch_bound_share))
-    if allocator_retries >= 2:
-        found.append(Flag(FlagKind.THRASHING, allocator_retries))
-    return found
+        raised.append(Flag(FlagKind.LAUNCH_BOUND, launch_bound_share))
+    if allocator_retries >= 2:  # a single flush is not thrashing
+        raised.append(Flag(FlagKind.THRASHING, allocator_retries))
+    return raised
 
 
 def student_quantile(probability: float, degrees_of_freedom: float) -> float:
@@ -141,10 +149,11 @@ def student_t95(degrees_of_freedom: float) -> float:
 
 
 def _error_of_mean(count: int, sample: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative to it.
+    """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative.
 
-    The variance is a scaled inverse chi-squared posterior: the sample's sum of squares, and the prior spread with a
-    weight of one degree of freedom (Gelman et al., Bayesian Data Analysis, 3rd edition, section 2.6).
+    The variance is a scaled inverse chi-squared posterior: the sample's sum of squares, and the
+    prior spread with a weight of one degree of freedom (Gelman et al., Bayesian Data Analysis, 3rd
+    edition, section 2.6).
     """
     if len(sample) < MIN_STEPS:
         return math.inf

@@ -1,4 +1,4 @@
-"""What each task means to transformers and PEFT: names only, so that the driver can read them without torch."""
+"""What each task means to transformers: names only, so that the driver needs no torch for them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,3 @@ AUTO_CLASSES: Mapping[Task, str] = {
     "image-classification": "AutoModelForImageClassification",
 }
 """Task -> the transformers class that builds its model."""
-
-PEFT_TASK_TYPES: Mapping[Task, str] = {
-    "sequence-classification": "SEQ_CLS",
-    "token-classification": "TOKEN_CLS",
-    "causal-lm": "CAUSAL_LM",
-    "seq2seq-lm": "SEQ_2_SEQ_LM",
-}
-"""Task -> PEFT's ``task_type``, where it has one."""

@@ -1,60 +1,107 @@
-"""Find the batch to train with, for every GPU model in reach: the largest micro-batch that fits, the fastest, where
-more memory stops to buy speed, and the accumulation for an effective batch."""
+"""Find the batch to train with, for every GPU model in reach: the largest micro-batch that fits,
+the fastest, the smallest that is as fast, and the accumulation for an effective batch."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator import cli
-from orchestrator.analysis.batch_size import FILE, describe
 from orchestrator.planning.config import SweepConfig, load_config
-from orchestrator.planning.loggers import TrackerError, refuse_missing
+from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
 from orchestrator.running import ray_address
+from orchestrator.running.options import RunOptions
+from orchestrator.storage.location import Location
 from orchestrator.storage.run_folder import RunFolder
-from orchestrator.storage.run_metadata import TRIALS
+from orchestrator.units import count
 
 if TYPE_CHECKING:
-    from orchestrator.running.batch_size_tuning import Tuned
-    from orchestrator.running.nodes import Cluster
+    from orchestrator.running.batch_size_tuning import HardwareAnswers
 
-_MOST, _MOST_ON_CPU = 512, 64
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSizeOptions(RunOptions):
+    """What the command line asks for."""
+
+    config: Path
+    trust_remote_code: bool = False
+    output: Location | None = None
+    """None: beside the configuration's."""
+    dry_run: bool = False
+    choices: tuple[str, ...] = ()
+    """Techniques to set, as ``AXIS=VALUE``."""
+    every_set: bool = False
+    effective_batch: int | None = None
+    """None: the configuration's, if it names one."""
+    memory_margin: float
+    tolerance: float
+    max_micro_batch: int | None = None
+    exact: bool = False
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
+        """The options of a parsed command line."""
+        return cls(
+            config=arguments.config,
+            trust_remote_code=arguments.trust_remote_code,
+            output=arguments.output,
+            dry_run=arguments.dry_run,
+            choices=tuple(arguments.set),
+            every_set=arguments.all,
+            effective_batch=arguments.effective_batch,
+            memory_margin=arguments.memory_margin,
+            tolerance=arguments.tolerance,
+            max_micro_batch=arguments.max_micro_batch,
+            exact=arguments.exact,
+            address=arguments.address,
+            time_budget_seconds=arguments.time_budget,
+            resume=arguments.resume,
+            fresh=arguments.fresh,
+            as_json=arguments.json,
+        )
+
+    def effective_batch_for(self, config: SweepConfig) -> int | None:
+        """The effective batch to reach: the command line's, else the configuration's."""
+        configured = config.baseline.get("effective_batch")
+        if self.effective_batch is None and isinstance(configured, int):
+            return configured
+        return self.effective_batch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in config or options, 130 interrupted."""
-    options = command_line().parse_args(arguments)
+    """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in the configuration or the
+    options, 130 interrupted."""
+    options = BatchSizeOptions.from_arguments(command_line().parse_args(arguments))
     try:
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
-        over = dict(read_choice(text, config) for text in options.set)
-        refuse_missing(() if options.dry_run else config.trackers)
-    except (ConfigError, TrackerError, ValueError) as error:
+        config, sets = _read(options)
+    except (ConfigError, LoggerError, ValueError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    sets = technique_sets(config, over, every=options.all)
-    if options.effective_batch is None and isinstance(
-        asked := config.baseline.get("effective_batch"), int
-    ):
-        options.effective_batch = asked
+    cli.print_notes(config.notes)
     if options.dry_run:
-        print(
-            json.dumps(_planned(config, sets, options), indent=2)
-            if options.json
-            else _plan(config, sets, options)
-        )
+        _print_plan(config, sets, options)
         return cli.EXIT_OK
-    place = options.output or config.output.with_name(f"{config.output.name}-batch-size")
+    output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
         return cli.holding(
-            place, lambda folder: _run(config, sets, folder, options), resume=options.resume
+            output, lambda folder: _run(config, sets, options, folder), resume=options.resume
         )
+
+
+def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
+    """The configuration and its technique sets. Raises ConfigError, LoggerError or ValueError."""
+    config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+    chosen = dict(read_choice(text, config) for text in options.choices)
+    if not options.dry_run:
+        refuse_missing(config.loggers)
+    return config, technique_sets(config, chosen, every=options.every_set)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -66,160 +113,115 @@ def command_line() -> argparse.ArgumentParser:
     )
     cli.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
-    add(
-        "--effective-batch",
-        type=cli.count,
-        metavar="N",
-        help="samples a step, to be reached by accumulation",
-    )
-    add(
-        "--memory-margin",
-        type=cli.margin,
-        default=0.05,
-        metavar="5%",
-        help="GPU memory to keep free, or 4GiB",
-    )
-    most = f"try none larger (default: {_MOST}, and {_MOST_ON_CPU} without a GPU)"
-    add("--max-micro-batch", type=cli.count, metavar="N", help=most)
-    add(
-        "--tolerance",
-        type=cli.share,
-        default=0.02,
-        metavar="2%",
-        help="speeds closer than this are the same",
-    )
-    add(
-        "--exact",
-        action="store_true",
-        help="find the largest to the sample, also where it is 64 or more",
-    )
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="AXIS=VALUE",
-        help="choose a technique, as in precision=bf16",
-    )
-    add(
-        "--all",
-        action="store_true",
-        help="tune every technique set of the sweep, not only its baseline",
-    )
+    effective = "samples per optimizer step, to be reached by accumulation"
+    add("--effective-batch", type=cli.count, metavar="N", help=effective)
+    margin = "GPU memory to keep free, or 4GiB"
+    add("--memory-margin", type=cli.margin, default=0.05, metavar="5%", help=margin)
+    largest = "try none larger (default: 512, and 64 without a GPU)"
+    add("--max-micro-batch", type=cli.count, metavar="N", help=largest)
+    tolerance = "speeds closer than this are equal"
+    add("--tolerance", type=cli.share, default=0.02, metavar="2%", help=tolerance)
+    exact = "find the largest to the sample, even if it is 64 or more"
+    add("--exact", action="store_true", help=exact)
+    choose = "choose a technique, as in precision=bf16"
+    add("--set", action="append", default=[], metavar="AXIS=VALUE", help=choose)
+    every = "tune every technique set of the sweep, not only its baseline"
+    add("--all", action="store_true", help=every)
     return parser
 
 
-def _planned(
-    config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace
+def _print_plan(
+    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
+) -> None:
+    if options.as_json:
+        print(json.dumps(_plan_json(config, sets, options), indent=2))
+    else:
+        print(_plan_text(config, sets, options))
+
+
+def _plan_json(
+    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
 ) -> dict[str, Any]:
+    listed = [{"label": own.label, "choices": dict(own.choices)} for own in sets]
     return {
         "name": config.name,
-        "technique_sets": [{"label": one.label, "choices": dict(one.choices)} for one in sets],
+        "technique_sets": listed,
         "max_micro_batch": options.max_micro_batch,
-        "effective_batch": options.effective_batch,
+        "effective_batch": options.effective_batch_for(config),
     }
 
 
-def _plan(config: SweepConfig, sets: Sequence[TechniqueSet], options: argparse.Namespace) -> str:
+def _plan_text(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> str:
+    number = count(len(sets), "technique set")
+    largest = options.max_micro_batch or "512, or 64 without a GPU"
     lines = [
-        f"{config.name}: the batch of {len(sets)} technique set{'s' * (len(sets) != 1)} on each GPU model in reach"
+        f"{config.name}: the batch size of {number} on each GPU model in reach",
+        *(f"  {technique_set.label}" for technique_set in sets),
+        f"micro-batches up to {largest}; each trial follows from those before it",
     ]
-    lines += [f"  {one.label}" for one in sets]
-    most = options.max_micro_batch or f"{_MOST}, or {_MOST_ON_CPU} without a GPU"
-    lines.append(f"micro-batches up to {most}; each trial follows from those before it")
-    if options.effective_batch:
-        lines.append(f"then the fastest way to effective batch {options.effective_batch}")
+    effective_batch = options.effective_batch_for(config)
+    if effective_batch:
+        lines.append(f"then the fastest way to effective batch {effective_batch}")
     return "\n".join(lines)
 
 
 def _run(
     config: SweepConfig,
     sets: Sequence[TechniqueSet],
+    options: BatchSizeOptions,
     folder: RunFolder,
-    options: argparse.Namespace,
 ) -> int:
-    from orchestrator.running import gpu_screening
-    from orchestrator.running.lifecycle import run_json
-    from orchestrator.storage.tables import parquet
+    """Tune, and print the answers."""
+    from orchestrator.running.batch_size_tuning import BatchSizeGoal, tune_batch_sizes
 
-    run = run_json(config, "batch_size")
-    folder.describe(run)
-    begin = time.monotonic()
-    tuned: list[Tuned] = []
-    with gpu_screening.reached(options.address, config.resources) as fit:
-        folder.describe(run := {**run, **fit.to_json()})
-        alike = fit.cluster.by_hardware()
-        for part in alike:
-            own = (
-                folder
-                if len(alike) == 1
-                else RunFolder(folder.path / part.hardware.replace(" ", "-"))
-            )
-            with contextlib.nullcontext() if own is folder else own.locked():
-                tuned.append(_tune(config, sets, part, own, options, time.monotonic() - begin))
-            if own.records():
-                parquet.load(own.path, save_tables=True)
-            if tuned[-1].interrupted:
-                break
+    stream = sys.stderr if options.as_json else sys.stdout
+    print(_plan_text(config, sets, options), file=stream, flush=True)
+    goal = BatchSizeGoal(
+        effective_batch=options.effective_batch_for(config),
+        memory_margin=options.memory_margin,
+        tolerance=options.tolerance,
+        max_micro_batch=options.max_micro_batch,
+        exact=options.exact,
+    )
+    tuned = tune_batch_sizes(config, sets, goal, options, folder)
+    _print_answers(config, tuned, folder, as_json=options.as_json)
+    return _exit_status(tuned)
+
+
+def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
+    if any(part.is_interrupted for part in tuned):
+        return cli.EXIT_INTERRUPTED
+    answers = [answer for part in tuned for answer in part.answers]
+    if any(answer.largest is None and answer.unfinished for answer in answers):
+        return cli.EXIT_FAILURE
+    return cli.EXIT_OK
+
+
+def _print_answers(
+    config: SweepConfig, tuned: Sequence[HardwareAnswers], folder: RunFolder, *, as_json: bool
+) -> None:
+    """Print what was found, and keep it in the run folder."""
+    from orchestrator.analysis.batch_size import FILE
+    from orchestrator.reporting.batch_size import describe
+    from orchestrator.running.lifecycle import command_of
+    from orchestrator.storage.layout import TRIALS
+
     document = {
         "name": config.name,
-        "command": run["command"],
-        "hardware": [one.to_json() for one in tuned],
+        "command": command_of("batch_size"),
+        "hardware": [part.to_json() for part in tuned],
     }
     folder.keep(FILE, document)
-    print(json.dumps(document, indent=2) if options.json else _answers(tuned, folder))
-    if any(one.interrupted for one in tuned):
-        return cli.EXIT_INTERRUPTED
-    failed = any(
-        answer.largest is None and answer.unfinished for one in tuned for answer in one.answers
-    )
-    return cli.EXIT_FAILURE if failed else cli.EXIT_OK
-
-
-def _tune(
-    config: SweepConfig,
-    sets: Sequence[TechniqueSet],
-    cluster: Cluster,
-    folder: RunFolder,
-    options: argparse.Namespace,
-    spent_seconds: float,
-) -> Tuned:
-    from orchestrator.running import lifecycle
-    from orchestrator.running.batch_size_tuning import Tuning
-    from orchestrator.running.progress import Progress
-
-    budget = options.time_budget or (None if cluster.gpus else config.cpu.time_budget_seconds)
-    axes = tuple(
-        axis for axis in sets[0].choices if len({str(one.choices[axis]) for one in sets}) > 1
-    )
-    stream = sys.stderr if options.json else sys.stdout
-    progress = Progress(None, cluster.slots, ("micro_batch", "accumulation", *axes), stream=stream)
-    progress.say(f"{_plan(config, sets, options)}\nnow on {lifecycle.slots_in_words(cluster)}")
-    tuning = Tuning(
-        config,
-        sets,
-        {
-            "effective_batch": options.effective_batch,
-            "margin": options.memory_margin,
-            "tolerance": options.tolerance,
-            "max_micro_batch": options.max_micro_batch or (_MOST if cluster.gpus else _MOST_ON_CPU),
-            "exact": options.exact,
-        },
-    )
-    left = None if budget is None else max(0.0, budget - spent_seconds)
-    return tuning.run(
-        cluster,
-        folder,
-        progress,
-        time_budget_seconds=left,
-        resume=options.resume,
-        fresh=options.fresh,
-    )
-
-
-def _answers(tuned: Sequence[Tuned], folder: RunFolder) -> str:
-    told = [f"\n{describe(answer, one.hardware)}" for one in tuned for answer in one.answers]
-    files = [folder.path / FILE, *(one.folder.path / TRIALS for one in tuned)]
-    return "\n".join([*told, "\nFiles", *(f"  {path}" for path in files if path.exists())])
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return
+    for part in tuned:
+        for answer in part.answers:
+            print(f"\n{describe(answer, part.hardware)}")
+    print("\nFiles")
+    for path in (folder.path / FILE, *(part.folder.path / TRIALS for part in tuned)):
+        if path.exists():
+            print(f"  {path}")
 
 
 if __name__ == "__main__":

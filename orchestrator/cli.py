@@ -1,4 +1,4 @@
-"""Habits of the command line: what a verb that measures takes, its hold on the run folder, and how every verb ends."""
+"""Habits of the command line: shared options, the hold on a run folder, and how a verb ends."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from orchestrator.planning.loggers import TrackerError
+from orchestrator.planning.loggers import LoggerError
 from orchestrator.running.nodes import ClusterError, NoSuchGpuError
-from orchestrator.storage.location import Location, folder_of, location
+from orchestrator.storage.location import Location, Uri, folder_of, location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.units import duration_seconds, size_bytes
@@ -32,15 +32,19 @@ VERBS = (
 )
 """Every verb is a module of this package with a ``main`` and a ``command_line``."""
 
-EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNHEARD = 0, 1, 2, 130, 141
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 STATUSES: Mapping[int, str] = {
     EXIT_OK: "done",
     EXIT_USAGE: "wrong call or configuration",
     EXIT_INTERRUPTED: "interrupted",
-    EXIT_UNHEARD: "nobody reads the output",
+    EXIT_BROKEN_PIPE: "broken pipe",
 }
-"""What exit statuses mean for every verb; each adds what its own are."""
-_NOT_OURS_TO_MEND = (
+"""Exit statuses that mean the same for every verb."""
+_CANNOT_WRITE = (
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EROFS,
@@ -48,11 +52,11 @@ _NOT_OURS_TO_MEND = (
     errno.EISDIR,
     errno.ENOTDIR,
 )
-"""What a disk answers when it is full, not to be written, or has something else in a file's place."""
+"""A disk is full, cannot be written, or has something else in a file's place."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """End the process with ``main``'s exit status: without a word at Ctrl-C, or where nobody listens (``| head``)."""
+    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe."""
     try:
         try:
             status = main()
@@ -61,43 +65,47 @@ def finish(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        if not _is_unheard():
-            raise  # another pipe's
-        _say_no_more()
-        status = EXIT_UNHEARD
+        if not _is_stdout_closed():
+            raise  # another pipe
+        _discard_stdout()
+        status = EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.errno not in _NOT_OURS_TO_MEND:
+        if error.errno not in _CANNOT_WRITE:
             raise
         print(f"{error.filename or 'cannot write'}: {error.strerror}", file=sys.stderr)
-        _say_no_more()
+        _discard_stdout()
         status = EXIT_FAILURE
     sys.exit(status)
 
 
-def epilog(own: Mapping[int, str]) -> str:
-    """What a verb's help ends with: its exit statuses, ``own`` and every verb's."""
-    listed = ", ".join(
-        f"{status} {meaning}" for status, meaning in sorted({**STATUSES, **own}.items())
-    )
-    return f"Exit status: {listed}."
-
-
-def _say_no_more() -> None:
-    """Python flushes stdout once more at its end, and would complain."""
+def _discard_stdout() -> None:
+    """Python flushes stdout once more when it ends, and would print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_unheard() -> bool:
-    """Whether stdout is a pipe that nobody reads any more."""
+def _is_stdout_closed() -> bool:
+    """Whether stdout is a pipe whose reader has closed it."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
+def epilog(statuses: Mapping[int, str]) -> str:
+    """The end of a verb's help: its exit statuses, its own and those of every verb."""
+    listed = [f"{status} {meaning}" for status, meaning in sorted({**STATUSES, **statuses}.items())]
+    return f"Exit status: {', '.join(listed)}."
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print what a configuration file's author should know, a line each, on stderr."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     """The config, and whether its model may bring code."""
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
-    remote = "let the checkpoint run its own code; the config must ask for it too"
+    remote = "let the checkpoint run its own code; the config must ask for it, too"
     parser.add_argument("--trust-remote-code", action="store_true", help=remote)
 
 
@@ -106,88 +114,110 @@ def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of
     parser.add_argument("--json", action="store_true", help=what)
 
 
+def renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
+    """Accept the switch ``old`` in place of ``new``, with a note on stderr; help leaves it out."""
+    dest = new.lstrip("-").replace("-", "_")
+
+    class Renamed(argparse.Action):
+        def __call__(self, *arguments: Any) -> None:
+            _, namespace, *_ = arguments
+            print(f"note: {old} is now {new}", file=sys.stderr)
+            setattr(namespace, dest, True)
+
+    parser.add_argument(
+        old, action=Renamed, nargs=0, dest=dest, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+
+
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
-    """The config, where to write, how long, what to repeat and on which cluster; ``output`` is the folder's default."""
+    """The options of a verb that measures; ``output`` is the run folder's default, in words."""
     add_config(parser)
+    add = parser.add_argument
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
-    parser.add_argument("--output", type=run_location, metavar="DIR", help=folder)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
-    parser.add_argument(
-        "--time-budget",
-        type=duration,
-        metavar="15m",
-        help="end in this time; the rest is recorded as skipped",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue a run: repeat nothing that has finished"
-    )
-    parser.add_argument(
-        "--fresh", action="store_true", help="measure everything anew, also what has been measured"
-    )
+    add("--output", type=run_location, metavar="DIR", help=folder)
+    add("--dry-run", action="store_true", help="print the plan and stop")
+    budget = "end in this time; trials that have not started by then are recorded as skipped"
+    add("--time-budget", type=duration, metavar="15m", help=budget)
+    resume = "continue a run: repeat nothing that has finished"
+    add("--resume", action="store_true", help=resume)
+    add("--fresh", action="store_true", help="measure everything again")
     add_json(parser, "print JSON instead of text, and progress to stderr")
-    parser.add_argument(
-        "--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)"
-    )
+    add("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 
 def add_run(
     parser: argparse.ArgumentParser, name: str = "run", metavar: str = "RUN", about: str = "a run"
 ) -> None:
     """A run to read."""
-    parser.add_argument(
-        name, type=run_location, metavar=metavar, help=f"{about}: its folder or its URI"
-    )
+    what = f"{about}: its folder or its URI"
+    parser.add_argument(name, type=run_location, metavar=metavar, help=what)
 
 
-def holding(
-    place: Location,
-    run: Callable[[RunFolder], int],
-    *,
-    resume: bool,
-    render: Callable[[Path], object] | None = None,
-) -> int:
-    """The exit status of ``run``, which has the run's folder to itself; or why it could not begin.
+def holding(target: Location, run: Callable[[RunFolder], int], *, resume: bool) -> int:
+    """The exit status of ``run``, which has the run folder to itself; or why it could not begin.
 
-    Where the place is a URI, ``render`` writes the folder's pages anew for those who look at it in mid-run.
+    A run at a URI is downloaded before, and uploaded at the end.
     """
-    folder = RunFolder(folder_of(place))
-    if resume and isinstance(place, Path) and not folder.exists():
-        return _nothing_to_resume(place)
+    folder = RunFolder(folder_of(target))
+    if resume and isinstance(target, Path) and not folder.exists():
+        return _nothing_to_resume(target)
     try:
-        with folder.locked(), _published(place, folder, render):
-            return _nothing_to_resume(place) if resume and not folder.exists() else run(folder)
+        with folder.locked(), _copied(target, folder):
+            if resume and not folder.exists():
+                return _nothing_to_resume(target)
+            return run(folder)
     except (
         ClusterError,
         NoSuchGpuError,
         RunFolderError,
-        TrackerError,
+        LoggerError,
         UnreadableRunError,
     ) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
 
 
-def _nothing_to_resume(place: Location) -> int:
-    print(f"{place}: no run to resume", file=sys.stderr)
+def _nothing_to_resume(target: Location) -> int:
+    print(f"{target}: no run to resume", file=sys.stderr)
     return EXIT_USAGE
 
 
 @contextlib.contextmanager
-def _published(
-    place: Location, folder: RunFolder, render: Callable[[Path], object] | None
-) -> Iterator[None]:
-    """Raises RunFolderError where a URI is the place and cannot be used."""
-    if isinstance(place, Path):
+def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
+    """Download a run at a URI before, and upload it after. Raises RunFolderError."""
+    if isinstance(target, Path):
         yield
         return
-    from orchestrator.storage.mirror import published
-    from orchestrator.storage.object_store import StoreError
+    from orchestrator.storage.remote import RemoteError, check_writable, download, upload
 
     try:
-        with published(place, folder.path, render):
-            yield
-    except StoreError as error:
+        check_writable(target)
+        download(target, folder.path)
+    except RemoteError as error:
         raise RunFolderError(str(error)) from None
+    try:
+        yield
+    finally:
+        if folder.exists():
+            try:
+                upload(folder.path, target, card=_hub_card(folder.path, target))
+            except RemoteError as error:
+                raise RunFolderError(
+                    f"{error}; the run is complete in {folder.path}, and --resume publishes it"
+                ) from None
+            print(f"published to {target}", file=sys.stderr)
+
+
+def _hub_card(folder: Path, uri: Uri) -> str:
+    """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without any table."""
+    tables = tuple(folder.glob("*.parquet"))
+    if uri.scheme != "hf" or not tables:
+        return ""
+    from orchestrator.analysis.dataset import load_dataset
+    from orchestrator.reporting import dataset_card
+    from orchestrator.reporting.report import Report
+
+    return dataset_card.render(Report(dataset=load_dataset(folder), files=tables), str(uri))
 
 
 def run_location(text: str) -> Location:
@@ -216,9 +246,9 @@ def count(text: str) -> int:
 def share(text: str) -> float:
     """An argument such as 2% or 0.02."""
     with contextlib.suppress(ValueError):
-        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        if 0 <= found < 1:
-            return found
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        if 0 <= value < 1:
+            return value
     raise argparse.ArgumentTypeError(f"must be a share below 1 such as 2% or 0.02, not {text}")
 
 

@@ -1,4 +1,4 @@
-"""Compare two runs of the same configurations: what got faster, slower, leaner, fatter, broken or mended."""
+"""Compare two runs of the same configurations: what changed in speed, memory, losses, outcome."""
 
 from __future__ import annotations
 
@@ -6,74 +6,90 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from orchestrator.cli import EXIT_OK, EXIT_USAGE, add_run, epilog, finish, share
+from orchestrator import cli
 
-EXIT_WORSE, EXIT_UNLIKE = 1, 3
+if TYPE_CHECKING:
+    from orchestrator.analysis.comparison import Comparison
+    from orchestrator.analysis.dataset import Dataset
 
-_UNLIKE = ("gpu_model", "cpu_model", "model", "data")
-"""Differences, by their first word, that make figures incomparable rather than interesting."""
+EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the runs are too unlike."""
+    """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the
+    runs differ in hardware, model or data.
+    """
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.comparison import compare
     from orchestrator.api import load
-    from orchestrator.reporting.comparison import markdown, render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        before, after = load(options.before), load(options.after)
+        before, after = load(options.before).dataset, load(options.after).dataset
     except FileNotFoundError as error:
         print(f"no records and no table to compare ({error})", file=sys.stderr)
-        return EXIT_USAGE
+        return cli.EXIT_USAGE
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
-        return EXIT_USAGE
-    found = compare(before, after, unlike=options.unlike)
-    unlike = [
-        f"{what}: {old} / {new}"
-        for what, old, new in found.differences
-        if what.split()[0] in _UNLIKE
-    ]
-    if unlike and not options.unlike:
-        print(
-            f"the runs are too unlike to compare (--unlike does it all the same): {'; '.join(unlike)}",
-            file=sys.stderr,
-        )
-        return EXIT_UNLIKE
-    if not found.matched:
-        print("the runs have no configuration in common that ended ok in both", file=sys.stderr)
+        return cli.EXIT_USAGE
+    comparison = compare(before, after, different_hosts=options.different_hardware)
+    different = _incomparable(comparison)
+    if different and not options.different_hardware:
+        what = "the runs differ in hardware, model or data (--different-hardware compares them)"
+        print(f"{what}: {'; '.join(different)}", file=sys.stderr)
+        return EXIT_DIFFERENT_HARDWARE
+    if not comparison.matched:
+        print("no configuration ended ok in both runs", file=sys.stderr)
+    _print(before, after, comparison, options)
+    failed = options.fail_over is not None and comparison.fails(options.fail_over)
+    return EXIT_WORSE if failed else cli.EXIT_OK
+
+
+def _print(
+    before: Dataset, after: Dataset, comparison: Comparison, options: argparse.Namespace
+) -> None:
+    from orchestrator.reporting.comparison import markdown, render, to_json
+
     if options.json:
-        print(json.dumps(to_json(before, after, found), indent=2))
+        print(json.dumps(to_json(before, after, comparison), indent=2))
+    elif options.markdown:
+        print(markdown(before, after, comparison))
     else:
-        print((markdown if options.markdown else render)(before, after, found))
-    failed = options.fail_over is not None and found.fails(options.fail_over)
-    return EXIT_WORSE if failed else EXIT_OK
+        print(render(before, after, comparison))
+
+
+def _incomparable(comparison: Comparison) -> list[str]:
+    """The differences that make figures incomparable, not just interesting."""
+    listed = []
+    for difference in comparison.differences:
+        is_hardware = difference.name in ("gpu_model", "cpu_model")
+        if is_hardware or difference.part in ("model", "data"):
+            listed.append(f"{difference.label}: {difference.before} -> {difference.after}")
+    return listed
 
 
 def command_line() -> argparse.ArgumentParser:
     """What the verb takes."""
+    statuses = {
+        EXIT_WORSE: "worse by more than --fail-over",
+        EXIT_DIFFERENT_HARDWARE: "the runs differ in hardware, model or data",
+    }
     parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.compare",
-        description=__doc__,
-        epilog=epilog(
-            {EXIT_WORSE: "worse by more than --fail-over", EXIT_UNLIKE: "the runs are too unlike"}
-        ),
+        prog="python -m orchestrator.compare", description=__doc__, epilog=cli.epilog(statuses)
     )
-    add_run(parser, "before", "RUN_A", "the earlier run")
-    add_run(parser, "after", "RUN_B", "the later run")
-    parser.add_argument(
-        "--fail-over",
-        type=share,
-        metavar="3%",
-        help="exit 1 when anything got slower or fatter by more than this, broke, or trains differently",
+    cli.add_run(parser, "before", "RUN_A", "the earlier run")
+    cli.add_run(parser, "after", "RUN_B", "the later run")
+    fail_over = (
+        "exit 1 when anything got slower or takes more memory by more than this, regressed, or "
+        "has other losses"
     )
-    parser.add_argument(
-        "--unlike", action="store_true", help="compare even unlike GPUs, models, data or hosts"
-    )
+    parser.add_argument("--fail-over", type=cli.share, metavar="3%", help=fail_over)
+    different = "compare runs of different GPUs, models, data or hosts all the same"
+    parser.add_argument("--different-hardware", action="store_true", help=different)
+    cli.renamed_flag(parser, "--unlike", "--different-hardware")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")
@@ -81,4 +97,4 @@ def command_line() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

@@ -1,4 +1,7 @@
-"""Print a script that completes ``orchestrator`` in your shell; in bash: eval "$(orchestrator completion bash)"."""
+"""Print a script that completes ``orchestrator`` in your shell: bash, zsh or fish.
+
+In bash: eval "$(orchestrator completion bash)".
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0."""
-    print(shtab.complete(every_verb(), command_line().parse_args(arguments).shell))
+    options = command_line().parse_args(arguments)
+    print(shtab.complete(all_verbs(), options.shell))
     return EXIT_OK
 
 
@@ -31,17 +35,26 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def every_verb() -> argparse.ArgumentParser:
-    """``orchestrator VERB ...`` as one parser, each verb's own command line a branch of it."""
-    whole = argparse.ArgumentParser(prog="orchestrator")
-    branches = whole.add_subparsers()
+def all_verbs() -> argparse.ArgumentParser:
+    """``orchestrator VERB ...`` as one parser, with each verb's command line as a subparser."""
+    parser = argparse.ArgumentParser(prog="orchestrator")
+    subparsers = parser.add_subparsers()
     for verb in VERBS:
-        own: argparse.ArgumentParser = pkgutil.resolve_name(f"orchestrator.{verb}:command_line")()
-        branch = branches.add_parser(verb, parents=[own], add_help=False, help=own.description)
-        for action in branch._get_positional_actions() + branch._get_optional_actions():
-            if action.type in (Path, run_location):
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return whole
+        of_verb: argparse.ArgumentParser = pkgutil.resolve_name(
+            f"orchestrator.{verb}:command_line"
+        )()
+        subparser = subparsers.add_parser(
+            verb, parents=[of_verb], add_help=False, help=of_verb.description
+        )
+        _complete_files(subparser)
+    return parser
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Have the shell complete file names for the arguments that take a path."""
+    for action in parser._get_positional_actions() + parser._get_optional_actions():
+        if action.type in (Path, run_location):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Say whether this machine, or every node of a Ray cluster, is fit to measure on, and how to mend what is not."""
+"""Check whether this machine, or every node of a Ray cluster, is fit to measure on."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
-from orchestrator.running.ray_address import to_mend, unreachable
+from orchestrator.running.ray_address import advice, why_unreachable
+from orchestrator.units import count
 
 NODE_SECONDS = 120.0
-"""A node that has not answered by then is not going to."""
+"""How long a node may take to answer."""
 
 Report = Mapping[str, Any]
 """A node or the cluster: its name, versions, findings and calibrations as plain values."""
+Finding = Mapping[str, str]
+"""A ``jobs.node.checks.base.Finding`` as plain values."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 no problem (there may be warnings), 1 problems were found, 2 for a wrong call."""
+    """Exit status: 0 no problems (there may be warnings), 1 problems, 2 for a wrong call."""
     options = command_line().parse_args(arguments)
     from jobs.node import checks
 
-    look = functools.partial(checks.report, options.nvme, calibrate=options.calibrate is not None)
+    calibrates = options.calibrate is not None
+    look = functools.partial(checks.report, options.nvme, calibrate=calibrates)
     address = options.address or os.environ.get("RAY_ADDRESS")
     reports: list[Report] = examine_cluster(address, look) if address else [look()]
-    if options.calibrate is not None:
-        reports.append(calibrated(reports, options.calibrate))
+    if calibrates:
+        reports.append(calibration_report(reports, options.calibrate))
     print(json.dumps(reports, indent=2) if options.json else render(reports))
-    return EXIT_FAILURE if count(reports, "problem") else EXIT_OK
+    return EXIT_FAILURE if findings_of(reports, "problem") else EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -41,124 +45,126 @@ def command_line() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=epilog({EXIT_FAILURE: "problems were found"}),
     )
-    parser.add_argument(
-        "--address", help="examine every node of this Ray cluster (default: RAY_ADDRESS, if set)"
-    )
-    parser.add_argument(
-        "--nvme", type=Path, metavar="PATH", help="measure this folder's disk for NVMe offload"
-    )
-    parser.add_argument(
-        "--calibrate",
-        type=Path,
-        metavar="FILE",
-        help="measure idle GPUs (half a minute) and write their rates as YAML",
-    )
+    add = parser.add_argument
+    address = "examine every node of this Ray cluster (default: RAY_ADDRESS, if set)"
+    add("--address", help=address)
+    nvme = "measure the disk of this folder, which is meant for NVMe offload"
+    add("--nvme", type=Path, metavar="PATH", help=nvme)
+    calibrate = "measure every GPU, which must be idle (half a minute), and write the rates as YAML"
+    add("--calibrate", type=Path, metavar="FILE", help=calibrate)
     add_json(parser)
     return parser
 
 
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
-    """Every node's report, then the cluster's own. Where the cluster cannot be joined: this machine's, and why."""
-    if reason := unreachable(address):
-        return [
-            look(),
-            _section(
-                "cluster", _problem(reason, "start Ray there, or mend the address or the firewall")
-            ),
-        ]
-    from orchestrator.running import cluster
+    """The report of every node, then the cluster's own.
+
+    If the cluster cannot be joined: this machine's report, and why.
+    """
+    reason = why_unreachable(address)
+    if reason:
+        fix = "start Ray there, or correct the address or the firewall"
+        return [look(), _cluster_report([_problem(reason, fix)])]
+    from orchestrator.running.cluster.connection import ask_nodes
 
     try:
-        answers = cluster.ask_nodes(address, look, NODE_SECONDS)
-    except (
-        ConnectionError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # no cluster or token, other versions, no address
-        return [look(), _section("cluster", _problem(_sentence(error), to_mend(str(error))))]
+        answers = ask_nodes(address, look, NODE_SECONDS)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        return [look(), _cluster_report([_problem(_sentence(error), advice(str(error)))])]
     reports: list[Report] = [answer for _, answer in answers if isinstance(answer, dict)]
-    mend = "look at its Ray logs; this program must be installed there"
-    silent = [
-        _problem(f"{node} did not answer: {_sentence(error)}", mend)
-        for node, error in answers
-        if isinstance(error, Exception)
-    ]
-    return [*reports, _section("cluster", *silent, *disagreements(reports))]
+    silent = [_silent_node(node, answer) for node, answer in answers if _is_error(answer)]
+    return [*reports, _cluster_report([*silent, *version_findings(reports)])]
 
 
-def calibrated(reports: Sequence[Report], file: Path) -> Report:
-    """Write what was measured of every GPU to a YAML file; the section that compares GPUs of one model."""
+def _is_error(answer: object) -> bool:
+    return isinstance(answer, Exception)
+
+
+def _silent_node(node: str, error: Exception) -> Finding:
+    fix = "look at its Ray logs; this program must be installed there"
+    return _problem(f"{node} did not answer: {_sentence(error)}", fix)
+
+
+def calibration_report(reports: Sequence[Report], file: Path) -> Report:
+    """Write the calibrations of all GPUs to a YAML file; returns GPUs of one model compared."""
     import yaml
 
     from jobs.node.checks.rates import judge
     from jobs.spec import to_json
 
-    measured = [one for report in reports for one in report.get("calibrations", [])]
-    file.write_text(yaml.safe_dump(measured, sort_keys=False, allow_unicode=True))
-    return _section("calibration", *(to_json(finding.of("rates")) for finding in judge(measured)))
+    calibrations = []
+    for report in reports:
+        calibrations += report.get("calibrations", [])
+    file.write_text(yaml.safe_dump(calibrations, sort_keys=False, allow_unicode=True))
+    findings = [to_json(finding.of("rates")) for finding in judge(calibrations)]
+    return {"node": "calibration", "versions": {}, "findings": findings}
 
 
-def disagreements(reports: Sequence[Report]) -> list[dict[str, str]]:
-    """Versions that differ between nodes: their rows cannot be ranked together."""
+def version_findings(reports: Sequence[Report]) -> list[Finding]:
+    """Versions that differ between nodes, whose rows cannot be ranked together then."""
     findings = []
-    for name in dict.fromkeys(name for report in reports for name in report["versions"]):
-        found: dict[str, list[str]] = {}
-        for report in reports:
-            found.setdefault(report["versions"].get(name) or "none", []).append(report["node"])
-        if len(found) > 1:
-            listed = "; ".join(
-                f"{version} on {', '.join(nodes)}" for version, nodes in found.items()
-            )
-            mend = "install the same everywhere, best with -c constraints.txt"
-            findings.append(
-                _finding(
-                    "warning", f"{name} differs, rows will not be ranked together: {listed}", mend
-                )
-            )
-    return findings or [
-        _finding("ok", f"{len(reports)} node{'s' * (len(reports) != 1)}, versions alike")
-    ]
+    names = dict.fromkeys(name for report in reports for name in report["versions"])
+    for name in names:
+        nodes = _nodes_by_version(reports, name)
+        if len(nodes) > 1:
+            listed = "; ".join(f"{version} on {', '.join(on)}" for version, on in nodes.items())
+            message = f"{name} differs, rows will not be ranked together: {listed}"
+            fix = "install the same version everywhere, best with -c constraints.txt"
+            findings.append(_finding("warning", message, fix))
+    if findings:
+        return findings
+    return [_finding("ok", f"{count(len(reports), 'node')} with equal versions")]
+
+
+def _nodes_by_version(reports: Sequence[Report], name: str) -> dict[str, list[str]]:
+    """Version of a package, or "none" -> the nodes that have it."""
+    nodes: dict[str, list[str]] = {}
+    for report in reports:
+        version = report["versions"].get(name) or "none"
+        nodes.setdefault(version, []).append(report["node"])
+    return nodes
 
 
 def render(reports: Sequence[Report]) -> str:
-    """The reports for people: a section a node, a line a finding, the mending under it."""
+    """The reports for people: a section per node, a line per finding, its fix below it."""
     lines = []
     for report in reports:
         lines.append(report["node"])
         for finding in report["findings"]:
             lines.append(f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}")
-            if finding["mend"]:
-                lines.append(f"  {'':<8} {'':<14} → {finding['mend']}")
+            if finding["fix"]:
+                lines.append(f"  {'':<8} {'':<14} → {finding['fix']}")
         lines.append("")
-    problems, warnings = count(reports, "problem"), count(reports, "warning")
-    lines.append(
-        f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-    )
+    problems = len(findings_of(reports, "problem"))
+    warnings = len(findings_of(reports, "warning"))
+    lines.append(f"{count(problems, 'problem')}, {count(warnings, 'warning')}")
     return "\n".join(lines)
 
 
-def count(reports: Sequence[Report], severity: str) -> int:
-    """Findings of one severity in all reports."""
-    return sum(
-        finding["severity"] == severity for report in reports for finding in report["findings"]
-    )
+def findings_of(reports: Sequence[Report], severity: str) -> list[Finding]:
+    """The findings of one severity in all reports."""
+    findings = [finding for report in reports for finding in report["findings"]]
+    return [finding for finding in findings if finding["severity"] == severity]
 
 
-def _section(name: str, *findings: Mapping[str, str]) -> Report:
-    return {"node": name, "versions": {}, "findings": list(findings)}
+def _cluster_report(findings: Sequence[Finding]) -> Report:
+    return {"node": "cluster", "versions": {}, "findings": list(findings)}
 
 
-def _problem(message: str, mend: str) -> dict[str, str]:
-    return _finding("problem", message, mend)
+def _problem(message: str, fix: str) -> Finding:
+    return _finding("problem", message, fix)
 
 
-def _finding(severity: str, message: str, mend: str = "") -> dict[str, str]:
-    return {"check": "cluster", "severity": severity, "message": message, "mend": mend}
+def _finding(severity: str, message: str, fix: str = "") -> Finding:
+    return {"check": "cluster", "severity": severity, "message": message, "fix": fix}
 
 
 def _sentence(error: Exception) -> str:
+    """An error's first sentence; where Ray quotes a traceback, the sentence at its end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    line = (lines[-1] if "Traceback" in str(error) else lines[0]) if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    line = lines[-1] if "Traceback" in str(error) else lines[0]
     return line.partition(". ")[0]
 
 

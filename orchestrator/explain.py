@@ -1,4 +1,4 @@
-"""Explain why one trial of a run is faster or leaner than another."""
+"""Explain why one trial of a run is faster than another, or takes less memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
+from orchestrator import cli
 
 EXIT_UNEXPLAINED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 explained, 2 no such run or trial, 3 a trial was not measured or not on the same hardware."""
+    """Exit status: 0 explained, 2 no such run or trial, 3 a trial was not measured, or the two ran
+    in different environments.
+    """
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain
@@ -23,45 +25,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        found = explain(load(options.run), options.before, options.after)
+        explanation = explain(load(options.run).dataset, options.before, options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to explain ({error})", file=sys.stderr)
-        return EXIT_USAGE
+        return cli.EXIT_USAGE
     except NotExplainableError as error:
         print(error, file=sys.stderr)
         return EXIT_UNEXPLAINED
-    except (OSError, LookupError, UnreadableRunError) as error:
-        print(*error.args if isinstance(error, LookupError) else (error,), file=sys.stderr)
-        return EXIT_USAGE
-    print(json.dumps(to_json(found), indent=2) if options.json else render(found))
+    except LookupError as error:
+        print(*error.args, file=sys.stderr)
+        return cli.EXIT_USAGE
+    except (OSError, UnreadableRunError) as error:
+        print(error, file=sys.stderr)
+        return cli.EXIT_USAGE
+    if options.json:
+        print(json.dumps(to_json(explanation), indent=2))
+    else:
+        print(render(explanation))
     if options.picture is not None:
-        from orchestrator.reporting import explanation_plot
+        from orchestrator.reporting.plots import explanation as plot
 
-        options.picture.write_bytes(explanation_plot.render(found))
-    return EXIT_OK
+        options.picture.write_bytes(plot.render(explanation))
+    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
     """What the verb takes."""
+    statuses = {
+        cli.EXIT_FAILURE: "the picture cannot be written",
+        EXIT_UNEXPLAINED: "a trial was not measured, or the two ran in different environments",
+    }
     parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.explain",
-        description=__doc__,
-        epilog=epilog(
-            {
-                EXIT_FAILURE: "the picture cannot be written",
-                EXIT_UNEXPLAINED: "a trial was not measured or ran on other hardware or versions",
-            }
-        ),
+        prog="python -m orchestrator.explain", description=__doc__, epilog=cli.epilog(statuses)
     )
-    add_run(parser)
-    parser.add_argument("before", metavar="TRIAL_A", help="a trial's identifier, or its beginning")
-    parser.add_argument("after", metavar="TRIAL_B", help="the trial to explain beside it")
-    add_json(parser)
-    parser.add_argument(
-        "--picture", type=Path, metavar="FILE.png", help="also draw where time and memory went"
-    )
+    cli.add_run(parser)
+    parser.add_argument("before", metavar="TRIAL_A", help="a trial's id, or its beginning")
+    parser.add_argument("after", metavar="TRIAL_B", help="the trial to compare it with")
+    cli.add_json(parser)
+    picture = "also draw where time and memory went"
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help=picture)
     return parser
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.spec import TrialSpec
-from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_config, add_json, epilog, finish
+from orchestrator.cli import (
+    EXIT_FAILURE,
+    EXIT_OK,
+    EXIT_USAGE,
+    add_config,
+    add_json,
+    epilog,
+    finish,
+    print_notes,
+)
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
@@ -23,24 +32,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
     options = command_line().parse_args(arguments)
     try:
-        config, gpu = (
-            load_config(options.config, trust_remote_code=options.trust_remote_code),
-            load_gpu(options.gpu),
-        )
-        trials = _chosen(plan(config).trials, options.trial)
+        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        gpu = load_gpu(options.gpu)
+        trials = _chosen_trials(plan(config).trials, options.trial)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
+    print_notes(config.notes)
     with without_gpus():
         predictions = predict(trials, gpu)
+    rows = [row(prediction) for prediction in predictions]
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
-        write_predictions(
-            [row(prediction) for prediction in predictions], options.output, gpu=gpu.name
-        )
+        write_predictions(rows, options.output, gpu=gpu.name)
     if options.json:
-        print(json.dumps([row(prediction) for prediction in predictions], indent=1))
+        print(json.dumps(rows, indent=1))
     else:
         print(table(predictions, labels(predictions, config)))
     return EXIT_OK
@@ -54,13 +61,14 @@ def command_line() -> argparse.ArgumentParser:
         epilog=epilog({EXIT_FAILURE: "the table cannot be written"}),
     )
     add_config(parser)
-    parser.add_argument("--gpu", default="h200", help="whose constants to use (default: h200)")
+    gpu = "the GPU to predict for, or a calibration file (default: h200)"
+    parser.add_argument("--gpu", default="h200", help=gpu)
     parser.add_argument(
         "--trial",
         nargs="+",
         default=(),
         metavar="ID",
-        help="only trials whose identifiers begin so",
+        help="only trials whose ids start with one of these",
     )
     add_json(parser)
     parser.add_argument(
@@ -69,15 +77,17 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(trials: Sequence[TrialSpec], names: Sequence[str]) -> list[TrialSpec]:
-    """The trials whose identifiers begin so. Raises ValueError for a name that none has."""
-    if unknown := [
-        name for name in names if not any(trial.trial_id.startswith(name) for trial in trials)
-    ]:
-        raise ValueError(
-            f"no trial {', '.join(unknown)} in this plan; without --trial all are listed"
-        )
-    return [trial for trial in trials if not names or trial.trial_id.startswith(tuple(names))]
+def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
+    """The trials whose ids start with a prefix; all without prefixes.
+
+    Raises ValueError for a prefix that no trial has.
+    """
+    for prefix in prefixes:
+        if not any(trial.trial_id.startswith(prefix) for trial in trials):
+            raise ValueError(f"no trial {prefix} in this plan; without --trial all are listed")
+    if not prefixes:
+        return list(trials)
+    return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
 
 if __name__ == "__main__":

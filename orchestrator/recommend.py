@@ -1,4 +1,4 @@
-"""Say which measured configuration to train with under your constraints, and write the files for it."""
+"""Recommend a measured configuration under your constraints, and write the files to train with."""
 
 from __future__ import annotations
 
@@ -7,60 +7,49 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.cli import EXIT_OK, EXIT_USAGE, add_json, add_run, epilog, finish
 from orchestrator.units import size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.api import Answer
 
 EXIT_NOTHING_FITS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 with a recommendation, 1 when nothing measured keeps the constraints, 2 for a wrong call."""
+    """Exit status: 0 recommended, 1 when nothing keeps the constraints, 2 for a wrong call."""
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
     from orchestrator.api import load
-    from orchestrator.export import NotExportableError, export_candidate
-    from orchestrator.reporting.recommendation import Workload, render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
         run = load(options.run)
     except FileNotFoundError as error:
-        print(
-            f"{options.run}: no records and no table to recommend from ({error})", file=sys.stderr
-        )
-        return EXIT_USAGE
+        what = "no records and no table to recommend from"
+        print(f"{options.run}: {what} ({error})", file=sys.stderr)
+        return cli.EXIT_USAGE
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
-        return EXIT_USAGE
+        return cli.EXIT_USAGE
     answer = run.recommend(
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
-        any_training=options.any_training,
-        exact=options.exact,
+        all_recipes=options.all_training_recipes,
+        require_loss_parity=options.require_loss_parity,
         objective=options.objective,
         price_per_hour=options.price_per_hour,
     )
-    workload = Workload(samples=options.samples, epochs=options.epochs) if options.samples else None
-    print(
-        json.dumps(to_json(run, answer, workload), indent=2)
-        if options.json
-        else render(run, answer, workload)
-    )
+    _print(answer, options)
     if answer.best is None:
         return EXIT_NOTHING_FITS
-    try:
-        if options.export is not None:
-            for path in export_candidate(run, answer.best, options.export, epochs=options.epochs):
-                print(path, file=sys.stderr)
-    except NotExportableError as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
-    return EXIT_OK
+    return cli.EXIT_OK if options.export is None else _export(answer, options)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -68,48 +57,72 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.recommend",
         description=__doc__,
-        epilog=epilog({EXIT_NOTHING_FITS: "nothing measured keeps the constraints"}),
+        epilog=cli.epilog({EXIT_NOTHING_FITS: "no measured configuration keeps the constraints"}),
     )
-    add_run(parser)
-    parser.add_argument(
-        "--memory", type=_sized, metavar="24GiB", help="what the configuration may take"
-    )
-    parser.add_argument(
-        "--effective-batch", type=_above_zero(int), metavar="N", help="samples per optimizer step"
-    )
-    parser.add_argument(
-        "--exact", action="store_true", help="refuse rows whose losses are not their reference's"
-    )
-    parser.add_argument(
-        "--any-training",
-        action="store_true",
-        help="rank other optimizers, adapters and weights, too",
-    )
-    parser.add_argument(
-        "--objective", choices=OBJECTIVES, default="samples_per_second", help="what to be best in"
-    )
-    parser.add_argument(
-        "--price-per-hour", type=_above_zero(float), metavar="P", help="of the GPU, for costs"
-    )
-    parser.add_argument(
-        "--samples",
-        type=_above_zero(int),
-        metavar="N",
-        help="your dataset's size, for hours and costs",
-    )
-    parser.add_argument(
-        "--epochs",
-        type=_above_zero(float),
-        default=1.0,
-        metavar="N",
-        help="passes over it (default: 1)",
-    )
-    parser.add_argument("--export", type=Path, metavar="DIR", help="write the files to train with")
-    add_json(parser)
+    cli.add_run(parser)
+    _add_constraints(parser)
+    _add_workload(parser)
+    export = "write the files to train with"
+    parser.add_argument("--export", type=Path, metavar="DIR", help=export)
+    cli.add_json(parser)
     return parser
 
 
-def _sized(text: str) -> int:
+def _add_constraints(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
+    batch = "samples per optimizer step"
+    add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
+    parity = "leave out configurations whose losses do not match the reference"
+    add("--require-loss-parity", action="store_true", help=parity)
+    cli.renamed_flag(parser, "--exact", "--require-loss-parity")
+    recipes = "rank other training recipes, too: other optimizers, adapters, weights"
+    add("--all-training-recipes", action="store_true", help=recipes)
+    cli.renamed_flag(parser, "--any-training", "--all-training-recipes")
+    objective = "what to be best in (default: samples_per_second)"
+    add("--objective", choices=OBJECTIVES, default="samples_per_second", help=objective)
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    price = "price of a GPU hour, for costs"
+    add("--price-per-hour", type=_above_zero(float), metavar="P", help=price)
+    samples = "size of your data set, for hours and costs"
+    add("--samples", type=_above_zero(int), metavar="N", help=samples)
+    epochs = "passes over it (default: 1)"
+    add("--epochs", type=_above_zero(float), default=1.0, metavar="N", help=epochs)
+
+
+def _print(answer: Answer, options: argparse.Namespace) -> None:
+    from orchestrator.reporting.recommendation import render, to_json
+    from orchestrator.reporting.workload import Workload
+
+    workload = None
+    if options.samples:
+        workload = Workload(samples=options.samples, epochs=options.epochs)
+    dataset, recommendation = answer.run.dataset, answer.recommendation
+    if options.json:
+        print(json.dumps(to_json(dataset, recommendation, workload), indent=2))
+    else:
+        print(render(dataset, recommendation, workload))
+
+
+def _export(answer: Answer, options: argparse.Namespace) -> int:
+    """Write the files for the best candidate, and name them on stderr."""
+    from orchestrator.export import NotExportableError
+
+    assert answer.best is not None
+    try:
+        written = answer.run.export(answer.best, options.export, epochs=options.epochs)
+    except NotExportableError as error:
+        print(error, file=sys.stderr)
+        return cli.EXIT_USAGE
+    for path in written:
+        print(path, file=sys.stderr)
+    return cli.EXIT_OK
+
+
+def _size(text: str) -> int:
     try:
         return size_bytes(text)
     except ValueError as error:
@@ -118,13 +131,14 @@ def _sized(text: str) -> int:
 
 def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        if (value := kind(text)) <= 0:
+        value = kind(text)
+        if value <= 0:
             raise argparse.ArgumentTypeError("must be above zero")
         return value
 
-    parse.__name__ = kind.__name__  # what argparse calls a value that it cannot read
+    parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
     return parse
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

@@ -1,42 +1,47 @@
-"""Render a run's tables and pages anew, also while it runs: --watch follows it to its end first."""
+"""Write a run's tables and pages, also while it runs: --watch follows it to its end first."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.storage.location import Location, folder_of
+from orchestrator.storage.layout import REPORT_HTML
+from orchestrator.storage.location import Uri, folder_of
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
+
+if TYPE_CHECKING:
+    from orchestrator.reporting.report import Report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the pages cannot be written, 2 when RUN holds nothing to report."""
     parser = command_line()
     options = parser.parse_args(arguments)
-    if options.watch and not isinstance(options.run, Path):
-        parser.error("--watch follows a folder of this machine; at a URI, render it again")
+    if options.watch and isinstance(options.run, Uri):
+        parser.error("--watch follows a folder of this machine, not a URI")
 
-    from orchestrator.storage.object_store import StoreError
+    from orchestrator.storage.remote import RemoteError
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        with _at_hand(options.run) as folder:
-            return _report(folder, options)
+        if isinstance(options.run, Uri):
+            return _report_uri(options.run, options)
+        return _report_folder(options.run, options)
     except FileNotFoundError as error:
         print(f"{options.run}: no records and no table to report on ({error})", file=sys.stderr)
         return cli.EXIT_USAGE
     except UnreadableRunError as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    except (RunFolderError, StoreError) as error:
+    except (RunFolderError, RemoteError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
-        raise  # nobody reads the summary: no failure of the pages
+        raise  # the reader of the summary left, which is no failure of the pages
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE
@@ -50,47 +55,50 @@ def command_line() -> argparse.ArgumentParser:
         epilog=cli.epilog({cli.EXIT_FAILURE: "the pages cannot be written"}),
     )
     cli.add_run(parser, about="a run, finished or still running")
-    watch = "follow a run on this machine until its sweep ends, then render it"
+    watch = "follow a run on this machine until its sweep ends, then write its pages"
     parser.add_argument("--watch", action="store_true", help=watch)
-    parser.add_argument(
-        "--open-nothing", action="store_true", help="do not show report.html in a browser"
-    )
+    no_browser = "do not open report.html in a browser"
+    parser.add_argument("--no-browser", action="store_true", help=no_browser)
+    cli.renamed_flag(parser, "--open-nothing", "--no-browser")
     cli.add_json(parser)
     return parser
 
 
-@contextlib.contextmanager
-def _at_hand(run: Location) -> Iterator[Path]:
-    """The run's folder; what lies at a URI is brought to this machine and, with its new pages, sent back."""
-    if isinstance(run, Path):
-        yield run
-        return
-    from orchestrator.storage.mirror import Mirror
-    from orchestrator.storage.object_store import open_store
+def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
+    """Download the run, write its pages, and upload it with them."""
+    from orchestrator.reporting import dataset_card
+    from orchestrator.storage.remote import download, upload
 
-    folder = folder_of(run)
+    folder = folder_of(uri)
     with RunFolder(folder).locked():
-        mirror = Mirror(folder, open_store(run))
-        mirror.bring()
-        yield folder
-        mirror.send()
+        download(uri, folder)
+        report = _publish(folder, options)
+        upload(folder, uri, card=dataset_card.render(report, str(uri)))
+    return cli.EXIT_OK
 
 
-def _report(folder: Path, options: argparse.Namespace) -> int:
-    from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
-
+def _report_folder(folder: Path, options: argparse.Namespace) -> int:
+    """Follow the run to its end where asked, then write its pages."""
     if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.follow import follow
 
         follow(folder, to_stderr=options.json)
-    summary = publish(folder)
-    print_summary(summary, as_json=options.json)
-    if not (options.open_nothing or options.json) and sys.stdout.isatty():
+    _publish(folder, options)
+    return cli.EXIT_OK
+
+
+def _publish(folder: Path, options: argparse.Namespace) -> Report:
+    """Write the pages, print the summary, and open report.html if stdout is a terminal."""
+    from orchestrator.reporting.publish import publish
+    from orchestrator.reporting.terminal import print_summary
+
+    report = publish(folder)
+    print_summary(report, as_json=options.json)
+    if not (options.no_browser or options.json) and sys.stdout.isatty():
         import webbrowser
 
-        webbrowser.open((folder / "report.html").resolve().as_uri())
-    return cli.EXIT_OK
+        webbrowser.open((folder / REPORT_HTML).resolve().as_uri())
+    return report
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""A trial taken apart after its counted steps: where the memory went, and where the time.
+"""The anatomy of a trial: after its counted steps, where its memory and its time went.
 
-entry.py        what an anatomy consists of (plain data, it travels in the record)
-kinds.py        what memory is held for: the words that predictions use too
-observer.py     the pass: as few more steps of the same loop as tell, timed phase by phase, the last under the profiler
-trace.py        that step as plain data: allocations, operators, kernels, phases
-residents.py    what the live objects hold from step to step: weights, gradients, optimizer states, buffers
-memory.py       allocations and residents -> what every byte was for at the peak, and over the step
-ledger.py       from there to what NVML saw
-operations.py   the step's time by kind of operation
-modules.py      the step's time by class of module
-phases.py       the step's time by what the loop did
-efficiency.py   floating-point operations, and the share of the device's peak (peaks.py)
-rules.py        the guides' rules of thumb, and whether they held
-dissection.py   all of this together
+profile.py            puts everything below together; the only entry point
+observer.py           trains the extra steps: some timed by phase (phase_timer.py), one profiled
+trace.py              that profiled step as plain data (read by trace_reader.py)
+memory/live_tensors   the tensors that exist between steps: weights, gradients, optimizer states
+memory/timeline       names every byte of the step, at the peak and over time
+memory/ledger         adds up from those bytes to what NVML reported
+memory/kinds          the vocabulary that predictions share
+time/operations       the step's time by kind of operation
+time/modules          the step's time by class of module
+time/phases           the step's time by what the loop did
+time/efficiency       floating-point operations and the MFU (rates: time/peak_flops)
+rules_of_thumb.py     published rules, and whether the trial met them
 
-Only observer, trace, residents and dissection need torch; the others are arithmetic on plain data.
+Only profile, observer, phase_timer, trace_reader and live_tensors use torch objects; the other
+files are arithmetic on plain data. The result is plain data too: ``jobs.anatomy_record``.
 """

@@ -1,160 +1,163 @@
-"""The pass itself: as few more steps of the same loop as tell, timed phase by phase, the last under the profiler."""
+"""Trains extra steps for an anatomy: times some of them phase by phase, and profiles the last."""
 
 from __future__ import annotations
 
-import itertools
-import statistics
-import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from jobs.anatomy.memory.live_tensors import Resident, tensors
-from jobs.anatomy.memory.timeline import Known
-from jobs.anatomy.trace import PHASE, weight
+from jobs.anatomy.memory.live_tensors import LiveTensor, nested_tensors
+from jobs.anatomy.memory.timeline import KnownBlocks
+from jobs.anatomy.phase_timer import PhaseTimer
+from jobs.anatomy.trace import phase_weight
+from jobs.anatomy.trace_reader import PHASE
 from jobs.trackers.base import Phase
 
-TRAINED = 2
-"""Micro-batches of a step that are trained on: each is like the others, and from the second on gradients are there."""
+TRAINED_MICRO_BATCHES = 2
+"""Micro-batches of a step that are trained on: two, because gradients exist from the second on."""
 
 
 class Observer:
-    """A ``Listener`` that times ``timed_steps`` steps, then profiles one; with 0 the one that is profiled is timed.
+    """A ``Listener`` that times ``timed_steps`` steps, then runs one under the profiler.
 
-    Of a step's micro-batches, all of which are fetched, the last two are trained on. Between timing and profiling the
-    device is waited for, which no counted step ever is: those are over. Iterators and worker processes start anew with
-    the first step, so that no more of a step's wait for data is believed than ``usual_wait``, that of a counted step.
-    ``held`` says what there is from step to step; in ``modules`` the profiler is told which module is at work.
+    With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
+    fetched, and the last two are trained on. The device is synchronised between timing and
+    profiling; counted steps never are, but they are over by now.
+
+    The first extra step restarts data iterators and worker processes. So no more of a step's wait
+    for data is reported than ``usual_data_wait``, the seconds that a counted step waited.
+
+    ``find_live_tensors`` lists what exists between steps. ``module_ranges`` marks modules for the
+    profiler.
     """
 
     def __init__(
         self,
-        held: Callable[[], list[Resident]],
-        modules: AbstractContextManager[None],
+        find_live_tensors: Callable[[], list[LiveTensor]],
+        module_ranges: AbstractContextManager[None],
         *,
         on_gpu: bool,
         timed_steps: int,
-        usual_wait: float,
+        usual_data_wait: float,
     ) -> None:
-        self._held, self._modules, self._on_gpu = held, modules, on_gpu
-        self._timed_steps, self._usual_wait = timed_steps, usual_wait
-        self._step = self._micro_batches = 0
-        self._marks: list[list[tuple[Phase, float, torch.cuda.Event | None]]] = [[]]
+        self._find_live_tensors = find_live_tensors
+        self._module_ranges = module_ranges
+        self._on_gpu = on_gpu
+        self._timed_steps = timed_steps
+        self._usual_data_wait = usual_data_wait
+        self._timer = PhaseTimer(on_gpu=on_gpu)
         self._is_timing = False
+        self._finished_steps = 0
+        self._micro_batches = 0
         self._range: torch.autograd.profiler.record_function | None = None
         self._phase: Phase = "upkeep"
-        self._before: dict[int, int] = {}
+        self._blocks_before: dict[int, int] = {}
         self._inputs: set[int] = set()
-        self._residents: dict[int, Resident] = {}
+        self._live_tensors: dict[int, LiveTensor] = {}
         self.profile: torch.profiler.profile | None = None
-        self.timed: Mapping[str, float] = {}
-        """Phase -> seconds of one step."""
-        self.times = 1.0
-        """Micro-batches of a step for each that was trained on."""
+        """The profile of the last step."""
+        self.phase_seconds: Mapping[str, float] = {}
+        """Phase -> seconds of one step that was not profiled."""
+        self.repetitions = 1.0
+        """Micro-batches of a step for each one that was trained on."""
 
     @property
-    def residents(self) -> list[Resident]:
-        """What was held from step to step, and the gradients there were after each backward pass."""
-        return list(self._residents.values())
+    def live_tensors(self) -> list[LiveTensor]:
+        """What exists between steps, and the gradients that existed after each backward pass."""
+        return list(self._live_tensors.values())
 
-    def known(self) -> Known:
-        """What the trace alone does not tell."""
-        return Known(
-            before=self._before,
-            names={one.address: one.name for one in self.residents if one.name != "gradients"}
-            | self._workspaces(),
-            gradients={one.address for one in self.residents if one.name == "gradients"},
+    def known_blocks(self) -> KnownBlocks:
+        """What the addresses in the trace are used for. Releases cuBLAS's workspaces."""
+        gradients = set()
+        parameters = set()
+        names = {}
+        for tensor in self.live_tensors:
+            if tensor.name == "gradients":
+                gradients.add(tensor.address)
+            else:
+                names[tensor.address] = tensor.name
+            if tensor.name in ("weights", "LoRA adapters"):
+                parameters.add(tensor.address)
+        return KnownBlocks(
+            before=self._blocks_before,
+            names=names | self._library_workspaces(),
+            gradients=gradients,
             inputs=self._inputs,
-            parameters={
-                one.address for one in self.residents if one.name in ("weights", "LoRA adapters")
-            },
+            parameters=parameters,
         )
 
     def train_begin(self) -> None:
-        """The first step begins."""
-        if not self._timed_steps:
-            self._start()
-        self._wait()
+        """The first extra step begins."""
+        if self._timed_steps == 0:
+            self._start_profile()
+        self._synchronize()
         self._is_timing = True
-        self._mark("upkeep")
+        self._timer.mark("upkeep")
 
     def data_wait(self, seconds: float) -> None:
-        """Told by ``phase`` already."""
+        """Unused: the phase "data" covers it."""
 
     def loss(self, value: torch.Tensor) -> None:
-        """Not looked at."""
+        """Unused."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Its tensors are remembered by address."""
+        """Count the micro-batch, and remember the addresses of its tensors."""
         self._micro_batches += 1
         if self.profile is not None:
-            self._inputs |= {
-                tensor.untyped_storage().data_ptr() for tensor in tensors(dict(inputs))
-            }
+            tensors = nested_tensors(dict(inputs))
+            self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors}
 
     def wants(self, left: int) -> bool:
-        """The last ones."""
-        return left < TRAINED
+        """Only the last micro-batches of a step are trained on."""
+        return left < TRAINED_MICRO_BATCHES
 
     def phase(self, name: Phase) -> None:
-        """Close the last phase, open the next."""
+        """Close the current phase and open the next."""
         if self._is_timing:
-            self._mark(name)
+            self._timer.mark(name)
         if self._range is not None:
             self._range.__exit__(None, None, None)
             if self._phase == "backward":
-                self._look()
-            self._open(name)
+                self._update_live_tensors()
+            self._open_range(name)
         self._phase = name
 
     def step_end(self) -> bool:
-        """Some steps are timed, one is profiled."""
-        self._step += 1
-        self.times = max(1.0, self._micro_batches / TRAINED)
+        """End of a step; True after the profiled one."""
+        self._finished_steps += 1
+        self.repetitions = max(1.0, self._micro_batches / TRAINED_MICRO_BATCHES)
         self._micro_batches = 0
         if self._is_timing:
-            self._mark("upkeep")
-            self._marks.append([self._marks[-1][-1]])  # one step's end is the next one's beginning
-        if self._step == max(1, self._timed_steps):
-            self._wait()
+            self._timer.end_step()
+        if self._finished_steps == max(1, self._timed_steps):
+            self._synchronize()
             self._is_timing = False
-            self.timed = self._seconds()
+            self.phase_seconds = self._seconds_of_a_step()
         if self.profile is not None:
-            self._stop()
+            self._stop_profile()
             return True
-        if self._step == self._timed_steps:
-            self._start()
+        if self._finished_steps == self._timed_steps:
+            self._start_profile()
         return False
 
-    def _mark(self, name: Phase) -> None:
-        event = None
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-        self._marks[-1].append((name, time.perf_counter(), event))
+    def _seconds_of_a_step(self) -> dict[str, float]:
+        """Phase -> seconds, scaled to all micro-batches of a step."""
+        seconds = {}
+        for phase, median in self._timer.median_seconds().items():
+            seconds[str(phase)] = median * phase_weight(phase, self.repetitions)
+        seconds["data"] = min(seconds.get("data", 0.0), self._usual_data_wait)
+        return seconds
 
-    def _seconds(self) -> dict[str, float]:
-        steps = [_by_phase(marks) for marks in self._marks if len(marks) > 1]
-        names: set[Phase] = {name for step in steps for name in step}
-        # The median: a step that the host, or Python's collector, held up for once tells of nothing.
-        usual = {name: statistics.median(step.get(name, 0.0) for step in steps) for name in names}
-        seconds: dict[str, float] = {
-            name: each * weight(name, self.times) for name, each in usual.items()
-        }
-        return seconds | {"data": min(seconds.get("data", 0.0), self._usual_wait)}
-
-    def _start(self) -> None:
-        self._wait()
-        self._look()
+    def _start_profile(self) -> None:
+        self._synchronize()
+        self._update_live_tensors()
         if self._on_gpu:
-            self._before = _blocks()
+            self._blocks_before = _allocated_blocks()
         else:
-            self._before = {
-                one.address: one.nbytes for one in self.residents if one.device == "cpu"
-            }
+            on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
+            self._blocks_before = {tensor.address: tensor.nbytes for tensor in on_host}
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._on_gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -162,52 +165,51 @@ class Observer:
             activities=activities, record_shapes=True, profile_memory=True
         )
         self.profile.__enter__()
-        self._modules.__enter__()
-        self._open("upkeep")
+        self._module_ranges.__enter__()
+        self._open_range("upkeep")
 
-    def _stop(self) -> None:
+    def _stop_profile(self) -> None:
         assert self.profile is not None
         assert self._range is not None
         self._range.__exit__(None, None, None)
         self._range = None
-        self._modules.__exit__(None, None, None)
-        self._wait()
+        self._module_ranges.__exit__(None, None, None)
+        self._synchronize()
         self.profile.__exit__(None, None, None)
-        self._look()
+        self._update_live_tensors()
 
-    def _open(self, name: Phase) -> None:
-        self._range = torch.autograd.profiler.record_function(PHASE + name)
+    def _open_range(self, phase: Phase) -> None:
+        self._range = torch.autograd.profiler.record_function(PHASE + phase)
         self._range.__enter__()
 
-    def _look(self) -> None:
-        self._residents = {one.address: one for one in self._held()} | self._residents
+    def _update_live_tensors(self) -> None:
+        """Add what exists now. An address keeps the name it had first."""
+        found = {tensor.address: tensor for tensor in self._find_live_tensors()}
+        self._live_tensors = found | self._live_tensors
 
-    def _wait(self) -> None:
+    def _synchronize(self) -> None:
         if self._on_gpu:
             torch.cuda.synchronize()
 
-    def _workspaces(self) -> dict[int, str]:
-        """cuBLAS's: what is gone when they are given back, which is done once nothing more is to be measured."""
+    def _library_workspaces(self) -> dict[int, str]:
+        """Address -> name of cuBLAS's workspaces: blocks that disappear when cuBLAS releases them.
+
+        This changes the allocator's state, so it comes after everything that is measured.
+        """
         if not self._on_gpu:
             return {}
-        before = _blocks()
+        before = _allocated_blocks()
         torch._C._cuda_clearCublasWorkspaces()
-        return dict.fromkeys(before.keys() - _blocks().keys(), "library workspaces")
+        released = before.keys() - _allocated_blocks().keys()
+        return dict.fromkeys(released, "library workspaces")
 
 
-def _by_phase(marks: Sequence[tuple[Phase, float, torch.cuda.Event | None]]) -> dict[Phase, float]:
-    seconds: defaultdict[Phase, float] = defaultdict(float)
-    for (name, begin, first), (_, end, last) in itertools.pairwise(marks):
-        seconds[name] += (
-            end - begin if first is None or last is None else first.elapsed_time(last) / 1000
-        )
-    return seconds
-
-
-def _blocks() -> dict[int, int]:
-    """Address -> size of everything that the caching allocator has given out."""
+def _allocated_blocks() -> dict[int, int]:
+    """Address -> bytes of every block that the caching allocator has handed out."""
     segments: Any = torch.cuda.memory_snapshot()
-    blocks = (block for segment in segments for block in segment["blocks"])
-    return {
-        block["address"]: block["size"] for block in blocks if block["state"] == "active_allocated"
-    }
+    blocks = {}
+    for segment in segments:
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                blocks[block["address"]] = block["size"]
+    return blocks

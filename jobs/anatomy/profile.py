@@ -1,68 +1,79 @@
-"""A trained trial to its anatomy: run the pass, then put the parts together."""
+"""Profiles a trained trial: runs the extra steps and puts its anatomy together."""
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from jobs.anatomy import rules_of_thumb
-from jobs.anatomy.memory.ledger import Seen, ledger, on_host, saved
-from jobs.anatomy.memory.live_tensors import residents
-from jobs.anatomy.memory.timeline import Memory, account
+from jobs.anatomy.memory.ledger import DeviceReadings, host_memory, ledger, saved_activations
+from jobs.anatomy.memory.live_tensors import live_tensors
+from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.observer import Observer
-from jobs.anatomy.time import modules
 from jobs.anatomy.time.efficiency import COUNTED, efficiency
+from jobs.anatomy.time.modules import is_compiled, module_ranges, modules
 from jobs.anatomy.time.operations import operations
-from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, phase_reader, phases
-from jobs.anatomy.trace import Trace, read
+from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, phases
+from jobs.anatomy.trace import Trace
+from jobs.anatomy.trace_reader import read
 from jobs.anatomy_record import Anatomy, Entry
 from jobs.loops.base import Trained
 from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
-_SHORT_SECONDS = 0.25
-"""Of steps that take less, several are timed."""
+_SHORT_STEP_SECONDS = 0.25
+"""Of steps shorter than this, several are timed."""
 _TIMED_STEPS = 3
-_LONG_SECONDS = 0.5
-"""Steps that take more are timed while they are profiled, where the device is so much behind the host that it does not
-notice."""
+_LONG_STEP_SECONDS = 0.5
+"""Steps longer than this are timed while they are profiled, if they are GPU-bound: the host's
+extra work does not delay the device then."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
-    """Train a few steps more and say where memory and time went. ``row``: the measurements so far.
+    """Train a few more steps and say where memory and time went.
 
-    Raises what training may raise; the trial's measurements must have been read before.
+    ``row`` has the trial's measurements, all of which must have been read. Raises what training
+    may raise.
     """
     on_gpu = torch.cuda.is_available()
-    seen = _seen(row) if on_gpu else None
+    # Before any extra step: profiling itself takes device memory.
+    readings = _device_readings(row) if on_gpu else None
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     observer = Observer(
-        lambda: residents(model, trained.optimizer),
-        nullcontext() if modules.is_compiled(trained.model) else modules.ranges(model),
+        lambda: live_tensors(model, trained.optimizer),
+        _ranges(trained.model, model),
         on_gpu=on_gpu,
         timed_steps=_timed_steps(row),
-        usual_wait=row["data_seconds_median"],
+        usual_data_wait=row["data_seconds_median"],
     )
-    with _uncollected():
+    with _without_garbage_collection():
         trained.train_on(observer)
         assert observer.profile is not None
-        trace = read(observer.profile, "cuda" if on_gpu else "cpu", COUNTED, observer.times)
-        known = replace(observer.known(), buckets=_buckets(trained.optimizer))
-        memory = account(trace, known)
-        entries = [*_memory(memory, seen, observer, row), *_time(trace, observer, row)]
+        device = "cuda" if on_gpu else "cpu"
+        trace = read(observer.profile, device, COUNTED, observer.repetitions)
+        known = replace(observer.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
+        memory = step_memory(trace, known)
+        entries = [
+            *_memory_entries(memory, readings, observer, row),
+            *_time_entries(trace, observer, row),
+        ]
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
 
 
+def _ranges(trained_model: torch.nn.Module, model: torch.nn.Module) -> AbstractContextManager[None]:
+    return nullcontext() if is_compiled(trained_model) else module_ranges(model)
+
+
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """The collector would hold up a timed step, and walk through a trace's many objects again and again."""
+def _without_garbage_collection() -> Iterator[None]:
+    """A collection would delay a timed step, and a trace's many objects would make it slow."""
     gc.disable()
     try:
         yield
@@ -71,70 +82,95 @@ def _uncollected() -> Iterator[None]:
 
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
+    """Steps to time before the profiled one; 0: time that one."""
     seconds: float = row["step_seconds_median"]
-    if seconds > _LONG_SECONDS and row.get("host_bound_share", 1.0) <= GPU_BOUND:
+    is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
+    if seconds > _LONG_STEP_SECONDS and is_gpu_bound:
         return 0
-    return _TIMED_STEPS if seconds < _SHORT_SECONDS else 1
+    return _TIMED_STEPS if seconds < _SHORT_STEP_SECONDS else 1
 
 
-def _seen(row: Mapping[str, Any]) -> Seen | None:
-    """NVML's view, before anything of the pass has happened."""
+def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
+    """NVML's figures; None where the trial could not read them."""
     if "gpu_uuid" not in row or "gpu_context_bytes" not in row:
         return None
-    used = nvml.used_bytes(row["gpu_uuid"]) - row["gpu_used_before_bytes"]
-    return Seen(
-        device_used=row["device_peak_bytes"],
+    used_by_trial = nvml.used_bytes(row["gpu_uuid"]) - row["gpu_used_before_bytes"]
+    return DeviceReadings(
+        peak=row["device_peak_bytes"],
         context=row["gpu_context_bytes"],
-        outside=used - torch.cuda.memory_reserved(),
+        outside_allocator=used_by_trial - torch.cuda.memory_reserved(),
     )
 
 
-def _memory(
-    memory: Memory, seen: Seen | None, observer: Observer, row: Mapping[str, Any]
+def _memory_entries(
+    memory: StepMemory,
+    readings: DeviceReadings | None,
+    observer: Observer,
+    row: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    yield from ledger(memory, seen, observer.residents)
-    yield from saved(memory)
+    yield from ledger(memory, readings, observer.live_tensors)
+    yield from saved_activations(memory)
     if torch.cuda.is_available():
-        yield from on_host(observer.residents)
-    paged: Counter[str] = Counter()
-    for one in observer.residents:
-        paged[one.name] += one.nbytes if one.device == "managed" else 0
-    yield from rules_of_thumb.rules(paged + Counter(memory.most), row)
-    yield from rules_of_thumb.same_peak(memory.peak, row)
+        yield from host_memory(observer.live_tensors)
+    # Managed memory is in no allocator's events, so it is added to what they show.
+    peak_by_name = Counter(memory.peak_by_name)
+    for tensor in observer.live_tensors:
+        if tensor.device == "managed":
+            peak_by_name[tensor.name] += tensor.nbytes
+    yield from rules_of_thumb.memory_rules(peak_by_name, row)
+    yield from rules_of_thumb.peak_check(memory.peak_bytes, row)
 
 
-def _time(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[Entry]:
+def _time_entries(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[Entry]:
     on_gpu = torch.cuda.is_available()
-    seconds = row["step_seconds_median"]
-    done = list(operations(trace, phase_reader(trace), seconds))
-    host_updates = any(one.device == "cpu" and "states" in one.name for one in observer.residents)
-    spent = list(
+    step_seconds = row["step_seconds_median"]
+    operation_entries = list(operations(trace, step_seconds))
+    phase_entries = list(
         phases(
-            trace, observer.timed, step_seconds=seconds, host_updates=host_updates, on_gpu=on_gpu
+            trace,
+            observer.phase_seconds,
+            step_seconds=step_seconds,
+            host_updates=_host_updates(observer),
+            on_gpu=on_gpu,
         )
     )
-    yield from done
-    yield from modules.modules(trace, phase_reader(trace))
-    yield from spent
-    yield from rules_of_thumb.shares(
-        {entry.name: entry.value for entry in done if entry.part == "operations"}
+    yield from operation_entries
+    yield from modules(trace)
+    yield from phase_entries
+    group_seconds = {
+        entry.name: entry.value for entry in operation_entries if entry.part == "operations"
+    }
+    yield from rules_of_thumb.time_shares(group_seconds)
+    for entry in phase_entries:
+        if entry.name == BACKWARD_TO_FORWARD:
+            yield rules_of_thumb.backward_ratio(entry.value)
+    yield from efficiency(
+        trace,
+        device=torch.cuda.get_device_name() if on_gpu else "",
+        precision=_precision(row),
+        step_seconds=step_seconds,
     )
-    yield from (
-        rules_of_thumb.ratio(entry.value) for entry in spent if entry.name == BACKWARD_TO_FORWARD
+
+
+def _host_updates(observer: Observer) -> bool:
+    """Whether the host updates the parameters: it holds the optimizer's states."""
+    return any(
+        tensor.device == "cpu" and "states" in tensor.name for tensor in observer.live_tensors
     )
-    device = torch.cuda.get_device_name() if on_gpu else ""
-    yield from efficiency(trace, device=device, precision=_precision(row), step_seconds=seconds)
 
 
 def _precision(row: Mapping[str, Any]) -> str:
-    return _PRECISIONS.get(row.get("matmul_dtype", ""), "tf32" if row.get("tf32") else "fp32")
+    """The precision of the matrix products, as ``peak_flops.PEAKS`` names it."""
+    without_autocast = "tf32" if row.get("tf32") else "fp32"
+    return _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
 
 
-def _buckets(optimizer: Any) -> frozenset[int]:
-    """Sizes of the gradient buckets of DeepSpeed's ZeRO, in bytes; empty elsewhere."""
+def _bucket_sizes(optimizer: Any) -> frozenset[int]:
+    """Bytes of DeepSpeed's gradient buckets, at 2 and at 4 bytes per element; else empty."""
     layer = optimizer
     while layer is not None:
-        if elements := getattr(layer, "reduce_bucket_size", 0):
-            return frozenset(int(elements) * size for size in (2, 4))
+        elements = getattr(layer, "reduce_bucket_size", 0)
+        if elements:
+            return frozenset({int(elements) * 2, int(elements) * 4})
         layer = getattr(layer, "optimizer", None)
     return frozenset()

@@ -1,9 +1,9 @@
-"""The guides' rules of thumb as rows of data, and whether they held."""
+"""Published rules of thumb for memory and time as rows of data, and whether a trial met them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from jobs.anatomy.memory.kinds import kind_of
@@ -12,159 +12,164 @@ from jobs.anatomy_record import Entry
 
 GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
-WITHIN = 0.05
-"""A rule held where it is met to within this, relative; the paper's shares and the guide's ratio are of one machine
-and held to within a quarter."""
-ROUGHLY = 0.25
 
-Of = Literal["parameters_total", "parameters_trainable"]
+WITHIN = 0.05
+"""A rule about memory holds if it is met to within this, relative."""
+ROUGHLY = 0.25
+"""The same for rules about time: the paper's shares and the guide's ratio are of one machine."""
+SAME_PEAK_WITHIN = 0.001
+"""The same for the peak of the profiled step compared with the counted ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """So many bytes a parameter for some kinds of memory, where the trial is of this sort. Source: ``GUIDE``."""
+    """Bytes per parameter that some kinds of memory take in some trials. Source: ``GUIDE``."""
 
     name: str
     kinds: tuple[str, ...]
-    bytes_a_parameter: int
-    of: Of
-    when: Mapping[str, tuple[str, ...]]
-    """Column -> values; one of each must be the trial's."""
-    of_whole_models: bool = False
-    """Only where every parameter is trained."""
+    bytes_per_parameter: int
+    parameters: Literal["parameters_total", "parameters_trainable"]
+    """The column that counts them."""
+    applies_to: Mapping[str, tuple[str, ...]]
+    """Column -> values, one of which the trial must have."""
+    only_full_training: bool = False
+    """It applies only if every parameter is trained."""
 
+
+_WEIGHTS = "weights"
+_COPIES = "autocast copies of weights"
+_GRADIENTS = "gradients"
+_STATES = "optimizer states"
 
 _FP32 = {"parameter_dtypes": ("float32",)}
 _MIXED = {**_FP32, "autocast": ("bf16", "fp16")}
 _ADAMW = {"optimizer_class": ("torch.AdamW",)}
-_WEIGHTS, _COPIES, _STATES, _GRADIENTS = (
-    "weights",
-    "autocast copies of weights",
-    "optimizer states",
-    "gradients",
-)
+_ADAMW_8BIT = {
+    "optimizer_class": ("bitsandbytes.AdamW", "bitsandbytes.AdamW8bit", "bitsandbytes.Adam8bit"),
+    "optimizer_state_dtypes": ("uint8", "uint8, float32"),
+}
+_SGD_MOMENTUM = {"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("float32",)}
 
 RULES = (
     Rule(
         name="weights, fp32",
         kinds=(_WEIGHTS,),
-        bytes_a_parameter=4,
-        of="parameters_total",
-        when=_FP32,
+        bytes_per_parameter=4,
+        parameters="parameters_total",
+        applies_to=_FP32,
     ),
     Rule(
         name="weights, mixed precision",
         kinds=(_WEIGHTS, _COPIES),
-        bytes_a_parameter=6,
-        of="parameters_total",
-        when=_MIXED,
+        bytes_per_parameter=6,
+        parameters="parameters_total",
+        applies_to=_MIXED,
     ),
     Rule(
         name="gradients",
         kinds=(_GRADIENTS,),
-        bytes_a_parameter=4,
-        of="parameters_trainable",
-        when=_FP32,
+        bytes_per_parameter=4,
+        parameters="parameters_trainable",
+        applies_to=_FP32,
     ),
     Rule(
         name="optimizer states, AdamW",
         kinds=(_STATES,),
-        bytes_a_parameter=8,
-        of="parameters_trainable",
-        when=_ADAMW,
+        bytes_per_parameter=8,
+        parameters="parameters_trainable",
+        applies_to=_ADAMW,
     ),
     Rule(
         name="optimizer states, 8-bit AdamW",
         kinds=(_STATES,),
-        bytes_a_parameter=2,
-        of="parameters_trainable",
-        when={
-            "optimizer_class": (
-                "bitsandbytes.AdamW",
-                "bitsandbytes.AdamW8bit",
-                "bitsandbytes.Adam8bit",
-            )
-        }
-        | {"optimizer_state_dtypes": ("uint8", "uint8, float32")},
+        bytes_per_parameter=2,
+        parameters="parameters_trainable",
+        applies_to=_ADAMW_8BIT,
     ),
     Rule(
         name="optimizer states, SGD with momentum",
         kinds=(_STATES,),
-        bytes_a_parameter=4,
-        of="parameters_trainable",
-        when={"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("float32",)},
+        bytes_per_parameter=4,
+        parameters="parameters_trainable",
+        applies_to=_SGD_MOMENTUM,
     ),
     Rule(
         name="all but activations, mixed precision with AdamW",
         kinds=(_WEIGHTS, _COPIES, _GRADIENTS, _STATES),
-        bytes_a_parameter=18,
-        of="parameters_total",
-        when={**_MIXED, **_ADAMW},
-        of_whole_models=True,
+        bytes_per_parameter=18,
+        parameters="parameters_total",
+        applies_to={**_MIXED, **_ADAMW},
+        only_full_training=True,
     ),
 )
 
 SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMENTWISE: 0.135}
-"""Group -> share of the three groups' time. Source: ``PAPER``."""
+"""Group of operations -> its share of the three groups' time. Source: ``PAPER``."""
 BACKWARD_TO_FORWARD = 2.0
-"""Source: ``GUIDE``."""
+"""Time of the backward pass over that of the forward pass. Source: ``GUIDE``."""
 
 
-def rules(most: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
-    """The part "rules" for the ``most`` bytes that each name held over a step of the trial with this ``row``, wherever.
+def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
+    """Entries of the part "rules" for a trial's memory.
 
-    They speak of training on one device without DeepSpeed.
+    ``peak_by_name`` are the most bytes that each name held over a step, wherever. The rules are
+    about training on one device without DeepSpeed: there are no entries for a trial with it.
     """
     if "zero_stage" in row:
         return
-    held: dict[str, int] = {}
-    for name, nbytes in most.items():
-        held[kind_of(name)] = held.get(kind_of(name), 0) + nbytes
+    nbytes_by_kind: dict[str, int] = {}
+    for name, nbytes in peak_by_name.items():
+        kind = kind_of(name)
+        nbytes_by_kind[kind] = nbytes_by_kind.get(kind, 0) + nbytes
     for rule in RULES:
-        if not all(row.get(column) in values for column, values in rule.when.items()):
-            continue
-        if rule.of_whole_models and row["parameters_trainable"] != row["parameters_total"]:
-            continue
-        value = float(sum(held.get(kind, 0) for kind in rule.kinds))
-        expected = float(rule.bytes_a_parameter * row[rule.of])
-        words = f"{rule.bytes_a_parameter} B × {rule.of.replace('_', ' ')} ({GUIDE})"
-        yield _judged(
-            Entry(part="rules", name=rule.name, value=value, unit="B"), expected, words, WITHIN
-        )
+        if _applies(rule, row):
+            value = sum(nbytes_by_kind.get(kind, 0) for kind in rule.kinds)
+            entry = Entry(part="rules", name=rule.name, value=float(value), unit="B")
+            expected = float(rule.bytes_per_parameter * row[rule.parameters])
+            yield _compared(entry, expected, _in_words(rule), WITHIN)
 
 
-def shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
-    """The three groups' shares of their time beside the paper's."""
-    together = sum(seconds.get(group, 0.0) for group in SHARES)
-    for group, expected in SHARES.items() if together else ():
-        value = seconds.get(group, 0.0) / together
+def _in_words(rule: Rule) -> str:
+    parameters = rule.parameters.replace("_", " ")
+    return f"{rule.bytes_per_parameter} B × {parameters} ({GUIDE})"
+
+
+def _applies(rule: Rule, row: Mapping[str, Any]) -> bool:
+    if any(row.get(column) not in values for column, values in rule.applies_to.items()):
+        return False
+    trains_everything = row["parameters_trainable"] == row["parameters_total"]
+    return trains_everything or not rule.only_full_training
+
+
+def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
+    """The share of each of the three groups in their common time, compared with the paper's."""
+    total = sum(seconds.get(group, 0.0) for group in SHARES)
+    if not total:
+        return
+    for group, expected in SHARES.items():
         name = f"{group}, share of the three groups"
-        yield _judged(
-            Entry(part="rules", name=name, value=value, unit=""), expected, PAPER, ROUGHLY
-        )
+        share = seconds.get(group, 0.0) / total
+        entry = Entry(part="rules", name=name, value=share, unit="")
+        yield _compared(entry, expected, PAPER, ROUGHLY)
 
 
-def ratio(backward_to_forward: float) -> Entry:
-    """The time of the backward pass over the forward's beside the guide's."""
-    entry = Entry(part="rules", name="backward / forward", value=backward_to_forward, unit="")
-    return _judged(entry, BACKWARD_TO_FORWARD, f"about twice the forward pass ({GUIDE})", ROUGHLY)
+def backward_ratio(ratio: float) -> Entry:
+    """Time of the backward pass over that of the forward pass, compared with the guide's."""
+    entry = Entry(part="rules", name="backward / forward", value=ratio, unit="")
+    source = f"about twice the forward pass ({GUIDE})"
+    return _compared(entry, BACKWARD_TO_FORWARD, source, ROUGHLY)
 
 
-def same_peak(peak: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """Whether the profiled step is like those that were counted: its peak beside the row's."""
-    if counted := row.get("peak_allocated_bytes"):
-        entry = Entry(part="rules", name="peak of the profiled step", value=float(peak), unit="B")
-        yield _judged(entry, float(counted), "the counted steps' peak", 0.001)
+def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
+    """The peak of the profiled step compared with the counted steps': is it the same step?"""
+    counted = row.get("peak_allocated_bytes")
+    if counted:
+        name = "peak of the profiled step"
+        entry = Entry(part="rules", name=name, value=float(peak_bytes), unit="B")
+        yield _compared(entry, float(counted), "the counted steps' peak", SAME_PEAK_WITHIN)
 
 
-def _judged(entry: Entry, expected: float, rule: str, within: float) -> Entry:
+def _compared(entry: Entry, expected: float, rule: str, within: float) -> Entry:
+    """The entry with what the rule expects, and whether it held."""
     held = bool(expected) and abs(entry.value / expected - 1) <= within
-    return Entry(
-        part=entry.part,
-        name=entry.name,
-        value=entry.value,
-        unit=entry.unit,
-        expected=expected,
-        rule=rule,
-        held=held,
-    )
+    return replace(entry, expected=expected, rule=rule, held=held)

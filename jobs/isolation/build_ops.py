@@ -1,4 +1,7 @@
-"""One-time costs, paid before any timing: ``python -m jobs.isolation.build_ops OP...`` builds DeepSpeed ops for this node."""
+"""Builds DeepSpeed ops before any timing: ``python -m jobs.isolation.build_ops OP...``.
+
+Prints a JSON object: op -> seconds to build or load it, or the error's last line.
+"""
 
 from __future__ import annotations
 
@@ -8,72 +11,86 @@ import math
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _LONGEST_BUILD_SECONDS = 900.0
 
 
-def build(ops: list[str]) -> dict[str, float | str]:
-    """Seconds to build or load each op on this node; an op that cannot be built has its error's last line instead."""
+def build(ops: Sequence[str]) -> dict[str, float | str]:
+    """Op -> seconds to build or load it on this node, or the last line of its error."""
     import torch
 
-    from jobs.loops.deepspeed import use_own_architecture
+    from jobs.loops.deepspeed import build_for_own_gpu
 
-    use_own_architecture()
+    build_for_own_gpu()
     remove_abandoned_locks()
     from deepspeed.ops.op_builder.all_ops import ALL_OPS
 
     if not torch.cuda.is_available():
-        ops = ["deepspeed_shm_comm", *ops]  # every ZeRO stage communicates through it on the CPU
+        ops = ["deepspeed_shm_comm", *ops]  # on a CPU every ZeRO stage communicates through it
     costs: dict[str, float | str] = {}
     for op in ops:
-        begin = time.perf_counter()
         builder = ALL_OPS.get(op)
         if builder is None:
             continue
+        begin = time.perf_counter()
         try:
             builder.load(verbose=False)
+        except Exception as error:  # compilers' failures have no type of their own
+            costs[op] = _last_line(error)
+        else:
             costs[op] = time.perf_counter() - begin
-        except (
-            Exception
-        ) as error:  # a compiler's failure has no type of its own; the trials will be unsupported
-            costs[op] = (
-                str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-            )
     return costs
 
 
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
-    """Remove the locks of builds that were killed: whoever loads the op next would wait for them for ever.
+    """Remove the locks of builds that were killed: later builds of the op would wait forever.
 
-    Whoever builds keeps the lock's file open (``torch.utils.file_baton``). One that nobody here has open may still be
-    another node's, where the folder is shared: unless it is older than any build, or was begun (Unix time) while a
-    trial ran that is known to have been killed.
+    A running build keeps its lock file open (``torch.utils.file_baton``). If no process here has
+    it open, the build may still run on another node that shares the folder. So a lock is removed
+    only if it is older than any build takes, or if it was made since ``begun_since`` (Unix time),
+    the start of a trial that is known to have been killed.
     """
-    from torch.utils.cpp_extension import get_default_build_root
-
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
-    for lock in (*root.glob("*/lock"), *root.glob("*/*/lock")):
-        with contextlib.suppress(FileNotFoundError):  # whoever built has just finished
+    for lock in _lock_files():
+        with contextlib.suppress(FileNotFoundError):  # the build has just finished
             begun = lock.stat().st_mtime
-            if (
-                begun >= begun_since or time.time() - begun > _LONGEST_BUILD_SECONDS
-            ) and not _is_open(lock):
+            is_too_old = time.time() - begun > _LONGEST_BUILD_SECONDS
+            is_killed_trials = begun >= begun_since
+            if (is_too_old or is_killed_trials) and not _is_open(lock):
                 lock.unlink()
 
 
+def _lock_files() -> Iterator[Path]:
+    from torch.utils.cpp_extension import get_default_build_root
+
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    yield from root.glob("*/lock")
+    yield from root.glob("*/*/lock")
+
+
 def _is_open(file: Path) -> bool:
-    """Whether any process that may be looked at has the file open."""
-    wanted = str(file.resolve())
+    """Whether any process that this one may inspect has the file open."""
+    path = str(file.resolve())
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if os.readlink(descriptor) == wanted:
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
+            if os.readlink(descriptor) == path:
                 return True
     return False
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Build the ops on the command line and print their costs."""
     output = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # what compilers print must not mix with the reply
     output.write(json.dumps(build(sys.argv[1:])))
     output.flush()
+
+
+if __name__ == "__main__":
+    main()

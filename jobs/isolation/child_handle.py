@@ -57,7 +57,10 @@ class Child:
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def is_ready(self, deadline: float, requests: int) -> bool:
-        """Wait for its CUDA context, if it needs one. Exits this process if ``requests`` is closed meanwhile."""
+        """Wait for its CUDA context, if it needs one; False: it has none.
+
+        Exits this process if ``requests`` is closed meanwhile.
+        """
         while self._ready is None and self.is_alive and self._listen(deadline, requests):
             pass
         return self._ready is not None and self._ready[1]
@@ -115,7 +118,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end and remove its folder, scratch files included; returns its exit status."""
+        """Wait for its end and remove its folder; returns its exit status."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         for descriptor in (self._pidfd, self._trial_pipe, self._news_pipe):
             if descriptor is not None:
@@ -140,7 +143,7 @@ class Child:
 
 
 def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
-    """A child that waits for its trial. ``parent_channels`` are descriptors that the child has to close."""
+    """A child that waits for its trial; it closes its copies of ``parent_channels``."""
     own_folder = _make_folder(folder)
     parent = os.getpid()
     read_trial, write_trial = os.pipe()

@@ -1,4 +1,4 @@
-"""A trial's own process, from within: it creates its CUDA context, waits for its trial, runs it, leaves its record."""
+"""A trial's own process, from within: creates its CUDA context, waits for its trial, runs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from jobs.record import record_to_json
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.trackers.base import NOTHING, Held
+from jobs.trackers.base import NO_CONTEXT, ContextMemory
 from jobs.trackers.host import resident
 from jobs.trial.run import run
 
@@ -25,20 +25,21 @@ RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
 """The files in its folder."""
 PHASE_BYTES = 64
 READY, DONE = struct.Struct("d?"), b"!"
-"""Its news: when it was ready (monotonic seconds) and whether with a context; then, that its record is written."""
+"""Its news: when it was ready (monotonic seconds) and whether with a context; then, that its
+record is written."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that ends: no orphan may hold the GPU."""
+    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the kernel was asked
         os._exit(1)
 
 
 def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoReturn:
-    """The whole life of a forked child. Its trial comes by ``trial_pipe``, its news go to ``news_pipe``."""
+    """The life of a forked child: it reads its trial from one pipe and writes news to the other."""
     status = 1
     try:
         with contextlib.suppress(PermissionError):
@@ -48,11 +49,11 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
         with open(trial_pipe) as pipe:
             request = json.load(pipe)
-        held = NOTHING
+        context = NO_CONTEXT
         if resident_bytes:
-            held = Held(request["context_bytes"], resident_bytes)
+            context = ContextMemory(request["context_bytes"], resident_bytes)
         spec = spec_from_json(request["spec"])
-        run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), held)
+        run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
         _flush()
         os.write(news_pipe, DONE)
         status = 0
@@ -60,12 +61,16 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         traceback.print_exception(error)
     finally:
         _flush()
-        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
+        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers
+        # would.
         os._exit(status)
 
 
 def run_and_record(
-    spec: TrialSpec, result: Path, phase: mmap.mmap | None, held: Held = NOTHING
+    spec: TrialSpec,
+    result: Path,
+    phase: mmap.mmap | None,
+    context: ContextMemory = NO_CONTEXT,
 ) -> None:
     """Run a trial in this very process and write its record to ``result``."""
 
@@ -73,14 +78,14 @@ def run_and_record(
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
-    record = run(spec, announce, scratch=result.parent, held=held)
+    record = run(spec, announce, scratch=result.parent, context=context)
     partial = result.with_suffix(".partial")
     partial.write_text(json.dumps(record_to_json(record)))
     partial.replace(result)
 
 
 def open_phase(path: Path) -> mmap.mmap:
-    """A memory page shared through a file, in which a child writes its phase; it survives the child."""
+    """A page of memory in a file, in which a child writes its phase; it survives the child."""
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), PHASE_BYTES)
 
@@ -100,7 +105,8 @@ def _flush() -> None:
 def _create_context() -> int | None:
     """Create the CUDA context; returns the host memory that it took in bytes, 0 without a GPU.
 
-    None if it cannot be created yet, because the previous child's memory is not free: the trial then creates it.
+    None if it cannot be created yet, because the previous child's memory is not free: the trial
+    then creates it.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():

@@ -1,11 +1,13 @@
-"""A slot's long-lived process: it preloads once, then runs every trial in a child of its own, with a deadline.
+"""A slot's long-lived process: preloads once, then runs each trial in a child, with a timeout.
 
-It reads one JSON request a line and answers each with one JSON line. Closing its input ends it and its child.
+It reads one JSON request a line and answers each with one JSON line. Closing its input ends it and
+its child.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import json
@@ -14,7 +16,6 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,11 +27,11 @@ from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 from jobs.record import Delivery, Outcome, TrialRecord, record_from_json, record_to_json
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import TrialSpec, spec_from_json
 
 IDLE_CHILD_SECONDS = 10.0
 """How long a child that was forked ahead waits for a trial."""
-_RELEASE_SECONDS = 10.0
+RELEASE_SECONDS = 10.0
 """How long the driver may take to free a dead process's GPU memory."""
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
 """Outcomes after which the GPU is looked at before anything else touches it."""
@@ -41,13 +42,15 @@ _DRIVER_BYTES = 16 * 2**20
 def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     """Preload, say so, then run trials until the requests end.
 
-    ``channels`` returns the descriptors of requests and replies. Until it returns, this process may not use the GPU.
+    ``channels`` returns the descriptors of requests and replies. Until it returns, this process may
+    not use the GPU.
     """
     preload_seconds = preload()
     requests, answers = channels()
     replies = os.fdopen(answers, "w")
     not_forkable = unclean()
-    # From here on nothing this process holds can become garbage: children share its pages unwritten.
+    # From here on nothing this process holds can become garbage: children share its pages
+    # unwritten.
     gc.collect()
     gc.freeze()
     hello = {
@@ -79,12 +82,17 @@ def _run(
     return record
 
 
-def _requests(descriptor: int, children: ChildRunner) -> Iterator[dict[str, Any]]:
-    """The requests as they come. A child that was forked ahead is ended if none comes for a while."""
+def _requests(
+    descriptor: int, children: ChildRunner, idle_seconds: float = IDLE_CHILD_SECONDS
+) -> Iterator[dict[str, Any]]:
+    """The requests as they come.
+
+    A child that was forked ahead is ended if none comes within ``idle_seconds``.
+    """
     with os.fdopen(descriptor, "r", closefd=False) as lines:
         while True:
             # No request is ever in the buffer: each is sent after the last was answered.
-            readable, _, _ = select.select([descriptor], [], [], IDLE_CHILD_SECONDS)
+            readable, _, _ = select.select([descriptor], [], [], idle_seconds)
             if not readable:
                 children.discard_next()
             line = lines.readline()
@@ -93,25 +101,18 @@ def _requests(descriptor: int, children: ChildRunner) -> Iterator[dict[str, Any]
             yield json.loads(line)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Ended:
-    """What is known of a child once its trial is over."""
-
-    in_time: bool
-    busy_seconds: float
-    phase: str
-    log: str
-
-
 class ChildRunner:
     """Runs trials one after another, each in a child of its own.
 
-    While one child ends and the next trial is being chosen, the next child is forked ahead and creates its CUDA
-    context: the kernel takes memory back from the one while the other begins.
+    While one child ends and the next trial is being chosen, the next child is forked ahead and
+    creates its CUDA context: the kernel takes memory back from the one while the other begins.
     """
 
-    def __init__(self, folder: Path, requests: int, answers: int) -> None:
+    def __init__(
+        self, folder: Path, requests: int, answers: int, release_seconds: float = RELEASE_SECONDS
+    ) -> None:
         self._folder = folder
+        self._release_seconds = release_seconds
         self._requests, self._answers = requests, answers
         self._next: Child | None = None
         """Forked ahead."""
@@ -131,54 +132,50 @@ class ChildRunner:
         child = self._last = self._take_child(spec, isolation, deadline)
         child.begin(spec, self._context_bytes or 0)
         in_time = child.wait(deadline, self._requests)
-        ended = _Ended(
-            in_time=in_time, busy_seconds=child.busy_seconds, phase=child.phase, log=child.log
+        delivery = Delivery(
+            started_at=time.time() - child.busy_seconds,
+            slot_seconds=child.busy_seconds,
+            isolation=isolation,
+            isolation_fallback=isolation_fallback,
+            slot_pid=os.getpid(),
+            node=environment.node(),
+            cpus=spec.needs.cpus or environment.cores(),
+            host_memory_bytes=spec.needs.host_bytes,
+            log=child.log,
         )
-        started_at = time.time() - ended.busy_seconds
+        phase = child.phase
         child.kill()
         if in_time and child.result.exists():
-            raw = json.loads(child.result.read_text())
+            record = record_from_json(json.loads(child.result.read_text()))
         else:
-            oom_kills = _host_oom_kills() - oom_kills_before
-            raw = record_to_json(self._silent_record(spec, ended, timeout_seconds, oom_kills))
-        raw["delivery"] = to_json(
-            Delivery(
-                started_at=started_at,
-                slot_seconds=ended.busy_seconds,
-                isolation=isolation,
-                isolation_fallback=isolation_fallback,
-                slot_pid=os.getpid(),
-                node=environment.node(),
-                cpus=spec.needs.cpus or environment.cores(),
-                host_memory_bytes=spec.needs.host_bytes,
-                log=ended.log,
-            )
-        )
-        return record_from_json(raw)
+            timeout = None if in_time else timeout_seconds
+            record = self._record_of_silent_child(spec, phase, timeout, oom_kills_before)
+        return dataclasses.replace(record, delivery=delivery)
 
-    def _silent_record(
-        self, spec: TrialSpec, ended: _Ended, timeout_seconds: float, oom_kills: int
+    def _record_of_silent_child(
+        self, spec: TrialSpec, phase: str, timeout_seconds: float | None, oom_kills_before: int
     ) -> TrialRecord:
-        """The record of a child that left none."""
+        """The record of a child that left none; ``timeout_seconds`` None: it ended by itself."""
         status = self.reap()
-        if ended.in_time:
+        if timeout_seconds is None:
+            oom_kills = _host_oom_kills() - oom_kills_before
             outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
         else:
             outcome = Outcome.TIMED_OUT
-            reason = f"no result after {timeout_seconds:g} s, in phase {ended.phase or 'start'}"
+            reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
         return TrialRecord(
             spec=spec,
             outcome=outcome,
             reason=reason,
-            phase=ended.phase,
+            phase=phase,
             environment=environment.describe(),
         )
 
     def fork_ahead(self, last: TrialRecord) -> None:
-        """Wait for the last child's end, and fork the next one meanwhile if it is likely to be needed.
+        """Fork the next child if it is likely to be needed, while the last one ends.
 
-        Not if another process uses the GPU, because each child's memory is then measured anew; nor after an outcome
-        for which the caller looks at the GPU first.
+        Not if another process uses the GPU, because each child's memory is then measured anew; nor
+        after an outcome for which the caller looks at the GPU first.
         """
         is_likely = last.delivery.isolation == "fork" and last.outcome not in _SUSPICIOUS
         is_alone = self._context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES
@@ -225,15 +222,15 @@ class ChildRunner:
         return child
 
     def _context_seen(self) -> int | None:
-        """GPU memory that the context of a child just forked takes; None where NVML shows no growth."""
+        """GPU memory that the context of a new child takes; None if NVML shows no growth."""
         used = _gpu_bytes()
         if used > self._idle_bytes or not used:
             return used - self._idle_bytes
         return None
 
     def _wait_for_release(self) -> None:
-        """The driver takes a moment to free a dead process's memory; the next trial must not find it."""
-        give_up = time.monotonic() + _RELEASE_SECONDS
+        """Wait until the driver has freed a dead process's memory, or give up."""
+        give_up = time.monotonic() + self._release_seconds
         own_bytes = (self._context_bytes or 0) if self._next is not None else 0
         while (used := _gpu_bytes()) > self._idle_bytes + own_bytes + _DRIVER_BYTES:
             if time.monotonic() > give_up:
@@ -266,10 +263,10 @@ def _reply(replies: TextIO, message: Any) -> None:
 
 
 def main() -> None:
-    """Entry point of ``python -m jobs.isolation.forkserver``: requests on stdin, replies on what was stdout.
+    """Serve requests from stdin; replies go to what was stdout.
 
-    ``--socket DESCRIPTOR PID`` preloads before there is a slot: it waits at a listening socket for one, and ends with
-    the process PID that started it.
+    ``--socket DESCRIPTOR PID`` preloads before there is a slot: it waits at a listening socket for
+    one, and ends with the process PID that started it.
     """
     channels = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies

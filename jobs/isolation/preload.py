@@ -1,4 +1,7 @@
-"""Import everything a trial may need and initialise nothing: no CUDA context, no threads, no child processes."""
+"""Imports everything that a trial may need and initialises nothing.
+
+No CUDA context, no threads, no child processes: the process is then safe to fork.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,16 @@ MODULES = (
 
 
 def environment(cpus: int) -> dict[str, str]:
-    """Variables a preloading process must be *started* with; libraries read them when they are loaded.
+    """Variables that a preloading process must be started with: libraries read them when loaded.
 
-    The malloc thresholds make freed memory go back to the system, so that one trial's peak is not the next one's
-    floor; PYTORCH_NVML_BASED_CUDA_CHECK lets ``torch.cuda.is_available`` answer without creating a context;
-    Arrow's allocator must not start its background thread in a process that will be forked. PYTHONPATH makes this
-    very copy of the code be found, whatever directory the process is started in.
+    - PYTHONPATH: this copy of the code is found in whatever folder the process is started.
+    - PYTORCH_NVML_BASED_CUDA_CHECK: ``torch.cuda.is_available`` creates no CUDA context.
+    - MALLOC_*: freed memory goes back to the system, so that the peak of one trial is not the
+      floor of the next.
+    - JE_ARROW_MALLOC_CONF: Arrow's allocator starts no background thread, which a fork would lose.
+    - CUDA_VISIBLE_DEVICES: one GPU, because the Trainer would use DataParallel on several.
+    - GOMP_SPINCOUNT: without a GPU, threads do not spin while they wait for each other. That
+      would be slow beside other work on the cores.
     """
     code = str(Path(__file__).parents[2])
     variables = {
@@ -58,17 +65,16 @@ def environment(cpus: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    if not (uuids := nvml.visible_uuids()):
-        # Beside any other work on the cores, threads that spin while they wait for each other are much slower.
+    uuids = nvml.visible_uuids()
+    if not uuids:
         return {**variables, "DS_ACCELERATOR": "cpu", "GOMP_SPINCOUNT": "0"}
-    # One GPU: with several in sight the Trainer would silently use DataParallel.
     return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
 
 
 def preload() -> float:
-    """Import ``MODULES``, those that are installed; returns the seconds it took."""
+    """Import those of ``MODULES`` that are installed; returns the seconds that it took."""
     begin = time.perf_counter()
-    with _answered_from_nvml():
+    with _gpu_answers_from_nvml():
         for name in MODULES:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
@@ -76,11 +82,14 @@ def preload() -> float:
 
 
 def remember_processor() -> bool:
-    """Let py-cpuinfo answer from memory: DeepSpeed asks it twice for every op that it loads, and it takes seconds.
-    Whether it did not yet."""
+    """Have py-cpuinfo look at the processor now, and answer from memory later.
+
+    DeepSpeed asks it twice for every op that it loads, and each answer takes seconds. Returns
+    whether this was the first call.
+    """
     import cpuinfo
 
-    if hasattr(cpuinfo.get_cpu_info, "cache_info"):
+    if hasattr(cpuinfo.get_cpu_info, "cache_info"):  # replaced already
         return False
     cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
     cpuinfo.get_cpu_info()
@@ -88,37 +97,43 @@ def remember_processor() -> bool:
 
 
 def unclean() -> str:
-    """Why this process must not be forked for trials; empty when it may, which a forked canary has shown."""
+    """Why this process must not be forked for trials; empty if it may.
+
+    A forked probe shows what a library did unseen.
+    """
     import torch
 
     if torch.cuda.is_initialized():
         return "the preload initialised CUDA"
     if threading.active_count() > 1:
-        return f"the preload left threads: {', '.join(thread.name for thread in threading.enumerate()[1:])}"
-    if torch.cuda.is_available() and not _canary_lives():
+        names = ", ".join(thread.name for thread in threading.enumerate()[1:])
+        return f"the preload left threads: {names}"
+    if torch.cuda.is_available() and not _forked_child_computes():
         return "a forked child could not use CUDA"
     return ""
 
 
-def _canary_lives() -> bool:
-    """Whether a forked child can create a CUDA context and compute; what any library did unseen would show here."""
+def _forked_child_computes() -> bool:
+    """Whether a forked child can create a CUDA context and compute."""
     import torch
 
     pid = os.fork()
     if pid == 0:
         try:
-            os._exit(0 if torch.ones(2, device="cuda").sum().item() == 2 else 1)
+            total = torch.ones(2, device="cuda").sum().item()
+            os._exit(0 if total == 2 else 1)
         except Exception:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @contextlib.contextmanager
-def _answered_from_nvml() -> Iterator[None]:
-    """Answer what libraries ask of the GPU while being imported from NVML; torch's own answer creates a context.
+def _gpu_answers_from_nvml() -> Iterator[None]:
+    """While the context lasts, torch describes the GPU from NVML, without a CUDA context.
 
-    bitsandbytes asks for the compute capability, torchao (through ``torch.utils._triton.has_triton``) for the
-    device's properties. What torch cached of these answers is forgotten afterwards.
+    Libraries ask while they are imported: bitsandbytes for the compute capability, torchao (through
+    ``torch.utils._triton.has_triton``) for the device's properties. What torch cached of these
+    answers is forgotten afterwards.
     """
     import torch
     from torch._dynamo import device_interface
@@ -127,12 +142,12 @@ def _answered_from_nvml() -> Iterator[None]:
     if not uuids:
         yield
         return
-    major, minor = capability = nvml.compute_capability(uuids[0])
+    capability = nvml.compute_capability(uuids[0])
+    major, minor = capability
+    properties = SimpleNamespace(major=major, minor=minor, gcnArchName="")
     answers = {
         "get_device_capability": lambda device=None: capability,
-        "get_device_properties": lambda device=None: SimpleNamespace(
-            major=major, minor=minor, gcnArchName=""
-        ),
+        "get_device_properties": lambda device=None: properties,
         "current_device": lambda: 0,
     }
     originals = {name: getattr(torch.cuda, name) for name in answers}

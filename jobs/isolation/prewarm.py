@@ -1,7 +1,7 @@
 """Slot parents that are started before there are slots: they preload while Ray starts.
 
-Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name; if anything is wrong
-with it, the slot starts a parent of its own.
+Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name;
+if anything is wrong with it, the slot starts a parent of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _END_SECONDS = 5.0
 
 @contextlib.contextmanager
 def parents(cpus: int = 0) -> Iterator[None]:
-    """While the context lasts, one parent for each of this machine's GPUs preloads, or one for its CPU.
+    """While the context lasts, a parent for each GPU preloads; without a GPU, one for the CPU.
 
-    ``cpus`` are a trial's cores; 0: its GPU's share of all. A parent that cannot be started is left out.
+    ``cpus`` are a trial's cores; 0: its GPU's share of all. A parent that cannot be started is left
+    out.
     """
     uuids = _gpu_uuids()
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
@@ -40,13 +41,26 @@ def parents(cpus: int = 0) -> Iterator[None]:
             path = _socket_path(folder, uuid, cores)
             with contextlib.suppress(OSError):  # for example, a path too long for a socket
                 started[path] = _start(path, uuid, cores)
-        os.environ[FOLDER_VARIABLE] = str(folder)
         try:
-            yield
+            with _folder_variable(folder):
+                yield
         finally:
-            del os.environ[FOLDER_VARIABLE]
             for path, parent in started.items():
                 _end(parent, is_waiting=path.exists())
+
+
+@contextlib.contextmanager
+def _folder_variable(folder: Path) -> Iterator[None]:
+    """While the context lasts, this process and those that it starts find the sockets."""
+    before = os.environ.get(FOLDER_VARIABLE)
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FOLDER_VARIABLE]
+        else:
+            os.environ[FOLDER_VARIABLE] = before
 
 
 def _gpu_uuids() -> list[str]:
@@ -98,11 +112,12 @@ def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
 
 
 def accept(listener_descriptor: int) -> tuple[int, int]:
-    """In the parent: wait to be taken over. Returns the descriptors of its requests and of its replies.
+    """In the parent: wait to be taken over; returns the descriptors of requests and replies.
 
     Only one slot can take it over.
     """
-    # Under memory pressure the kernel shall kill this process before the driver, as it does Ray's workers.
+    # Under memory pressure the kernel shall kill this process before the driver, as it does Ray's
+    # workers.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     with (
@@ -115,7 +130,10 @@ def accept(listener_descriptor: int) -> tuple[int, int]:
 
 
 class PrewarmedParent:
-    """A parent that was taken over. Has what a slot uses of ``subprocess.Popen``, though it is no child process."""
+    """A parent that was taken over.
+
+    Has what a slot uses of ``subprocess.Popen``, though it is no child of this process.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if no parent waits at this socket."""
@@ -132,7 +150,7 @@ class PrewarmedParent:
         self.stdout = os.fdopen(from_parent, "r")
 
     def poll(self) -> int | None:
-        """None while it lives. Its real exit status is known to its own parent only; here it is 0."""
+        """None while it lives, then 0: its exit status is known to its own parent only."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
@@ -155,7 +173,7 @@ class PrewarmedParent:
 
 
 def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
-    """The parent that waits for a slot with these cores on the visible GPU, and its stderr; None: there is none."""
+    """A waiting parent for these cores on the visible GPU, and its stderr; None: there is none."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None

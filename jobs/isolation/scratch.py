@@ -1,4 +1,4 @@
-"""A folder for one process and its children, gone with them: what killed owners left is removed by the next."""
+"""A temporary folder that ends with its process, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
-    """A new folder, its name beginning with ``prefix``, locked while this process or a child of it lives.
+    """A new folder whose name begins with ``prefix``, removed at the end of the context.
 
-    Offloaded states can fill a disk, and a process that was killed does not clean up after itself.
+    A killed process cannot remove its folder, and offloaded states could fill the disk. So the
+    folder is locked while this process or a child of it lives, and unlocked folders with the same
+    prefix are removed here.
     """
     _remove_abandoned(prefix)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
     with _locked(unnamed):
-        # It has its name only now that it is locked, or another process could take it for abandoned.
+        # Only a locked folder gets the prefix, or another process could take it for abandoned.
         folder = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix("new-")))
         try:
             yield folder
@@ -29,17 +31,17 @@ def own_folder(prefix: str) -> Iterator[Path]:
 
 
 def _remove_abandoned(prefix: str) -> None:
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), _locked(left):  # in use, or another user's
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), _locked(folder):  # in use, or another user's
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. Raises OSError where it is held already."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    """Lock the folder. Raises OSError if another process has locked it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)

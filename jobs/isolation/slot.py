@@ -24,7 +24,7 @@ class SlotDiedError(RuntimeError):
 
 
 class Slot:
-    """Starts its parent when it is first needed, or takes over a prewarmed one, and replaces it if it dies.
+    """Starts its parent at the first trial, or takes over a prewarmed one; replaces a dead one.
 
     The parent sees the GPUs that this process sees.
     """
@@ -34,7 +34,8 @@ class Slot:
         self._parent: subprocess.Popen[str] | prewarm.PrewarmedParent | None = None
         self._errors: IO[str]
         self.hello: dict[str, Any] = {}
-        """What the parent said when it was ready: ``preload_seconds``, ``unclean``, ``environment``."""
+        """What the parent said when it was ready: ``preload_seconds``, ``unclean``,
+        ``environment``."""
         self.parents_started = 0
 
     def __enter__(self) -> Self:
@@ -57,7 +58,7 @@ class Slot:
 
     @property
     def children(self) -> int:
-        """Processes of the parent: each waits for a trial, runs one or ends. 1 where the kernel does not tell."""
+        """Child processes of the parent; 1 where the kernel does not list them."""
         pid = self.parent_pid
         if pid is None:
             return 0
@@ -67,7 +68,7 @@ class Slot:
             return 1
 
     def start(self) -> None:
-        """Start and preload the parent if there is none. Raises SlotDiedError if it does not come up."""
+        """Start and preload the parent if there is none. Raises SlotDiedError if that fails."""
         if self.parent_pid is not None:
             return
         self.close()
@@ -92,7 +93,7 @@ class Slot:
         return parent, errors
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
-        """Run one trial and wait for its record. Raises SlotDiedError if the parent dies meanwhile."""
+        """Run one trial and wait for its record. Raises SlotDiedError if the parent dies."""
         self.start()
         assert self._parent is not None
         assert self._parent.stdin is not None

@@ -1,1 +1,1 @@
-"""The training loops that can be measured; each is ``train(setup) -> Trained`` and tells the meter what it does."""
+"""The training loops that can be measured, and the meter that connects them to the trackers."""

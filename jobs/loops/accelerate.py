@@ -1,9 +1,9 @@
-"""A plain PyTorch loop through ``accelerate.Accelerator``: the guide's last section, with its data loader timed."""
+"""A plain PyTorch loop through ``accelerate.Accelerator``, as in the Hugging Face guide."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from jobs.techniques.axes.optimizer import decay_groups
 
 
 def train(setup: Setup) -> Trained:
-    """Train for as many steps as the meter wants. Like the guide's loop: no clipping, no scheduler, no logging."""
+    """Train until the meter stops it; as in the guide, without clipping, schedule and logging."""
     loop = _Loop(setup)
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
@@ -26,7 +26,7 @@ def train(setup: Setup) -> Trained:
         model=loop.model,
         optimizer=loop.optimizer,
         accelerator=loop.accelerator,
-        dataloader=loop.loader,
+        dataloader=loop.dataloader,
         train_seconds=seconds,
         samples_per_second=samples / seconds,
         train_on=loop.train_on,
@@ -34,43 +34,44 @@ def train(setup: Setup) -> Trained:
 
 
 class _Loop:
-    """Model, optimizer and loader as Accelerate prepared them."""
+    """Model, optimizer and data loader as Accelerate prepared them."""
 
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
         transformers.set_seed(arguments.seed)
         enable_checkpointing(setup.model, arguments)
-        precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no"
-        self.accelerator = Accelerator(mixed_precision=precision)
+        self.accelerator = Accelerator(mixed_precision=_mixed_precision(arguments))
         optimizer = setup.optimizer or named_optimizer(setup.model, arguments)
-        self.model, self.optimizer, self.loader = self.accelerator.prepare(
+        self.model, self.optimizer, self.dataloader = self.accelerator.prepare(
             setup.model, optimizer, _dataloader(setup)
         )
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
 
     def run(self, meter: Listener) -> int:
-        """Train until the meter has enough; returns the samples trained on."""
-        samples, complete = 0, False
+        """Train until the meter stops it; returns the number of samples trained on."""
+        samples = 0
+        is_complete = False
         meter.train_begin()
-        batches = _timed(_endless(self.loader), meter.data_wait)
-        while not complete:
+        batches = _timed(_endless(self.dataloader), meter.data_wait)
+        while not is_complete:
             for left in reversed(range(self._accumulation)):
                 meter.phase("data")
                 batch = next(batches)
                 samples += len(batch["labels"])
                 meter.micro_batch(batch)
                 if meter.wants(left):
-                    meter.loss(self._micro_step(batch, meter))
+                    meter.loss(self._forward_and_backward(batch, meter))
             self._update(meter)
-            complete = meter.step_end()
+            is_complete = meter.step_end()
         return samples
 
     def train_on(self, meter: Listener) -> None:
-        """As ``run``."""
+        """Train more steps, until the meter stops it."""
         self.run(meter)
 
-    def _micro_step(self, batch: Any, meter: Listener) -> torch.Tensor:
+    def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
+        """One micro-batch; returns its loss, scaled for accumulation."""
         meter.phase("forward")
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation
         meter.phase("backward")
@@ -86,22 +87,38 @@ class _Loop:
 
 
 def enable_checkpointing(model: Any, arguments: Any) -> None:
-    """Checkpoint activations as the training arguments ask, under either of the names they have had."""
-    newer = getattr(arguments, "activation_checkpointing", None)
-    if newer:
+    """Checkpoint activations as the training arguments ask.
+
+    transformers 5.23 renamed the arguments and gave them options; older ones have only the old.
+    """
+    is_enabled = getattr(arguments, "activation_checkpointing", None)
+    if is_enabled:
         kwargs = dict(arguments.activation_checkpointing_kwargs or {})
-        every, offload = kwargs.pop("every_n_layers", 1), kwargs.pop("offload", False)
+        every = kwargs.pop("every_n_layers", 1)
+        offload = kwargs.pop("offload", False)
         model.activation_checkpointing_enable(kwargs or None, every_n_layers=every, offload=offload)
-    elif newer is None and arguments.gradient_checkpointing:
+    elif is_enabled is None and arguments.gradient_checkpointing:
         model.gradient_checkpointing_enable(arguments.gradient_checkpointing_kwargs)
 
 
 def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
     """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
-    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)  # type: ignore[arg-type]
-    if groups := kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None):
-        return factory(groups, **kwargs)  # type: ignore[no-any-return]
-    return factory(decay_groups(model, arguments.weight_decay), **kwargs)  # type: ignore[no-any-return]
+    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(
+        arguments,
+        model,  # type: ignore[arg-type]
+    )
+    # Layer-wise and low-rank optimizers bring parameter groups of their own.
+    groups = kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None)
+    if not groups:
+        groups = decay_groups(model, arguments.weight_decay)
+    optimizer: torch.optim.Optimizer = factory(groups, **kwargs)
+    return optimizer
+
+
+def _mixed_precision(arguments: Any) -> str:
+    if arguments.bf16:
+        return "bf16"
+    return "fp16" if arguments.fp16 else "no"
 
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:
@@ -118,12 +135,14 @@ def _dataloader(setup: Setup) -> DataLoader[Any]:
     )
 
 
-def _endless(loader: Any) -> Iterator[Any]:
+def _endless(dataloader: Any) -> Iterator[Any]:
+    """Epoch after epoch."""
     while True:
-        yield from loader
+        yield from dataloader
 
 
-def _timed(batches: Iterator[Any], report: Any) -> Iterator[Any]:
+def _timed(batches: Iterator[Any], report: Callable[[float], None]) -> Iterator[Any]:
+    """The same batches; ``report`` gets the seconds that fetching each took."""
     while True:
         begin = time.perf_counter()
         batch = next(batches)

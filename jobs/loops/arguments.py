@@ -1,4 +1,4 @@
-"""A recipe as ``TrainingArguments`` of the installed transformers, whichever end of the supported range that is."""
+"""A trial's settings as the ``TrainingArguments`` of the installed transformers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jobs.techniques.axes.activations import RENAMED
 def training_arguments(
     spec: TrialSpec, *, output_dir: str, total_steps: int | None, deepspeed: dict[str, Any] | None
 ) -> TrainingArguments:
-    """The trial's arguments; None as ``total_steps`` trains one epoch.
+    """The trial's arguments; ``total_steps`` None trains one epoch.
 
-    Creating them initialises DeepSpeed's process group where ``deepspeed`` is given, which must therefore happen
-    before the model is built. Raises TypeError for an argument that the installed version does not have.
+    With ``deepspeed`` this initialises DeepSpeed's process group, so it must come before the model
+    is built. Raises TypeError for an argument that the installed version does not have.
     """
-    known = {f.name for f in dataclasses.fields(TrainingArguments) if f.init}
+    installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
     arguments = {
-        _installed_name(name, known): value
+        _installed_name(name, installed): value
         for name, value in spec.settings.training_arguments.items()
     }
     arguments |= {
@@ -42,9 +42,11 @@ def training_arguments(
     return TrainingArguments(**arguments)
 
 
-def _installed_name(name: str, known: set[str]) -> str:
+def _installed_name(name: str, installed: set[str]) -> str:
+    """An argument's newer or older name, whichever is installed; else the name itself."""
     newer: str = RENAMED.get(name, name)
-    if newer in known:
+    if newer in installed:
         return newer
-    older = {new: old for old, new in RENAMED.items()}.get(name, name)
-    return older if older in known else name
+    older_names = {new: old for old, new in RENAMED.items()}
+    older = older_names.get(name, name)
+    return older if older in installed else name

@@ -1,4 +1,4 @@
-"""What a training loop is given, and what it leaves behind for the inspection."""
+"""What a training loop gets, and what it leaves behind for inspection."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from jobs.loops.meter import Listener
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """Everything a loop needs, built and placed: the model is on its device."""
+    """Everything that a loop needs; the model is on its device."""
 
     model: torch.nn.Module
     dataset: Any
     collator: Callable[[list[Any]], dict[str, torch.Tensor]] | None
+    """None: the library's default."""
     arguments: Any
     """``transformers.TrainingArguments``."""
     optimizer: torch.optim.Optimizer | None
-    """An optimizer built by a technique's hook; None: the loop creates the one ``arguments`` names."""
+    """Made by a technique's hook; None: the loop creates the one that ``arguments`` names."""
     meter: Listener
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """The live objects after training, and the guide's two figures of it."""
+    """The live objects after training, and the two speed figures of the Hugging Face guide."""
 
     model: torch.nn.Module
-    """As trained: wrapped by DeepSpeed or torch.compile where those are in play."""
+    """As trained: DeepSpeed and torch.compile wrap it."""
     optimizer: Any
     accelerator: Any
     dataloader: Any
     train_seconds: float
-    """Wall-clock of the whole training, warm-up included: the guide's "Time"."""
+    """Wall time of the whole training, warm-up included: the guide's "Time"."""
     samples_per_second: float
-    """The guide's "Samples/second": all samples over ``train_seconds``."""
+    """All samples over ``train_seconds``: the guide's "Samples/second"."""
     train_on: Callable[[Listener], None]
-    """Trains more steps with these very objects, telling another listener, until that has enough."""
+    """Trains more steps with the same objects, until the given listener stops it."""

@@ -1,4 +1,4 @@
-"""DeepSpeed without its launcher: a world of one process, its environment variables, and the paths in its config."""
+"""DeepSpeed without its launcher: a world of one process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from jobs.loops.meter import Listener
 
 
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
-    """Set this process up as rank 0 of 1 and return the config with ``{nvme}`` filled in.
+    """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in.
 
-    Without these variables DeepSpeed reaches for mpi4py. The port is a free one, so that neighbours do not meet.
+    Without these variables DeepSpeed would look for mpi4py. Each trial takes a free port, so that
+    trials on one node do not collide.
     """
     os.environ |= {
         "RANK": "0",
@@ -27,36 +28,41 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         "MASTER_PORT": str(_free_port()),
         "OMP_NUM_THREADS": str(cpus),
     }
-    use_own_architecture()
-    filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
+    build_for_own_gpu()
+    text = json.dumps(config).replace("{nvme}", nvme_path)
+    filled: dict[str, Any] = json.loads(text)
     return filled
 
 
 @contextmanager
-def phases(engine: Any, meter: Listener) -> Iterator[None]:
-    """Tell ``meter`` when DeepSpeed's engine updates, which happens within the Trainer's backward pass.
+def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
+    """While the context lasts, the engine's updates are reported to ``meter``.
 
-    Its clipping is part of the update. Anything but an engine is left alone.
+    DeepSpeed's engine updates inside what the Trainer takes for the backward pass, and its update
+    includes clipping. Anything other than a DeepSpeed engine is left alone.
     """
     if not hasattr(engine, "zero_optimization_stage"):
         yield
         return
     step = engine.step
 
-    def told(*args: Any, **kwargs: Any) -> None:
+    def reported_step(*args: Any, **kwargs: Any) -> None:
         meter.phase("optimizer")
         step(*args, **kwargs)
         meter.phase("upkeep")
 
-    engine.step = told
+    engine.step = reported_step
     try:
         yield
     finally:
         del engine.step
 
 
-def use_own_architecture() -> None:
-    """Build DeepSpeed's ops for the GPU in hand only; a foreign list such as "10.0a" would break the builder."""
+def build_for_own_gpu() -> None:
+    """Have DeepSpeed build its ops for the visible GPU only.
+
+    A list from the environment may hold entries such as "10.0a" that break DeepSpeed's builder.
+    """
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"

@@ -1,4 +1,4 @@
-"""The line between a training loop and the trackers: which step is warm-up, and when enough has been measured."""
+"""Connects a training loop to the trackers, and decides when enough has been measured."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from typing import Any, Protocol
 
 import torch
 
-from jobs.trackers.base import Moment, Phase, Tracker, tell
+from jobs.trackers.base import Moment, Phase, Tracker, notify
 from jobs.trackers.steps import Steps
 
 
 class Listener(Protocol):
-    """What a training loop talks to."""
+    """What a training loop reports to."""
 
     def train_begin(self) -> None:
-        """Everything is prepared; the first batch is asked for next."""
+        """Everything is prepared; the loop fetches its first batch next."""
 
     def data_wait(self, seconds: float) -> None:
         """The loop waited this long for the micro-batches of its next step."""
 
     def phase(self, name: Phase) -> None:
-        """The loop begins something else."""
+        """The loop enters a phase."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """A micro-batch, on the device, is about to be trained on."""
+        """A micro-batch, whose tensors are on the device, is about to be trained on."""
 
     def wants(self, left: int) -> bool:
-        """Whether that micro-batch, after which ``left`` of its step are to come, is to be trained on at all."""
+        """Whether to train on that micro-batch; ``left`` more belong to the same step."""
 
     def loss(self, value: torch.Tensor) -> None:
-        """The loss of the micro-batch just trained on, a scalar on the device."""
+        """The loss of the last micro-batch: a device scalar."""
 
     def step_end(self) -> bool:
-        """An optimizer step was issued. True: enough."""
+        """The host issued an optimizer step. True: stop training."""
 
 
 class Meter:
-    """Told by the loop of every wait, micro-batch and step; tells the trackers, and the loop when to stop.
+    """A ``Listener`` that reports to the trackers.
 
-    At most ``total_steps`` are trained, the first ``warmup_steps`` of them uncounted; fewer where the mean step is
-    known to within ``relative_error`` before, or would not be after all of them.
+    Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
+    once the mean step is known to within ``relative_error``, or would not be after all steps.
+    At least one step counts.
     """
 
     def __init__(
@@ -60,57 +61,61 @@ class Meter:
         self._relative_error = relative_error
         self._device = device
         self._steps = next(tracker for tracker in trackers if isinstance(tracker, Steps))
-        self._step = 0
+        self._finished = 0
 
     def train_begin(self) -> None:
-        """Everything is prepared; the first batch is asked for next."""
-        tell(self._trackers, Moment.TRAIN_BEGIN, self._device)
+        """Training begins; the device is idle."""
+        notify(self._trackers, Moment.TRAIN_BEGIN, self._device)
         self._announce("first_step")
-        self._step_begin()
+        self._begin_step()
 
     def data_wait(self, seconds: float) -> None:
-        """The loop waited this long for the micro-batches of its next step."""
+        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.data_wait(seconds)
 
     def phase(self, name: Phase) -> None:
-        """The loop begins something else; what is timed here is whole steps."""
+        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.phase(name)
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """A micro-batch, on the device, is about to be trained on."""
+        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.micro_batch(inputs)
 
     def wants(self, left: int) -> bool:
-        """Every one: what is measured is whole steps."""
+        """True: whole steps are measured."""
         return True
 
     def loss(self, value: torch.Tensor) -> None:
-        """The loss of the micro-batch just trained on, a scalar on the device."""
+        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.loss(value)
 
     def step_end(self) -> bool:
-        """An optimizer step was issued. True when the measurement is complete."""
-        self._step += 1
+        """Report to the trackers. True when the measurement is complete."""
+        self._finished += 1
         for tracker in self._trackers:
             tracker.step_end()
-        if self._step == 1:
+        if self._finished == 1:
             self._announce("warm_up")
-        if self._step == self._warmup_steps:
+        if self._finished == self._warmup_steps:
             self._announce("steps")
-        if self._step < self._total_steps and not self._steps.are_enough(
-            self._warmup_steps, self._total_steps, self._relative_error
-        ):
-            self._step_begin()
+        if not self._is_complete():
+            self._begin_step()
             return False
         begin, end = self._steps.close(self._warmup_steps, self._relative_error)
         for tracker in self._trackers:
             tracker.counted(begin, end)
         return True
 
-    def _step_begin(self) -> None:
+    def _is_complete(self) -> bool:
+        if self._finished >= self._total_steps:
+            return True
+        return self._steps.are_enough(self._warmup_steps, self._total_steps, self._relative_error)
+
+    def _begin_step(self) -> None:
+        warmup_left = max(0, self._warmup_steps - self._finished)
         for tracker in self._trackers:
-            tracker.step_begin(max(0, self._warmup_steps - self._step))
+            tracker.step_begin(warmup_left)

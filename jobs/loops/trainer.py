@@ -1,7 +1,8 @@
-"""The ``transformers.Trainer`` loop, listened to but not changed."""
+"""The ``transformers.Trainer`` loop, observed but not changed."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -9,33 +10,37 @@ from typing import Any
 import torch
 import transformers
 
-from jobs.loops import deepspeed
 from jobs.loops.base import Setup, Trained
+from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener
 
 
 class MeteredTrainer(transformers.Trainer):
-    """A Trainer that reports each wait for data, phase, micro-batch and loss to a ``Listener``."""
+    """A Trainer that reports waits for data, phases, micro-batches and losses to a ``Listener``."""
 
     meter: Listener
-    _left = 0
+    _micro_batches_left = 0
+    """Of the current step, after the one that is being trained on."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Fetching a step's micro-batches happens here, before ``on_step_begin``: callbacks alone would miss it."""
+        """Fetch a step's micro-batches.
+
+        The Trainer does that before ``on_step_begin``, so that callbacks alone cannot time it.
+        """
         self.meter.phase("data")
         begin = time.perf_counter()
         batches = super().get_batch_samples(*args, **kwargs)
         self.meter.data_wait(time.perf_counter() - begin)
-        self._left = len(batches[0])
+        self._micro_batches_left = len(batches[0])
         return batches
 
     def training_step(
         self, model: torch.nn.Module, inputs: Any, *args: Any, **kwargs: Any
     ) -> torch.Tensor:
         """One micro-batch, forward and backward."""
-        self._left -= 1
+        self._micro_batches_left -= 1
         self.meter.micro_batch(inputs)
-        if not self.meter.wants(self._left):
+        if not self.meter.wants(self._micro_batches_left):
             return torch.zeros((), device=self.args.device)
         loss: torch.Tensor = super().training_step(model, inputs, *args, **kwargs)
         self.meter.phase("upkeep")
@@ -43,7 +48,7 @@ class MeteredTrainer(transformers.Trainer):
         return loss
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward pass; the rest of ``training_step`` is the backward pass."""
+        """The forward pass; what follows it in ``training_step`` is the backward pass."""
         self.meter.phase("forward")
         loss = super().compute_loss(*args, **kwargs)
         self.meter.phase("backward")
@@ -56,32 +61,37 @@ class MeteredTrainer(transformers.Trainer):
         return norm
 
     def train_on(self, meter: Listener) -> None:
-        """More steps of the same training, told to ``meter``, until it has enough: the Trainer's own epochs again."""
+        """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""
         self.meter = meter
         self.state.max_steps = sys.maxsize
-        self.control.should_training_stop = self.control.should_epoch_stop = False
-        loader: Any = self.callback_handler.train_dataloader
+        self.control.should_training_stop = False
+        self.control.should_epoch_stop = False
+        dataloader: Any = self.callback_handler.train_dataloader
         meter.train_begin()
-        with deepspeed.phases(self.model_wrapped, meter):
+        with reported_phases(self.model_wrapped, meter):
             while not self.control.should_training_stop:
-                self._run_epoch(  # type: ignore[no-untyped-call]
-                    model=self.model_wrapped,
-                    epoch=0,
-                    train_dataloader=loader,
-                    steps_in_epoch=len(loader),
-                    num_update_steps_per_epoch=-(
-                        -len(loader) // self.args.gradient_accumulation_steps
-                    ),
-                    trial=None,
-                    ignore_keys_for_eval=None,
-                    start_time=time.time(),
-                    resume_from_checkpoint=None,
-                    epochs_trained=0,
-                    steps_trained_in_current_epoch=0,
-                )
+                self._train_epoch(dataloader)
+
+    def _train_epoch(self, dataloader: Any) -> None:
+        updates = math.ceil(len(dataloader) / self.args.gradient_accumulation_steps)
+        self._run_epoch(  # type: ignore[no-untyped-call]
+            model=self.model_wrapped,
+            epoch=0,
+            train_dataloader=dataloader,
+            steps_in_epoch=len(dataloader),
+            num_update_steps_per_epoch=updates,
+            trial=None,
+            ignore_keys_for_eval=None,
+            start_time=time.time(),
+            resume_from_checkpoint=None,
+            epochs_trained=0,
+            steps_trained_in_current_epoch=0,
+        )
 
 
-class _StepListener(transformers.TrainerCallback):
+class _StepReporter(transformers.TrainerCallback):
+    """Reports the events that only callbacks see."""
+
     def __init__(self, trainer: MeteredTrainer) -> None:
         self._trainer = trainer
 
@@ -100,7 +110,7 @@ class _StepListener(transformers.TrainerCallback):
 
 
 def train(setup: Setup) -> Trained:
-    """Train with the Trainer for as many steps as the meter wants."""
+    """Train with the Trainer until the meter stops it."""
     trainer = MeteredTrainer(
         model=setup.model,
         args=setup.arguments,
@@ -109,7 +119,7 @@ def train(setup: Setup) -> Trained:
         optimizers=(setup.optimizer, None),
     )
     trainer.meter = setup.meter
-    trainer.add_callback(_StepListener(trainer))
+    trainer.add_callback(_StepReporter(trainer))
     metrics = trainer.train().metrics
     return Trained(
         model=trainer.model_wrapped,

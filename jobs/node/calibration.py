@@ -1,4 +1,7 @@
-"""What a GPU does when nothing else holds it back; ``python -m jobs.node.calibration`` prints one's figures as JSON."""
+"""Measures a GPU's constants and rates under load.
+
+``python -m jobs.node.calibration`` prints those of the first visible GPU as JSON.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,35 +25,36 @@ if TYPE_CHECKING:
     import torch
 
 ROUNDS = 5
-"""The median of so many is reported."""
+"""Each rate is the median of so many rounds."""
+_COMMAND = [sys.executable, "-m", "jobs.node.calibration"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """How much work a round is: long enough to be timed, short enough for all to take seconds."""
+    """How much work a round is."""
 
     matrix: int = 8192
-    """Rows and columns; a product is 2 n³ operations."""
+    """Rows and columns n; a product is 2 n³ operations."""
     copy_bytes: int = 2**30
     round_seconds: float = 0.2
 
 
 BRIEF = Load(round_seconds=0.02)
-"""Before a sweep: about a second, after torch has been imported."""
+"""Takes about a second after torch is imported: for screening before a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """One GPU's constants and rates, taken while it was busy; without a GPU the processor's rates alone."""
+    """A GPU's constants, and its rates while it was busy; without a GPU, the CPU's rates."""
 
     device: str
-    """The GPU's or the processor's model."""
+    """The GPU's or the CPU's model."""
     uuid: str = ""
     torch: str
     driver: str = ""
     total_bytes: int = 0
     context_bytes: int = 0
-    """What NVML sees when torch has created a bare context."""
+    """What NVML sees of a bare CUDA context."""
     multiprocessors: int = 0
     threads_per_multiprocessor: int = 0
     flops_per_second: dict[str, float]
@@ -62,97 +66,101 @@ class Calibration:
     slowed: tuple[str, ...] = ()
     """Why the clocks were held down at the end, if they were."""
     seconds: float
+    """How long the calibration took."""
 
 
 def calibrate_all() -> list[dict[str, Any]]:
-    """Every visible GPU's ``Calibration`` as plain values, all at once as in a sweep, each in a process of its own.
+    """Each visible GPU's ``Calibration`` as plain values; without a GPU, the CPU's.
 
-    Without a GPU, the processor's. Raises RuntimeError with a process's last words where it fails.
+    All GPUs are busy at once, as in a sweep. Each has its own process. Raises RuntimeError with the
+    last line that a failed process printed.
     """
-    found = nvml.visible_uuids()
-    own = [
-        {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuid)}
-        for uuid in found
-    ]
-    command = [sys.executable, "-m", "jobs.node.calibration"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     processes = [
-        subprocess.Popen(command, env={**os.environ, **variables}, **pipes)
-        for variables in own or [{}]
+        subprocess.Popen(_COMMAND, env={**os.environ, **variables}, **pipes)
+        for variables in _variables_by_gpu() or [{}]
     ]
     calibrations = []
     for process in processes:
-        answer, complaint = process.communicate()
+        output, errors = process.communicate()
         if process.returncode:
-            raise RuntimeError(f"the calibration failed: {complaint.strip().splitlines()[-1]}")
-        calibrations.append(json.loads(answer))
+            last_line = errors.strip().splitlines()[-1]
+            raise RuntimeError(f"the calibration failed: {last_line}")
+        calibrations.append(json.loads(output))
     return calibrations
 
 
-def calibrate_briefly() -> dict[str, Any]:
-    """The first visible GPU's ``Calibration`` as plain values, in a second, in a process of its own.
+def _variables_by_gpu() -> list[Mapping[str, str]]:
+    """For each visible GPU, the environment variables of a process that sees it alone."""
+    devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
+    return [
+        {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device} for device in devices
+    ]
 
-    Raises RuntimeError with the process's last words where it fails: then the GPU is not fit to be measured on.
+
+def calibrate_briefly() -> dict[str, Any]:
+    """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
+
+    Raises RuntimeError with the last line that the failed process printed: the GPU is unfit then.
     """
-    variables = preload.environment(environment.cores())
-    command = [sys.executable, "-m", "jobs.node.calibration", "--brief"]
     done = subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        [*_COMMAND, "--brief"],
+        env={**os.environ, **preload.environment(environment.cores())},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise RuntimeError(
-            (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+        lines = done.stderr.strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else f"exit status {done.returncode}")
+    calibration: dict[str, Any] = json.loads(done.stdout)
+    return calibration
 
 
 def calibrate(load: Load) -> Calibration:
-    """Measure the first visible GPU, or the processor where there is none. The GPU should be idle."""
+    """Measure the first visible GPU, which should be idle; without a GPU, the CPU."""
     begin = time.perf_counter()
     uuids = nvml.visible_uuids()
-    before = nvml.used_bytes(uuids[0]) if uuids else 0
+    used_before = nvml.used_bytes(uuids[0]) if uuids else 0
     import torch
 
     device = torch.device("cuda" if uuids else "cpu")
-    facts: dict[str, Any] = {"device": environment.describe().get("cpu_model", "")}
+    constants: dict[str, Any] = {"device": environment.describe().get("cpu_model", "")}
+    precisions: tuple[str, ...] = ("fp32", "bf16")
     if uuids:
         torch.cuda.synchronize()
         properties = torch.cuda.get_device_properties(device)
-        facts = {
-            "context_bytes": nvml.used_bytes(uuids[0]) - before,
+        constants = {
+            "context_bytes": nvml.used_bytes(uuids[0]) - used_before,
             "multiprocessors": properties.multi_processor_count,
             "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
         }
-    flops = {
-        name: _product_rate(device, name, load)
-        for name in (("fp32", "tf32", "bf16") if uuids else ("fp32", "bf16"))
-    }
-    copied = _copy_rate(device, load)
+        precisions = ("fp32", "tf32", "bf16")
+    flops = {precision: _product_rate(device, precision, load) for precision in precisions}
+    copy_rate = _copy_rate(device, load)
     if uuids:
-        facts |= _from_nvml(uuids[0])
+        constants |= _readings(uuids[0])
     return Calibration(
         torch=torch.__version__,
         flops_per_second=flops,
-        copy_bytes_per_second=copied,
+        copy_bytes_per_second=copy_rate,
         seconds=time.perf_counter() - begin,
-        **facts,
+        **constants,
     )
 
 
-def _from_nvml(uuid: str) -> dict[str, Any]:
-    """Read at the end, while the GPU is still warm and its clocks still up."""
+def _readings(uuid: str) -> dict[str, Any]:
+    """NVML's figures; read at the end, while the GPU is still warm and its clocks still high."""
     with nvml.session() as pynvml:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        sensor = pynvml.NVML_TEMPERATURE_GPU
         return {
             "device": str(pynvml.nvmlDeviceGetName(handle)),
             "uuid": uuid,
             "driver": str(pynvml.nvmlSystemGetDriverVersion()),
             "total_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
             "clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-            "temperature_celsius": int(
-                pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
-            ),
+            "temperature_celsius": int(pynvml.nvmlDeviceGetTemperature(handle, sensor)),
             "slowed": slowed_by(pynvml, handle),
         }
 
@@ -162,19 +170,19 @@ def _product_rate(device: torch.device, precision: str, load: Load) -> float:
     import torch
 
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    with _float32_products(precision == "tf32"):
-        # Not zeros or ones: a GPU draws less power for them, and clocks higher than it would in training.
-        left, right, product = (
-            torch.randn(load.matrix, load.matrix, dtype=dtype, device=device) for _ in range(3)
-        )
-        return (
-            2
-            * load.matrix**3
-            * _per_second(lambda: torch.mm(left, right, out=product), device, load)
-        )
+    shape = (load.matrix, load.matrix)
+    with _float32_products(use_tf32=precision == "tf32"):
+        # Random values: for zeros or ones a GPU draws less power than in training, and clocks
+        # higher.
+        left = torch.randn(shape, dtype=dtype, device=device)
+        right = torch.randn(shape, dtype=dtype, device=device)
+        product = torch.empty(shape, dtype=dtype, device=device)
+        operations = 2 * load.matrix**3
+        return operations * _per_second(lambda: torch.mm(left, right, out=product), device, load)
 
 
 def _copy_rate(device: torch.device, load: Load) -> float:
+    """Bytes per second that a copy within the device reads and writes."""
     import torch
 
     source = torch.ones(load.copy_bytes, dtype=torch.uint8, device=device)
@@ -183,7 +191,7 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 
 
 def _per_second(work: Callable[[], object], device: torch.device, load: Load) -> float:
-    """Calls per second: the median over rounds that begin and end with an idle device."""
+    """Calls of ``work`` per second, the median of rounds that begin and end on an idle device."""
     import torch
 
     def wait() -> None:
@@ -198,28 +206,34 @@ def _per_second(work: Callable[[], object], device: torch.device, load: Load) ->
         wait()
         return time.perf_counter() - begin
 
-    seconds(1)  # loads the kernel
+    seconds(1)  # the first call loads the kernel
     calls = max(1, round(load.round_seconds / seconds(1)))
     return calls / statistics.median(seconds(calls) for _ in range(ROUNDS))
 
 
 @contextmanager
-def _float32_products(tf32: bool) -> Iterator[None]:
+def _float32_products(*, use_tf32: bool) -> Iterator[None]:
+    """While the context lasts, 32-bit matrix products use TF32 or do not."""
     import torch
 
-    earlier = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if use_tf32 else "highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(earlier)
+        torch.set_float32_matmul_precision(before)
+
+
+def main() -> None:
+    """Print the ``Calibration`` of the first visible GPU; ``--brief`` takes less time."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not mix with the reply
+    load = BRIEF if "--brief" in sys.argv else Load()
+    if not nvml.visible_uuids():
+        load = replace(load, matrix=1024, copy_bytes=2**26)  # a CPU is slower
+    replies.write(json.dumps(to_json(calibrate(load))) + "\n")
+    replies.flush()
 
 
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not the answer
-    load = BRIEF if "--brief" in sys.argv else Load()
-    load = load if nvml.visible_uuids() else replace(load, matrix=1024, copy_bytes=2**26)
-    replies.write(json.dumps(to_json(calibrate(load))) + "\n")
-    replies.flush()
-    sys.exit(0)
+    main()

@@ -1,6 +1,7 @@
-"""Whether CUDA computes on the GPU in hand: after some faults NVML still answers for a GPU on which every call fails.
+"""Whether CUDA still computes on the visible GPU.
 
-``python -m jobs.node.cuda_probe`` is the process that is asked; a dead GPU may end it, or never let it answer.
+After some faults NVML answers for a GPU on which every CUDA call fails. So a process of its own,
+``python -m jobs.node.cuda_probe``, computes on it: a dead GPU may kill it, or never let it end.
 """
 
 from __future__ import annotations
@@ -10,29 +11,28 @@ import sys
 
 from jobs.node import nvml
 
-_PATIENCE_SECONDS = 60.0
-"""Most of what it takes is importing torch."""
+TIMEOUT_SECONDS = 60.0
+"""Most of the time goes into importing torch."""
 
 
 def dead() -> str:
-    """The last words of a process that could not compute on the first visible GPU; empty where it could, or is none."""
+    """Why a process could not compute on the first visible GPU; empty if it could."""
     if not nvml.visible_uuids():
         return ""
     try:
-        done = subprocess.run(
+        probe = subprocess.run(
             [sys.executable, "-m", "jobs.node.cuda_probe"],
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return f"a process that computes on it did not end within {_PATIENCE_SECONDS:g} s"
-    return (
-        (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        if done.returncode
-        else ""
-    )
+        return f"a process that computes on it did not end within {TIMEOUT_SECONDS:g} s"
+    if probe.returncode == 0:
+        return ""
+    lines = probe.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit status {probe.returncode}"
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from jobs.node import nvml
 from jobs.spec import LibrarySettings
 
 MAX_LIBRARY_BYTES = 2 * 2**30
-"""More than libraries take of a GPU beside the context and PyTorch's allocator. On an H200 their kernels take 160 MiB,
-and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."""
+"""More than libraries take of a GPU beside the context and PyTorch's allocator. On an H200 their
+kernels take 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."""
 
 
 def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
@@ -31,7 +31,7 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
 
 
 def _unexplained_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of the GPU that were neither the context's nor the allocator's, at least; 0 where that is not known."""
+    """Least bytes of the GPU outside context and allocator; 0 where that is not known."""
     needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
     if any(name not in row for name in needed):
         return 0

@@ -1,4 +1,4 @@
-"""A smaller GPU simulated on a larger one: the allocator gets what context and libraries leave of the cap."""
+"""A smaller GPU, simulated on a larger one by capping PyTorch's allocator."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ _GIB = 2**30
 
 
 def of(spec: TrialSpec) -> MemoryCap | None:
-    """The trial's cap, or its node's (``ORCHESTRATOR_GPU_GIB``) if that is smaller. None: the whole GPU."""
-    simulated = environment.simulated_gpu_bytes() if nvml.visible_uuids() else 0
+    """The smaller of the trial's cap and its node's (``ORCHESTRATOR_GPU_GIB``); None: neither."""
     caps = []
     if spec.measure.memory_cap:
         caps.append(spec.measure.memory_cap)
-    if simulated:
-        caps.append(MemoryCap(device_bytes=simulated))
+    simulated_bytes = environment.simulated_gpu_bytes() if nvml.visible_uuids() else 0
+    if simulated_bytes:
+        caps.append(MemoryCap(device_bytes=simulated_bytes))
     return min(caps, key=lambda cap: cap.device_bytes, default=None)
 
 
 def impose(cap: MemoryCap, context_bytes: int | None) -> None:
-    """Cap this process's allocator; ``context_bytes`` is what NVML saw the bare context take, None without a GPU.
+    """Cap this process's allocator to what context and libraries leave of the cap.
 
-    Raises UnsupportedError where there is no CUDA allocator.
+    ``context_bytes`` is what the bare context took; None without a GPU. Raises UnsupportedError
+    where there is no CUDA allocator.
     """
     import torch
 
     if context_bytes is None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
-    left = max(0, cap.device_bytes - max(context_bytes, cap.non_allocator_bytes))
-    torch.cuda.set_per_process_memory_fraction(min(1.0, left / _device_bytes()))
+    outside_allocator = max(context_bytes, cap.non_allocator_bytes)
+    allocator_bytes = max(0, cap.device_bytes - outside_allocator)
+    fraction = min(1.0, allocator_bytes / _device_bytes())
+    torch.cuda.set_per_process_memory_fraction(fraction)
 
 
 def limit_bytes() -> int | None:
-    """What this process's allocator may hold, read back from it; None where only the device limits it."""
+    """What this process's allocator may hold; None: all that the device has."""
     import torch
 
     fraction = torch.cuda.get_per_process_memory_fraction()
@@ -42,12 +45,12 @@ def limit_bytes() -> int | None:
 
 
 def in_words(cap: MemoryCap) -> str:
-    """How an error under a cap begins: ``under a cap of 16.0 GiB, context and libraries included``."""
+    """What the reason of an error under a cap begins with: ``under a cap of 16 GiB, ...``."""
     return f"under a cap of {cap.device_bytes / _GIB:.4g} GiB, context and libraries included"
 
 
 def _device_bytes() -> int:
-    """What the allocator takes the fraction of."""
+    """Total memory of the device, which the allocator's fraction is relative to."""
     import torch
 
     return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)

@@ -1,4 +1,4 @@
-"""The GPU in hand, as NVIDIA's management library sees it: addressed by UUID, without creating a CUDA context."""
+"""The visible GPUs by NVIDIA's management library: by UUID, and without a CUDA context."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 IDLE_BYTES = 2**30
-"""More than a driver keeps of an idle GPU for itself (615 MiB of an H200)."""
+"""An idle GPU has less memory in use than this. A driver keeps 615 MiB of an H200."""
 
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """The initialised ``pynvml`` module, or None where there is no NVIDIA driver."""
+    """The initialised ``pynvml`` module, or None without an NVIDIA driver."""
     import pynvml
 
     try:
@@ -29,30 +29,38 @@ def session() -> Iterator[Any]:
 
 
 def visible_uuids() -> list[str]:
-    """UUIDs of the GPUs that CUDA would show this process, in its order; empty where there are none."""
+    """UUIDs of the GPUs that CUDA would show this process, in CUDA's order."""
     with session() as nvml:
         if nvml is None:
             return []
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
         return uuids
-    chosen = []
-    for word in (part.strip() for part in wanted.split(",")):
+    return _chosen(uuids, chosen)
+
+
+def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
+    """The UUIDs that a value of CUDA_VISIBLE_DEVICES chooses, by index or by UUID's beginning."""
+    chosen: list[str] = []
+    for part in visible_devices.split(","):
+        word = part.strip()
         if word.isdigit() and int(word) < len(uuids):
             chosen.append(uuids[int(word)])
         elif word.startswith(("GPU-", "MIG-")):
+            # NVML does not list MIG slices, so that an unknown UUID may be one.
             chosen += [uuid for uuid in uuids if uuid.startswith(word)] or [word]
         else:
-            break  # CUDA stops at the first entry it cannot use
+            break  # CUDA ignores everything from the first invalid entry on
     return chosen
 
 
 def visible_device(uuid: str) -> str:
-    """What to set CUDA_VISIBLE_DEVICES to for this GPU alone, in PCI order: its index, which DeepSpeed can parse.
+    """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone.
 
-    A MIG slice has no index of its own and keeps its UUID.
+    The index in PCI order, because DeepSpeed cannot parse UUIDs. A MIG slice has no index of its
+    own and keeps its UUID.
     """
     if uuid.startswith("MIG-"):
         return uuid
@@ -68,13 +76,16 @@ def compute_capability(uuid: str) -> tuple[int, int]:
 
 
 def used_bytes(uuid: str) -> int:
-    """Memory in use on the whole GPU, in bytes, whoever uses it."""
+    """Memory in use on the whole GPU, by all processes."""
     with session() as nvml:
         return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid)).used)
 
 
 def lost() -> str:
-    """What the driver says when a visible GPU answers no more, fallen off the bus for one; empty while all do."""
+    """The driver's error if a visible GPU no longer answers; empty if all do.
+
+    A GPU that has fallen off the bus is such a case.
+    """
     import pynvml
 
     try:
@@ -86,17 +97,20 @@ def lost() -> str:
 
 
 def shared(waiting: int = 0) -> str:
-    """Who else is on the first visible GPU, while no trial of ours is: processes, or memory without a name; or nobody.
-    So many processes of ours may wait on it, with nothing but a context.
+    """How other processes use the first visible GPU while no trial of ours runs; empty: not at all.
 
-    In a container NVML may see the memory and not whose it is.
+    ``waiting`` processes of ours may be there with nothing but a CUDA context. In a container NVML
+    may show the memory in use but not the processes that use it.
     """
-    for uuid in visible_uuids()[:1]:
-        with session() as nvml:
-            handle, processes = nvml.nvmlDeviceGetHandleByUUID(uuid), 0
-            with contextlib.suppress(nvml.NVMLError):
-                processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-            used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-        if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
-            return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
+    uuids = visible_uuids()
+    if not uuids:
+        return ""
+    processes = 0
+    with session() as nvml:
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuids[0])
+        with contextlib.suppress(nvml.NVMLError):
+            processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+    if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
+        return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""

@@ -1,11 +1,11 @@
-"""Whether this node can run a technique: the words of ``Variant.requires``, answered by looking."""
+"""Whether this node can run a technique: answers for the requirements in ``Variant.requires``."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from packaging.version import Version
 
@@ -14,16 +14,19 @@ from jobs.spec import TrialSpec
 
 
 def check(requirements: Iterable[str], spec: TrialSpec) -> None:
-    """Raises UnsupportedError for the first requirement this node does not meet."""
+    """Raises UnsupportedError for the first requirement that this node does not meet."""
     for requirement in requirements:
-        for prefix, answer in _ANSWERS.items():
-            if requirement.startswith(prefix):
-                reason = answer(requirement.removeprefix(prefix), spec)
-                break
-        else:
-            reason = f"nobody knows how to check {requirement!r}"
+        reason = unmet_reason(requirement, spec)
         if reason:
             raise UnsupportedError(requirement, reason)
+
+
+def unmet_reason(requirement: str, spec: TrialSpec) -> str:
+    """Why this node does not meet a requirement; empty if it does."""
+    for prefix, answer in _ANSWERS.items():
+        if requirement.startswith(prefix):
+            return answer(requirement.removeprefix(prefix), spec)
+    return f"there is no check for the requirement {requirement!r}"
 
 
 def _package(name: str, spec: TrialSpec) -> str:
@@ -32,8 +35,10 @@ def _package(name: str, spec: TrialSpec) -> str:
 
 def _transformers(version: str, spec: TrialSpec) -> str:
     installed = importlib.metadata.version("transformers")
-    fits = Version(Version(installed).base_version) >= Version(version)
-    return "" if fits else f"needs transformers {version} or newer; {installed} is installed"
+    # A nightly build counts as the release that it leads to.
+    if Version(Version(installed).base_version) >= Version(version):
+        return ""
+    return f"needs transformers {version} or newer; {installed} is installed"
 
 
 def _cuda(_: str, spec: TrialSpec) -> str:
@@ -45,11 +50,14 @@ def _cuda(_: str, spec: TrialSpec) -> str:
 def _capability(minimum: str, spec: TrialSpec) -> str:
     import torch
 
-    if missing := _cuda("", spec):
+    missing = _cuda("", spec)
+    if missing:
         return missing
     major, minor = torch.cuda.get_device_capability()
-    fits = (major, minor) >= tuple(int(part) for part in minimum.split("."))
-    return "" if fits else f"needs compute capability {minimum}; this GPU has {major}.{minor}"
+    needed = tuple(int(part) for part in minimum.split("."))
+    if (major, minor) >= needed:
+        return ""
+    return f"needs compute capability {minimum}; this GPU has {major}.{minor}"
 
 
 def _bf16(_: str, spec: TrialSpec) -> str:
@@ -69,26 +77,35 @@ def _deepspeed_op(name: str, spec: TrialSpec) -> str:
         return ""
     from deepspeed.ops.op_builder import AsyncIOBuilder
 
-    return (
-        ""
-        if AsyncIOBuilder().is_compatible(verbose=False)
-        else "async_io needs libaio's headers (libaio-dev)"
-    )
+    if AsyncIOBuilder().is_compatible(verbose=False):
+        return ""
+    return "async_io needs libaio's headers (libaio-dev)"
+
+
+_DROPOUT_NAMES = (
+    "attention_probs_dropout_prob",
+    "attention_dropout",
+    "attn_pdrop",
+    "attn_dropout",
+)
+"""What architectures call the dropout of attention in their configuration."""
 
 
 def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     from jobs.trial.models import architecture_config
 
     config = architecture_config(spec.model)
-    names = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_dropout")
-    found = {name: rate for name in names if (rate := getattr(config, name, 0.0))}
-    if not found:
-        return ""
-    name, rate = found.popitem()
-    return f"this attention has no dropout, and the model asks for {name}={rate}; set it to 0.0 in model.config"
+    for name in _DROPOUT_NAMES:
+        rate = getattr(config, name, 0.0)
+        if rate:
+            return (
+                f"this attention has no dropout, and the model asks for {name}={rate}; set it to "
+                "0.0 in model.config"
+            )
+    return ""
 
 
-_ANSWERS: dict[str, Callable[[str, TrialSpec], str]] = {
+_ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
     "capability>=": _capability,
@@ -97,3 +114,4 @@ _ANSWERS: dict[str, Callable[[str, TrialSpec], str]] = {
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
 }
+"""Beginning of a requirement -> function of its rest that says why it is not met."""

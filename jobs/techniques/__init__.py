@@ -1,6 +1,8 @@
-"""Every training technique as a row of data, one file an axis; ``AXES`` is their list, in order of merging.
+"""Every training technique as a row of data, one file per axis; ``AXES`` is in merging order.
 
-A technique is a ``Variant`` on an ``Axis``. To add one, add its row; to add an axis, add its file here.
+
+A technique is a ``Variant`` on an ``Axis``. To add one, add its row; to add an axis, add its file
+here.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS

@@ -1,4 +1,4 @@
-"""What a technique is: a ``Variant``, one row of data on an ``Axis``; and how chosen rows merge into settings."""
+"""What a technique is: a ``Variant``, a row of data on an ``Axis``; and how rows merge."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any, Literal
 from jobs.spec import Hook, LibrarySettings
 
 NumericalEffect = Literal["exact", "rounding", "training"]
-"""exact: the same numbers; rounding: the same training, rounded differently; training: a different training."""
+"""exact: the same numbers; rounding: the same training, rounded differently; training: a different
+training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One technique: a row of data. Everything that plans, runs, checks or explains it reads this row."""
+    """One technique. Everything that plans, runs, checks or explains it reads this row."""
 
     doc: str
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """``jobs.spec.HookPlace`` -> a function registered with ``jobs.techniques.hooks.hook``, for what needs code."""
+    """``jobs.spec.HookPlace`` -> a function registered with ``jobs.techniques.hooks.hook``, for
+    what needs code."""
     requires: tuple[str, ...] = ()
-    """In the syntax of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``, ``capability>=8.0`` ..."""
+    """In the syntax of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``,
+    ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
     uses_host: bool = False
@@ -35,7 +38,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, or any positive integer for one training argument."""
+    """A dimension of the sweep: named variants, or positive integers for one argument."""
 
     name: str
     doc: str
@@ -50,7 +53,7 @@ class Axis:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise KeyError(value)
         arguments = {self.integer_argument: value}
-        return Variant(doc=f"{self.doc} {value}", training_arguments=arguments)
+        return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
 
 
 def merge(
@@ -58,7 +61,7 @@ def merge(
     training_arguments: Mapping[str, Any],
     deepspeed: Mapping[str, Any] | None,
 ) -> LibrarySettings:
-    """The chosen variants on top of the user's own arguments and DeepSpeed file; later variants win."""
+    """The chosen variants over the user's own arguments and DeepSpeed file; later ones win."""
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
     hooks: dict[str, Hook] = {}

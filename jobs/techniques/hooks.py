@@ -1,7 +1,7 @@
 """The registry of hooks: functions that techniques need beyond settings, each under a name.
 
-A trial's spec carries the name, never a module path: a file can move without renaming a trial, and a spec from a shared
-run folder can call nothing but what is registered here.
+A trial's spec carries the name, never a module path: a file can move without renaming a trial, and
+a spec from a shared run folder can call nothing but what is registered here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobs.spec import Hook, HookPlace, TrialSpec
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
-"""Environment variable of the node: modules to import, separated by commas, that register hooks of their own."""
+"""Environment variable of a node: comma-separated modules to import, which register more hooks."""
 
 _HOOKS: dict[str, Callable[..., Any]] = {}
 
@@ -27,9 +27,10 @@ class UnknownHookError(KeyError):
 
 
 def hook(name: str) -> Callable[[F], F]:
-    """A decorator that registers a function. The function imports heavy libraries inside itself.
+    """A decorator that registers a function under a name. Raises ValueError if the name is taken.
 
-    Raises ValueError where the name is taken.
+    The function must stand alone: it imports what it needs inside itself, and uses nothing else
+    but names defined in its own module. ``orchestrator.export`` copies its source.
     """
 
     def register(function: F) -> F:
@@ -53,7 +54,7 @@ def registered(name: str) -> Callable[..., Any]:
 
 
 def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:
-    """The function that a trial calls at a place, with its arguments filled in; None where it calls none."""
+    """The function that a trial calls at a place, with its arguments filled in; None: no hook."""
     chosen: Hook | None = spec.settings.hooks.get(place)
     if chosen is None:
         return None

@@ -1,6 +1,6 @@
-"""The instruments, one file each; ``TRACKERS`` is their list. The table's columns and their units follow from it.
+"""The instruments, one file each. The columns of the table follow from ``TRACKERS``.
 
-A new tracker is one file with a ``Tracker`` subclass and its name here.
+A new tracker is a file with a subclass of ``Tracker``, and its name here.
 """
 
 from jobs.trackers.allocator import Allocator
@@ -12,7 +12,7 @@ from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
 from jobs.trackers.steps import Steps
 
-# Operators before Steps: what looking at a step costs is then the warm-up's.
+# Operators before Steps, so that the time of inspecting a warm-up step counts as warm-up.
 TRACKERS: tuple[type[Tracker], ...] = (
     Allocator,
     Device,

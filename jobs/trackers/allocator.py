@@ -1,4 +1,4 @@
-"""PyTorch's CUDA caching allocator: what tensors took at the peak, and what was reserved for them."""
+"""PyTorch's CUDA caching allocator: the peaks of allocated and reserved memory."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from jobs.trackers.base import Moment, Tracker
 
 
 class Allocator(Tracker):
-    """Peaks over the training, warm-up included; repeats to the byte over fresh processes. Silent without CUDA."""
+    """Peaks over the training, warm-up included. They repeat to the byte. Silent without CUDA."""
 
     columns: ClassVar = (
         Column(
             "peak_allocated_bytes",
             "int64",
-            "most bytes held by tensors at once during training (without a GPU: tracked in the inspected step)",
+            "Most bytes that tensors held at once during training (on a CPU, what lives between "
+            "steps plus cpu_step_peak_bytes)",
             unit="B",
         ),
         Column(
             "peak_reserved_bytes",
             "int64",
-            "most bytes the caching allocator held from the device during training",
+            "Most bytes that the caching allocator held from the device during training",
             unit="B",
         ),
         Column(
             "model_allocated_bytes",
             "int64",
-            "bytes held by tensors once the model is on the device",
+            "Bytes that tensors held once the model was on the device",
             unit="B",
         ),
         Column(
-            "allocator_retries", "int64", "times the allocator had to flush its cache and try again"
+            "allocator_retries",
+            "int64",
+            "Times that the allocator had to flush its cache and try again",
         ),
-        Column("allocator_ooms", "int64", "out-of-memory errors the allocator raised"),
+        Column("allocator_ooms", "int64", "Out-of-memory errors that the allocator raised"),
         Column(
             "allocator_limit_bytes",
             "int64",
-            "most bytes the caching allocator may hold, under a cap; null where only the device limits it",
+            "Most bytes that the caching allocator may hold under a memory cap; null without one",
             unit="B",
         ),
     )
@@ -69,7 +72,8 @@ class Allocator(Tracker):
             "allocator_retries": stats["num_alloc_retries"],
             "allocator_ooms": stats["num_ooms"],
         }
-        if (limit := memory_cap.limit_bytes()) is not None:
+        limit = memory_cap.limit_bytes()
+        if limit is not None:
             values["allocator_limit_bytes"] = limit
         if self._model_bytes is not None:
             values["model_allocated_bytes"] = self._model_bytes

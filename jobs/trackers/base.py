@@ -1,4 +1,4 @@
-"""What a tracker is: a context manager around the trial with declared columns, told of each moment that passes."""
+"""What a tracker is: a context manager around the trial, with declared columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 Phase = Literal["data", "forward", "backward", "clipping", "optimizer", "upkeep"]
-"""What a loop is doing; ``upkeep`` is all its own: logging, schedules, freeing gradients."""
+"""What a training loop is doing. ``upkeep`` is everything else: logging, learning-rate schedule,
+zeroing gradients."""
 
 
 class Moment(enum.StrEnum):
@@ -24,9 +25,9 @@ class Moment(enum.StrEnum):
 
     ::
 
-        CONTEXT─►MODEL─►TRAIN_BEGIN─►(warm-up, onset, counted steps)─►TRAIN_END
-        CUDA     weights on
-        context  the device
+        CONTEXT ─► MODEL ─► TRAIN_BEGIN ─► warm-up, steps ─► TRAIN_END
+        CUDA       weights on
+        context    the device
     """
 
     CONTEXT = "context"
@@ -36,20 +37,21 @@ class Moment(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a process held before its trial: of the GPU and of the host, for a CUDA context that was made ahead."""
+class ContextMemory:
+    """What a CUDA context took that this process created before its trial was known."""
 
     device_bytes: int = 0
     resident_bytes: int = 0
 
 
-NOTHING = Held()
+NO_CONTEXT = ContextMemory()
 
 
 class Tracker:
-    """One instrument. Subclasses declare ``columns`` and override what they listen to; every hook is optional.
+    """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
 
-    A hook must not allocate on the device: what is measured is the trial, not its observers.
+    A hook must not allocate on the device: trials are measured, not their instruments.
+    Times are of ``time.perf_counter``.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()
@@ -65,44 +67,44 @@ class Tracker:
     ) -> None:
         return None
 
-    def start(self, held: Held) -> None:
-        """The trial begins; what this process holds by now, it is to answer for."""
+    def start(self, context: ContextMemory) -> None:
+        """The trial begins. What ``context`` took counts as the trial's."""
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """A moment has come, at ``seconds`` of a monotonic clock; the device is idle."""
+        """The trial reached a moment, at the time ``seconds``. The device is idle."""
 
     def step_begin(self, warmup_left: int) -> None:
-        """A step begins; so many of the warm-up, this one included, lie ahead (0: it may count)."""
+        """A step begins; ``warmup_left`` steps of warm-up remain, this one included."""
 
     def data_wait(self, seconds: float) -> None:
         """The loop waited this long for the micro-batches of its next step."""
 
     def phase(self, name: Phase) -> None:
-        """The loop begins something else."""
+        """The loop enters a phase."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """A micro-batch of tensors on the device is about to be trained on."""
+        """A micro-batch, whose tensors are on the device, is about to be trained on."""
 
     def loss(self, value: torch.Tensor) -> None:
-        """The loss of the micro-batch just trained on: a scalar on the device, perhaps not yet computed."""
+        """The loss of the last micro-batch: a device scalar that may not be computed yet."""
 
     def step_end(self) -> None:
-        """An optimizer step was issued, not necessarily finished on the device."""
+        """The host issued an optimizer step; the device may still be at work on it."""
 
     def counted(self, begin: float, end: float) -> None:
-        """The steps that count lay between these times of the monotonic clock; the last is over, the device idle."""
+        """The counted steps took place between these times. The device is idle."""
 
     def measurements(self) -> Mapping[str, Any]:
-        """The values of this tracker's columns so far; what was not measured is left out."""
+        """Column -> value so far; without what was not measured."""
         return {}
 
     def series(self) -> Mapping[str, list[float]]:
-        """Values per optimizer step, warm-up included, for the steps table."""
+        """Column of the steps table -> one value per optimizer step, warm-up included."""
         return {}
 
 
-def tell(trackers: Sequence[Tracker], moment: Moment, device: torch.device | None = None) -> None:
-    """Wait for the device, where there is one yet, then tell every tracker of the moment."""
+def notify(trackers: Sequence[Tracker], moment: Moment, device: torch.device | None = None) -> None:
+    """Wait for the device if there is one, then notify every tracker."""
     if device is not None and device.type == "cuda":
         import torch
 

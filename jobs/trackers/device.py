@@ -1,9 +1,8 @@
-"""NVML, by UUID: what the whole GPU held, context and libraries included, its clocks, temperature and energy."""
+"""The whole GPU by NVML: memory with context and libraries, other processes, clocks and energy."""
 
 from __future__ import annotations
 
 import contextlib
-import statistics
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -13,64 +12,90 @@ import psutil
 
 from jobs.node import nvml
 from jobs.record import Column
-from jobs.trackers.base import Held, Moment, Tracker
-from jobs.trackers.sources.time_series import Readings
-
-_POLL_SECONDS = 0.05
+from jobs.trackers.base import ContextMemory, Moment, Tracker
+from jobs.trackers.sources.gpu_sensors import GpuSensors
 
 
 class Device(Tracker):
-    """Memory in use as a difference to before the trial, on a GPU held exclusively. Silent without a GPU.
+    """Memory is the difference to what was in use before the trial. Silent without a GPU.
 
-    NVML's per-process figures are empty or wrong in containers, so foreign memory is reported instead of
-    subtracted: ``gpu_used_before_bytes`` and ``gpu_foreign_processes`` say whether the GPU was clean, and stayed so.
+    That is right only if no other process uses the GPU: ``gpu_used_before_bytes`` and
+    ``gpu_foreign_processes`` say so. NVML's figures per process are no alternative, because they
+    are empty or wrong in containers.
     """
 
     columns: ClassVar = (
-        Column("gpu_uuid", "string", "the GPU that ran the trial"),
+        Column("gpu_uuid", "string", "UUID of the GPU that ran the trial"),
         Column(
-            "gpu_used_before_bytes", "int64", "in use on the GPU before the trial began", unit="B"
+            "gpu_used_before_bytes", "int64", "GPU memory in use before the trial began", unit="B"
         ),
         Column(
             "gpu_foreign_processes",
             "int64",
-            "most other processes seen on the GPU at once, before the trial and through training",
+            "Most other processes on the GPU at once, before the trial and during training",
         ),
-        Column("gpu_context_bytes", "int64", "what the bare CUDA context took", unit="B"),
-        Column("gpu_model_bytes", "int64", "context, libraries and model weights", unit="B"),
+        Column(
+            "gpu_context_bytes", "int64", "GPU memory that the bare CUDA context took", unit="B"
+        ),
+        Column(
+            "gpu_model_bytes",
+            "int64",
+            "GPU memory taken by context, libraries and model weights",
+            unit="B",
+        ),
         Column(
             "device_peak_bytes",
             "int64",
-            "most memory the trial took of the GPU, context and libraries included (polled through training)",
+            "Most GPU memory that the trial took, context and libraries included (polled during "
+            "training)",
             unit="B",
         ),
-        Column("gpu_after_training_bytes", "int64", "still taken when training ended", unit="B"),
+        Column(
+            "gpu_after_training_bytes",
+            "int64",
+            "GPU memory that the trial still held when training ended",
+            unit="B",
+        ),
         Column(
             "hf_guide_memory_mib",
             "int64",
-            "the guide's 'GPU memory occupied': NVML used after training, // 1024**2",
+            "The Hugging Face guide's 'GPU memory occupied': GPU memory in use after training, "
+            "divided by 1024**2 and rounded down",
             unit="MiB",
         ),
-        Column("gpu_temperature_celsius", "int64", "highest during the counted steps", unit="°C"),
-        Column("gpu_sm_clock_mhz", "float64", "mean SM clock during the counted steps", unit="MHz"),
+        Column(
+            "gpu_temperature_celsius",
+            "int64",
+            "Highest temperature during the counted steps",
+            unit="°C",
+        ),
+        Column("gpu_sm_clock_mhz", "float64", "Mean SM clock during the counted steps", unit="MHz"),
         Column(
             "gpu_power_capped_share",
             "float64",
-            "share of the readings during the counted steps in which the power limit held the clocks down",
+            "Share of the readings during the counted steps in which the power limit held the "
+            "clocks down",
         ),
         Column(
-            "gpu_utilization_percent", "float64", "mean kernel activity, counted steps", unit="%"
+            "gpu_utilization_percent",
+            "float64",
+            "Mean GPU utilization during the counted steps: time in which a kernel ran",
+            unit="%",
         ),
-        Column("energy_joules", "float64", "energy the GPU drew over the counted steps", unit="J"),
+        Column(
+            "energy_joules",
+            "float64",
+            "Energy that the GPU drew during the counted steps",
+            unit="J",
+        ),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, poll_seconds: float = 0.05) -> None:
+        self._poll_seconds = poll_seconds
         self._values: dict[str, Any] = {}
-        self._most_used, self._last_used = 0, -1
-        self._energy, self._temperature, self._clock, self._utilization = (
-            Readings() for _ in range(4)
-        )
-        self._power_capped = Readings()
+        """Empty without a GPU."""
+        self._peak_used = 0
+        self._last_used = -1
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -80,6 +105,7 @@ class Device(Tracker):
         if uuids := nvml.visible_uuids():
             self._values["gpu_uuid"] = uuids[0]
             self._handle = self._nvml.nvmlDeviceGetHandleByUUID(uuids[0])
+            self._sensors = GpuSensors(self._nvml, self._handle)
         return self
 
     def __exit__(
@@ -91,15 +117,17 @@ class Device(Tracker):
         self._stop_polling()
         self._session.__exit__(None, None, None)
 
-    def start(self, held: Held) -> None:
-        if self._values:
-            self._values["gpu_used_before_bytes"] = self._used() - held.device_bytes
-            self._values["gpu_foreign_processes"] = self._others(own=bool(held.device_bytes))
+    def start(self, context: ContextMemory) -> None:
+        if not self._values:
+            return
+        has_context = context.device_bytes > 0
+        self._values["gpu_used_before_bytes"] = self._used_bytes() - context.device_bytes
+        self._values["gpu_foreign_processes"] = self._foreign_processes(has_context=has_context)
 
     def at(self, moment: Moment, seconds: float) -> None:
         if not self._values:
             return
-        used = self._look() if moment is Moment.TRAIN_END else self._used()
+        used = self._poll_memory() if moment is Moment.TRAIN_END else self._used_bytes()
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
             self._values["gpu_context_bytes"] = taken
@@ -114,81 +142,61 @@ class Device(Tracker):
             self._values["hf_guide_memory_mib"] = used // 1024**2
 
     def counted(self, begin: float, end: float) -> None:
-        if not self._values:
-            return
-        self._stop_polling()
-        self._read()
-        if len(self._energy):
-            self._values["energy_joules"] = self._energy.growth(begin, end) / 1000
-        if clocks := self._clock.within(begin, end):
-            self._values["gpu_sm_clock_mhz"] = statistics.fmean(clocks)
-        if capped := self._power_capped.within(begin, end):
-            self._values["gpu_power_capped_share"] = statistics.fmean(capped)
-        if utilization := self._utilization.within(begin, end):
-            self._values["gpu_utilization_percent"] = statistics.fmean(utilization)
-        if temperatures := self._temperature.within(begin, end):
-            self._values["gpu_temperature_celsius"] = int(max(temperatures))
+        if self._values:
+            self._stop_polling()
+            self._sensors.read()
+            self._values |= self._sensors.between(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
-        if (
-            self._thread is not None
-        ):  # the training has failed, perhaps for what somebody else takes
+        if self._thread is not None:
+            # Training has failed, perhaps because another process took memory just now.
             with contextlib.suppress(self._nvml.NVMLError):
-                self._look()
-        if not self._most_used:
+                self._poll_memory()
+        if not self._peak_used:
             return self._values
-        return {
-            **self._values,
-            "device_peak_bytes": self._most_used - self._values["gpu_used_before_bytes"],
-        }
+        peak = self._peak_used - self._values["gpu_used_before_bytes"]
+        return {**self._values, "device_peak_bytes": peak}
 
-    def _used(self) -> int:
+    def _used_bytes(self) -> int:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
-    def _others(self, *, own: bool) -> int:
-        """Processes on the GPU that are not the trial's, which has ``own`` there: itself, perhaps some that it made."""
+    def _foreign_processes(self, *, has_context: bool) -> int:
+        """Processes on the GPU other than this one and its children.
+
+        This one is on the GPU if it has a CUDA context.
+        """
         try:
-            found = [
-                one.pid for one in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
-            ]
+            processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return 0
-        if len(found) <= own:
+        if len(processes) <= has_context:
             return 0
-        process = psutil.Process()
-        known = {process.pid, *(child.pid for child in process.children(recursive=True))}
-        return len(found) - max(
-            own, sum(pid in known for pid in found)
-        )  # in a container they may go by other numbers
+        this = psutil.Process()
+        ours = {this.pid, *(child.pid for child in this.children(recursive=True))}
+        seen_ours = sum(process.pid in ours for process in processes)
+        # In a container NVML may list processes under other ids: at least this one is ours.
+        return len(processes) - max(int(has_context), seen_ours)
 
     def _poll(self) -> None:
-        while not self._stop.wait(_POLL_SECONDS):
-            self._look()
-            self._read()
+        while not self._stop.wait(self._poll_seconds):
+            self._poll_memory()
+            self._sensors.read()
 
-    def _look(self) -> int:
-        """What is in use now, in bytes; the most of it is kept, and the most others that use it. Nobody comes without
-        taking memory: while as much is in use as before, steps are not disturbed by the question who does."""
-        used, before = self._used(), self._last_used
-        self._most_used, self._last_used = max(self._most_used, used), used
-        if used != before:
-            others = max(self._values["gpu_foreign_processes"], self._others(own=True))
-            self._values["gpu_foreign_processes"] = others
-        return used
+    def _poll_memory(self) -> int:
+        """Bytes in use now; updates their peak and the number of other processes.
 
-    def _read(self) -> None:
-        nv = self._nvml
-        with contextlib.suppress(nv.NVMLError):  # before Volta, or hidden by a virtual machine
-            self._energy.take(nv.nvmlDeviceGetTotalEnergyConsumption(self._handle))
-        with contextlib.suppress(nv.NVMLError):
-            self._utilization.take(nv.nvmlDeviceGetUtilizationRates(self._handle).gpu)
-            self._clock.take(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
-            self._temperature.take(
-                nv.nvmlDeviceGetTemperature(self._handle, nv.NVML_TEMPERATURE_GPU)
+        Processes are counted only when the memory in use has changed: no process comes without
+        taking memory, and listing processes disturbs the steps.
+        """
+        used = self._used_bytes()
+        self._peak_used = max(self._peak_used, used)
+        if used != self._last_used:
+            self._last_used = used
+            most = max(
+                self._values["gpu_foreign_processes"], self._foreign_processes(has_context=True)
             )
-        with contextlib.suppress(nv.NVMLError):
-            held = nv.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
-            self._power_capped.take(bool(held & nv.nvmlClocksThrottleReasonSwPowerCap))
+            self._values["gpu_foreign_processes"] = most
+        return used
 
     def _stop_polling(self) -> None:
         self._stop.set()

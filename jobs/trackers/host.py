@@ -1,4 +1,4 @@
-"""The host's share: resident memory at its peak, pinned memory, CPU seconds."""
+"""The host: peak resident memory, pinned memory and CPU time of the trial's process."""
 
 from __future__ import annotations
 
@@ -9,66 +9,63 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.base import Held, Tracker
-from jobs.trackers.sources.time_series import Readings
+from jobs.trackers.base import ContextMemory, Tracker
+from jobs.trackers.sources.time_series import TimeSeries
 
 
 class Host(Tracker):
-    """The trial's own process; data-loader workers count in the CPU seconds only, once they have ended."""
+    """Data-loader workers count in the CPU time only, and only once they have ended."""
 
     columns: ClassVar = (
         Column(
-            "host_peak_resident_bytes", "int64", "most resident memory of the process", unit="B"
+            "host_peak_resident_bytes", "int64", "Most resident memory of the process", unit="B"
         ),
         Column(
             "host_peak_growth_bytes",
             "int64",
-            "peak resident memory beyond what the process held before the trial",
+            "Peak resident memory beyond what the process held before the trial",
             unit="B",
         ),
         Column(
             "host_pinned_bytes",
             "int64",
-            "most page-locked memory PyTorch held for tensors",
+            "Most page-locked host memory that PyTorch held for tensors",
             unit="B",
         ),
         Column(
             "host_cpu_seconds",
             "float64",
-            "CPU time of all threads over the counted steps",
+            "CPU time of all threads during the counted steps",
             unit="s",
         ),
     )
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._before = 0
-        self._cpu_seconds = Readings()
+        self._resident_before = 0
+        self._cpu_seconds = TimeSeries()
 
-    def start(self, held: Held) -> None:
-        self._before = resident() - held.resident_bytes
+    def start(self, context: ContextMemory) -> None:
+        self._resident_before = resident() - context.resident_bytes
         _reset_peak()
 
     def step_end(self) -> None:
-        self._cpu_seconds.take(_cpu_seconds())
+        self._cpu_seconds.append(_cpu_seconds())
 
     def counted(self, begin: float, end: float) -> None:
-        self._cpu_seconds.take(_cpu_seconds())
+        self._cpu_seconds.append(_cpu_seconds())
         self._values["host_cpu_seconds"] = self._cpu_seconds.growth(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
-        import torch
-
         peak = _status_bytes("VmHWM")
         values = {
             **self._values,
             "host_peak_resident_bytes": peak,
-            "host_peak_growth_bytes": peak - self._before,
+            "host_peak_growth_bytes": peak - self._resident_before,
         }
-        if torch.cuda.is_initialized() and hasattr(torch.cuda.memory, "host_memory_stats"):
-            pinned = torch.cuda.memory.host_memory_stats().get("allocated_bytes.peak")
-            if pinned is not None:
-                values["host_pinned_bytes"] = pinned
+        pinned = _pinned_bytes()
+        if pinned is not None:
+            values["host_pinned_bytes"] = pinned
         return values
 
 
@@ -78,15 +75,15 @@ def resident() -> int:
 
 
 def _reset_peak() -> None:
-    """Make VmHWM start again from now (proc(5): 5 in clear_refs)."""
+    """Restart VmHWM, the peak of resident memory, from now (proc(5): write 5 to clear_refs)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
-        return  # not Linux, or not allowed: the peak then includes what came before
+        return  # not Linux, or not permitted: the peak then includes what came before the trial
 
 
 def _status_bytes(field: str) -> int:
-    """A memory field of /proc/self/status in bytes; the lifetime peak where there is no /proc."""
+    """A memory field of /proc/self/status in bytes; without /proc, the lifetime peak."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
@@ -94,6 +91,16 @@ def _status_bytes(field: str) -> int:
     except OSError:
         pass
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _pinned_bytes() -> int | None:
+    """Peak of page-locked memory; None without CUDA, or where this PyTorch does not count it."""
+    import torch
+
+    if not torch.cuda.is_initialized() or not hasattr(torch.cuda.memory, "host_memory_stats"):
+        return None
+    peak: int | None = torch.cuda.memory.host_memory_stats().get("allocated_bytes.peak")
+    return peak
 
 
 def _cpu_seconds() -> float:

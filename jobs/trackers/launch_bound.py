@@ -1,139 +1,150 @@
-"""LaunchBound: forward passes and updates that the GPU was done with as soon as they were launched."""
+"""Launch-bound time: forward passes and updates that end as soon as they are launched."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jobs.record import Column
 from jobs.trackers.base import Moment, Phase, Tracker
 from jobs.trackers.sources import cuda_events
-from jobs.trackers.sources.cuda_events import Place
+from jobs.trackers.sources.cuda_events import LaunchPoint
 
 if TYPE_CHECKING:
     import torch
 
+Part = Literal["forward", "update"]
+_PARTS: tuple[Part, ...] = ("forward", "update")
+_PART_OF_PHASE: Mapping[Phase, Part] = {
+    "forward": "forward",
+    "clipping": "update",
+    "optimizer": "update",
+}
 
-_BEGINS: Mapping[Phase, str] = {"forward": "forward", "clipping": "update", "optimizer": "update"}
+_IDLE_LAG_SECONDS = 200e-6
+"""A GPU that is less behind the host than this waits for it."""
+_LONGEST_SECONDS = 5.0
+"""In a longer time the clocks of host and GPU may drift apart by as much as that."""
 
 
 class LaunchBound(Tracker):
-    """A loop that waits for each loss begins every forward pass, and every update, with nothing queued; the Trainer
-    does: is it a number?
+    """Measures how long the GPU waits for kernel launches in forward passes and updates.
 
-    A host that launches such a pass more slowly than the GPU works is hidden by the backward pass, which it launches
-    faster, and at whose end the GPU is asked whether it ran dry (``Steps``). So is one that is slow with the update
-    (clipping and optimizer), which comes after.
+    A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU.
+    So every forward pass and every update (clipping and optimizer) begins with an empty queue. If
+    the host launches one more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
+    cannot show that: it looks at the end of the backward pass, which the host launches faster.
 
     ::
 
         host  │ forward           │ backward  │ waits for the loss │ update      │
         GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│ ▪  ▪  ▪  ▪  │
-                                  └ its lag behind the host: none              └ none
+                                  └ lag behind the host: none                  └ none
 
-    Nobody waits here: the lag is the time between two CUDA events less that between their launches, the first at a
-    place where the GPU was seen to be idle.
+    Measuring synchronises nothing. The lag at the end of a part is the time between two CUDA
+    events, less the time between their launches; the first event is at a point where the GPU was
+    seen to be idle, so its lag was zero.
     """
 
     columns: ClassVar = (
         Column(
             "launch_bound_forward_share",
             "float64",
-            "share of the counted time in forward passes that the GPU was done with as soon as they were launched:"
-            " up to so much of it the GPU waited for the host",
+            "Share of the counted time in forward passes that ended as soon as they were launched: "
+            "an upper bound of the time in them that the GPU waited for the host",
         ),
         Column(
-            "launch_bound_update_share", "float64", "the same of updates: clipping and optimizer"
+            "launch_bound_update_share",
+            "float64",
+            "The same share for updates (clipping and optimizer)",
         ),
     )
 
     def __init__(self) -> None:
-        self._idle: Place | None = None
-        self._last: torch.cuda.Event | None = None
+        self._idle_point: LaunchPoint | None = None
+        """The last point at which the GPU was seen to be idle. None: not on a GPU."""
+        self._last_event: torch.cuda.Event | None = None
+        """Behind everything that takes long."""
         self._phase: Phase | None = None
-        self._begun: dict[str, Place] = {}
-        self._stretches: list[_Stretch] = []
+        self._begins: dict[Part, LaunchPoint] = {}
+        self._spans: list[_Span] = []
         self._shares: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
         import torch
 
         if moment is Moment.TRAIN_BEGIN and torch.cuda.is_initialized():
-            self._idle = Place.here()
+            self._idle_point = LaunchPoint.now()
 
     def phase(self, name: Phase) -> None:
-        if self._idle is None:
+        if self._idle_point is None:
             return
-        before, self._phase = self._phase, name
-        part = _BEGINS.get(name)
-        if part is not None and part not in self._begun:
+        previous = self._phase
+        self._phase = name
+        part = _PART_OF_PHASE.get(name)
+        if part is not None and part not in self._begins:
             self._begin(part)
         elif name == "backward":
-            self._over("forward", self._idle)
-        elif before == "optimizer":
-            self._over("update", self._idle)
+            self._end("forward", self._idle_point)
+        elif previous == "optimizer":
+            self._end("update", self._idle_point)
 
     def loss(self, value: torch.Tensor) -> None:
-        self._launched()
+        self._record_event()
 
     def step_end(self) -> None:
-        self._launched()
+        self._record_event()
 
     def counted(self, begin: float, end: float) -> None:
-        if self._stretches:
-            dry = [
-                one for one in self._stretches if begin <= one.begin.seconds <= end and one.is_dry
-            ]
-            self._shares = {
-                f"launch_bound_{part}_share": sum(one.seconds for one in dry if one.part == part)
-                / (end - begin)
-                for part in ("forward", "update")
-            }
+        if not self._spans:
+            return
+        spans = [span for span in self._spans if begin <= span.begin.seconds <= end]
+        launch_bound = [span for span in spans if span.is_launch_bound]
+        for part in _PARTS:
+            seconds = sum(span.seconds for span in launch_bound if span.part == part)
+            self._shares[f"launch_bound_{part}_share"] = seconds / (end - begin)
 
     def measurements(self) -> Mapping[str, Any]:
         return self._shares
 
-    def _begin(self, part: str) -> None:
-        # Since the last event nothing that takes long was launched.
-        is_idle = self._last is not None and self._last.query()
-        self._begun[part] = here = Place.here()
-        self._last = None
+    def _begin(self, part: Part) -> None:
+        # Nothing that takes long was launched after the last event: if it is over, the GPU idles.
+        is_idle = self._last_event is not None and self._last_event.query()
+        here = LaunchPoint.now()
+        self._begins[part] = here
+        self._last_event = None
         if is_idle:
-            self._idle = here
+            self._idle_point = here
 
-    def _over(self, part: str, idle: Place) -> None:
-        if (begin := self._begun.pop(part, None)) is not None:
-            self._stretches.append(_Stretch(part, idle, begin, Place.here()))
+    def _end(self, part: Part, idle_point: LaunchPoint) -> None:
+        begin = self._begins.pop(part, None)
+        if begin is not None:
+            self._spans.append(_Span(part, idle_point, begin, LaunchPoint.now()))
 
-    def _launched(self) -> None:
-        if self._idle is not None:
-            self._last = cuda_events.recorded()
-
-
-_DRY_SECONDS = 200e-6
-_LONG_SECONDS = 5.0
-"""In which the clocks of host and GPU drift apart by less than that."""
+    def _record_event(self) -> None:
+        if self._idle_point is not None:
+            self._last_event = cuda_events.recorded()
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A forward pass or an update, and the last place before its end where the GPU was seen to be idle."""
+class _Span:
+    """A forward pass or an update, and the last point before its end where the GPU was idle."""
 
-    part: str
-    idle: Place
-    begin: Place
-    end: Place
+    part: Part
+    idle_point: LaunchPoint
+    begin: LaunchPoint
+    end: LaunchPoint
 
     @property
     def seconds(self) -> float:
-        """What it took the GPU."""
+        """The device's time for it."""
         return self.begin.device_seconds_to(self.end)
 
     @property
-    def is_dry(self) -> bool:
-        """Whether the GPU had nothing left to do at its end; taken not to be so where nobody can tell."""
-        return (
-            self.end.seconds - self.idle.seconds < _LONG_SECONDS
-            and self.idle.lag_at(self.end) < _DRY_SECONDS
-        )
+    def is_launch_bound(self) -> bool:
+        """Whether the GPU had nothing left to do at its end; False where the lag is not known."""
+        seconds_since_idle = self.end.seconds - self.idle_point.seconds
+        if seconds_since_idle >= _LONGEST_SECONDS:
+            return False
+        return self.idle_point.lag_at(self.end) < _IDLE_LAG_SECONDS

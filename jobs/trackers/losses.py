@@ -1,7 +1,8 @@
-"""Losses: what each step trained to at the fixed seed, so that unlike training is seen."""
+"""The loss of every step. At a fixed seed, equal training has equal losses."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,32 +16,36 @@ if TYPE_CHECKING:
 
 
 class Losses(Tracker):
-    """A step's loss is the sum over its micro-batches of what was backpropagated.
+    """A step's loss is the sum of the losses that its micro-batches backpropagated.
 
-    A loop that scales for accumulation divides each by its share, so the sum does not depend on the accumulation;
-    where it does, the gradients do too.
+    A loop that scales for accumulation divides each micro-batch's loss, so that the sum does not
+    depend on the accumulation. If the sum depends on it, so do the gradients.
     """
 
     columns: ClassVar = (
-        Column("loss_first", "float64", "loss of the first step"),
-        Column("loss_last", "float64", "loss of the last counted step"),
+        Column("loss_first", "float64", "Loss of the first step"),
+        Column("loss_last", "float64", "Loss of the last counted step"),
     )
 
     def __init__(self) -> None:
         self._losses = DeviceSeries()
-        self._ends: list[int] = []
+        self._step_ends: list[int] = []
+        """Micro-batches that were trained on by the end of each step."""
 
     def loss(self, value: torch.Tensor) -> None:
         self._losses.append(value)
 
     def step_end(self) -> None:
-        self._ends.append(len(self._losses))
+        self._step_ends.append(len(self._losses))
 
     def series(self) -> Mapping[str, list[float]]:
-        micro = self._losses.values()
-        steps = [micro[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
+        losses = self._losses.values()
+        bounds = itertools.pairwise([0, *self._step_ends])
+        steps = [losses[begin:end] for begin, end in bounds]
         return {"loss": [math.fsum(step) for step in steps if step]}
 
     def measurements(self) -> Mapping[str, Any]:
         losses = self.series()["loss"]
-        return {"loss_first": losses[0], "loss_last": losses[-1]} if losses else {}
+        if not losses:
+            return {}
+        return {"loss_first": losses[0], "loss_last": losses[-1]}

@@ -1,4 +1,4 @@
-"""Operators: which ones computed attention and matrix products, and in which dtype; on the CPU what a step held."""
+"""The operators of one step: which computed attention and matrix products, and in which dtype."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from jobs.trackers.base import Phase, Tracker
 if TYPE_CHECKING:
     from torch.autograd import profiler
 
-    from jobs.trackers.sources.dispatch_mode import Dispatched
+    from jobs.trackers.sources.dispatch_mode import OperatorListener
 
-_CPP_NAMES = {
+_DTYPE_OF_CPP_NAME = {
     "float": "float32",
     "double": "float64",
     "c10::Half": "float16",
     "c10::BFloat16": "bfloat16",
 }
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
+_FACTOR = 1
+"""Index of an argument that is a factor in all of them: mm(a, b), bmm(a, b), addmm(bias, a, b)."""
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",
@@ -36,34 +38,37 @@ _ATTENTION = {
     "flash_attn::_flash_attn_varlen_forward": "flash-attn",
     "flex_attention": "flex",
 }
+"""Operator -> the attention kernel that it stands for."""
 
 
 class Operators(Tracker):
-    """Looks at the operators of the last step of the warm-up: the counted steps never see it.
+    """Inspects the last warm-up step, so that no counted step is disturbed.
 
-    On a GPU at those of the first forward pass, as they are dispatched, which shows all that is asked of it; without
-    one PyTorch's CPU profiler looks at the whole step.
+    On a GPU it sees the operators of the first forward pass as they are dispatched. On a CPU,
+    PyTorch's profiler records the whole step, memory included.
     """
 
     columns: ClassVar = (
         Column(
             "attention_kernel",
             "string",
-            "attention operators that ran in a forward pass of the last warm-up step",
+            "Attention kernels that ran in a forward pass of the last warm-up step",
         ),
-        Column("matmul_dtype", "string", "dtype that most matrix products seen there ran in"),
+        Column("matmul_dtype", "string", "Dtype of most matrix products of that step"),
         Column(
             "cpu_step_peak_bytes",
             "int64",
-            "without a GPU: most bytes that step held beyond what lives between steps",
+            "On a CPU, most bytes that tensors held in that step beyond persistent_bytes",
             unit="B",
         ),
-        Column("inspection_seconds", "float64", "cost of looking at them", unit="s"),
+        Column(
+            "inspection_seconds", "float64", "Time that inspecting the operators took", unit="s"
+        ),
     )
 
     def __init__(self) -> None:
-        self._is_due = False
-        self._dispatched: Dispatched | None = None
+        self._inspects_next_forward = False
+        self._listener: OperatorListener | None = None
         self._profile: profiler.profile | None = None
         self._attention: Counter[str] = Counter()
         self._products: Counter[str] = Counter()
@@ -75,7 +80,7 @@ class Operators(Tracker):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end_dispatched()
+        self._stop_listening()
 
     def step_begin(self, warmup_left: int) -> None:
         if warmup_left != 1:
@@ -83,30 +88,35 @@ class Operators(Tracker):
         import torch
 
         if torch.cuda.is_available():
-            self._is_due = True
-            return
+            self._inspects_next_forward = True
+        else:
+            self._start_profile()
+
+    def _start_profile(self) -> None:
         from torch.autograd import profiler
 
         begin = time.perf_counter()
-        # torch.profiler's own class is a reference cycle: its many events would be freed some counted steps later.
+        # Not torch.profiler's class: that is a reference cycle, and Python's garbage collector
+        # would free its many events during a counted step.
         self._profile = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
         self._profile.__enter__()
         self._values["inspection_seconds"] = time.perf_counter() - begin
 
     def phase(self, name: Phase) -> None:
-        if name == "forward" and self._is_due:
-            from jobs.trackers.sources.dispatch_mode import Dispatched
+        if name == "forward" and self._inspects_next_forward:
+            from jobs.trackers.sources.dispatch_mode import OperatorListener
 
-            self._is_due = False
-            self._dispatched = Dispatched(self._see)
-            self._dispatched.__enter__()  # type: ignore[no-untyped-call]
+            self._inspects_next_forward = False
+            self._listener = OperatorListener(self._count)
+            self._listener.__enter__()  # type: ignore[no-untyped-call]
         elif name == "backward":
-            self._end_dispatched()
+            self._stop_listening()
 
     def step_end(self) -> None:
         if self._profile is None:
             return
-        begin, profile = time.perf_counter(), self._profile
+        begin = time.perf_counter()
+        profile = self._profile
         self._profile = None
         profile.__exit__(None, None, None)
         assert profile.kineto_results is not None
@@ -115,42 +125,46 @@ class Operators(Tracker):
 
     def measurements(self) -> Mapping[str, Any]:
         values = dict(self._values)
-        if self._attention:  # a compiler may fuse it into kernels of its own
-            values["attention_kernel"] = ", ".join(
-                name for name, _ in self._attention.most_common()
-            )
+        if self._attention:  # none is seen where a compiler fused attention into its own kernels
+            kernels = [name for name, _ in self._attention.most_common()]
+            values["attention_kernel"] = ", ".join(kernels)
         if self._products:
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values
 
-    def _see(self, name: str, operands: Sequence[Any]) -> None:
+    def _count(self, name: str, arguments: Sequence[Any]) -> None:
+        """Count an operator that is being dispatched."""
         if name in _PRODUCTS:
-            self._products[str(operands[1].dtype).removeprefix("torch.")] += 1
+            dtype = str(arguments[_FACTOR].dtype).removeprefix("torch.")
+            self._products[dtype] += 1
         elif name in _ATTENTION:
             self._attention[_ATTENTION[name]] += 1
 
-    def _end_dispatched(self) -> None:
-        if self._dispatched is not None:
-            self._dispatched.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._values["inspection_seconds"] = self._dispatched.seconds
-            self._dispatched = None
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._values["inspection_seconds"] = self._listener.seconds
+            self._listener = None
 
     def _read(self, events: Iterable[Any]) -> None:
-        flow: list[tuple[int, int]] = []
+        """Count the operators of a finished profile, and follow its allocations."""
+        changes: list[tuple[int, int]] = []
         for event in events:
             name = event.name()
             if name in _PRODUCTS and event.dtypes():
-                dtype = event.dtypes()[-1 if name == "aten::mm" else 1]
-                self._products[_CPP_NAMES.get(dtype, dtype)] += 1
+                dtype = event.dtypes()[_FACTOR]
+                self._products[_DTYPE_OF_CPP_NAME.get(dtype, dtype)] += 1
             elif name in _ATTENTION:
                 self._attention[_ATTENTION[name]] += 1
             elif name == "[memory]":
-                flow.append((event.start_ns(), event.nbytes()))
-        self._values["cpu_step_peak_bytes"] = _highest(nbytes for _, nbytes in sorted(flow))
+                changes.append((event.start_ns(), event.nbytes()))
+        self._values["cpu_step_peak_bytes"] = _peak(nbytes for _, nbytes in sorted(changes))
 
 
-def _highest(changes: Iterable[int]) -> int:
-    level = peak = 0
+def _peak(changes: Iterable[int]) -> int:
+    """The highest level that changes in this order reach from zero."""
+    level = 0
+    peak = 0
     for change in changes:
         level += change
         peak = max(peak, level)

@@ -1,4 +1,4 @@
-"""Steps: seconds of every optimizer step, data loading separated, and the rates over the counted ones."""
+"""The time of every optimizer step, its wait for data, and the rates over the counted steps."""
 
 from __future__ import annotations
 
@@ -11,143 +11,183 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jobs.record import Column
 from jobs.steady_state import are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
-from jobs.trackers.sources import cuda_events as events
+from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.device_series import DeviceSeries
 
 if TYPE_CHECKING:
     import torch
 
+_IDLE_LAG_SECONDS = 200e-6
+"""An event that the device reaches within this time of its launch: the device was idle."""
+
 
 class Steps(Tracker):
-    """Rates are totals over the counted steps, never a mean of step rates.
+    """Rates are totals over the counted steps, never means of step rates.
 
     ::
 
         step k-1 │ data wait │ forward backward … optimizer │ step k+1
-                 ├──────────── step_seconds ────────────────┤  wall clock between step ends
-                 ├──────────── device_seconds ──────────────┤  CUDA events at the same places
+                 ├──────────── step_seconds ────────────────┤  host clock between step ends
+                 ├──────────── device_seconds ──────────────┤  CUDA events at the same points
 
-    The counted steps begin where the device, not the host, ended the last uncounted one, so that nobody has to wait
-    for it: a drained pipeline would make the next step slower.
+    The counted steps begin where the device, not the host, ended the last uncounted one. So the
+    device is never synchronised in between: an empty queue would make the next step slower.
     """
 
     columns: ClassVar = (
-        Column("steps_counted", "int64", "optimizer steps that the rates are made of"),
+        Column("steps_counted", "int64", "Optimizer steps that the rates are computed from"),
         Column(
             "warmup_steps",
             "int64",
-            "optimizer steps before them: warm-up, and what was not steady yet",
+            "Optimizer steps before the counted ones: warm-up, and steps that were not steady yet",
         ),
         Column(
-            "samples_per_second", "float64", "samples trained over the counted time", unit="1/s"
-        ),
-        Column("tokens_per_second", "float64", "tokens, padding included", unit="1/s"),
-        Column("real_tokens_per_second", "float64", "tokens without padding", unit="1/s"),
-        Column(
-            "step_seconds_median", "float64", "median counted step, data loading included", unit="s"
-        ),
-        Column("step_seconds_iqr", "float64", "interquartile range of the counted steps", unit="s"),
-        Column(
-            "data_seconds_median", "float64", "median wait for data of a counted step", unit="s"
+            "samples_per_second",
+            "float64",
+            "Throughput: samples trained on per second of counted time",
+            unit="1/s",
         ),
         Column(
-            "first_step_seconds", "float64", "first step: lazy loading, compiling, tuning", unit="s"
+            "tokens_per_second",
+            "float64",
+            "Tokens trained on per second of counted time, padding included",
+            unit="1/s",
+        ),
+        Column(
+            "real_tokens_per_second",
+            "float64",
+            "Tokens trained on per second of counted time, without padding",
+            unit="1/s",
+        ),
+        Column(
+            "step_seconds_median",
+            "float64",
+            "Median time of a counted step, data loading included",
+            unit="s",
+        ),
+        Column(
+            "step_seconds_iqr",
+            "float64",
+            "Interquartile range of the times of the counted steps",
+            unit="s",
+        ),
+        Column(
+            "data_seconds_median",
+            "float64",
+            "Median wait of a counted step for its data",
+            unit="s",
+        ),
+        Column(
+            "first_step_seconds",
+            "float64",
+            "Time of the first step, with lazy loading, compiling and tuning",
+            unit="s",
         ),
         Column(
             "samples_per_second_ci95",
             "float64",
-            "half the 95 % interval of the mean counted step, relative to it, with what steps usually spread by",
+            "Half the 95 % confidence interval of the mean counted step, relative to it; combines "
+            "the spread of these steps with the usual spread of a trial",
         ),
         Column(
             "host_bound_share",
             "float64",
-            "share of the micro-batches after whose last launch the GPU had nothing left to do",
+            "Share of the micro-batches after whose last kernel launch the GPU had nothing left "
+            "to do",
         ),
-        Column("counted_seconds", "float64", "time of all counted steps together", unit="s"),
+        Column("counted_seconds", "float64", "Total time of the counted steps", unit="s"),
     )
 
     def __init__(self) -> None:
+        # One entry per step end, and one for the beginning of training.
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
-        self._last_pass: torch.cuda.Event | None = None
-        self._passes: list[torch.cuda.Event] = []
-        self._data: list[float] = []
-        self._waited = 0.0
-        self._dry: list[bool] = []
+        # One entry per step.
+        self._data_seconds: list[float] = []
+        self._backward_events: list[torch.cuda.Event] = []
+        """Behind the last backward pass of each step."""
+        self._first_micro_batch: list[int] = []
+        """Of the step after each step."""
+        # One entry per micro-batch.
         self._samples: list[int] = []
         self._tokens: list[int] = []
-        self._first_micro_batch: list[int] = []
-        self._real = DeviceSeries(integers=True)
+        self._real_tokens = DeviceSeries(integers=True)
+        self._device_was_idle: list[bool] = []
+        # Of the current step.
+        self._data_wait = 0.0
+        self._last_backward: torch.cuda.Event | None = None
+
         self._first_counted: int | None = None
+        """Index of the first counted step; None: not decided yet."""
 
     def at(self, moment: Moment, seconds: float) -> None:
         if moment is Moment.TRAIN_BEGIN:
             self._mark(seconds)
 
     def data_wait(self, seconds: float) -> None:
-        self._waited += seconds
+        self._data_wait += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        self._samples.append(
-            next(len(value) for value in inputs.values() if getattr(value, "ndim", 0))
-        )
+        self._samples.append(_samples_in(inputs))
         self._tokens.append(inputs["input_ids"].numel() if "input_ids" in inputs else 0)
-        if (mask := inputs.get("attention_mask")) is not None:
-            self._real.append(mask.sum())
+        mask = inputs.get("attention_mask")
+        if mask is not None:
+            self._real_tokens.append(mask.sum())
 
     def loss(self, value: torch.Tensor) -> None:
         if value.is_cuda:
-            self._last_pass = events.recorded()
-            self._dry.append(_is_soon_done(self._last_pass))
+            self._last_backward = cuda_events.recorded()
+            self._device_was_idle.append(_is_reached_at_once(self._last_backward))
 
     def step_end(self) -> None:
         self._mark(time.perf_counter())
-        if self._last_pass is not None:
-            self._passes.append(self._last_pass)
-        self._data.append(self._waited)
-        self._waited = 0.0
+        if self._last_backward is not None:
+            self._backward_events.append(self._last_backward)
+        self._data_seconds.append(self._data_wait)
+        self._data_wait = 0.0
         self._first_micro_batch.append(len(self._samples))
 
     def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
-        """Whether the steps after the warm-up tell the mean step to within ``relative_error`` (0: they never do), or
-        ``total_steps`` would not either, or there are some and it is the host's.
+        """Whether no further step is worth its time (``steady_state.are_enough``).
 
-        On a GPU the last of them is looked at if its backward pass is over: the optimizer, which is taken to need as
-        long as in the step before, still runs meanwhile. A loop that has not waited for that pass does not here either,
-        and the step before is the last that is looked at: what a step may do ahead of the GPU, it does.
+        False with ``relative_error`` 0. On a GPU this waits for the last backward pass only if the
+        loop has waited for it already. The optimizer still runs meanwhile, so it is taken to need
+        as long as in the step before. If the loop has not waited, the decision is made from the
+        steps before, and the loop may run ahead of the GPU as it does without measurement.
         """
-        done = len(self._data)
-        if relative_error == 0 or done <= warmup_steps:
+        finished = len(self._data_seconds)
+        if relative_error == 0 or finished <= warmup_steps:
             return False
         limit = total_steps - warmup_steps
-        if not self._passes:
-            return are_enough(_differences(self._marks[warmup_steps:]), relative_error, limit, 0.0)
-        if not self._passes[-1].query():
-            done -= 1
-        if done <= warmup_steps:
+        if not self._backward_events:
+            seconds = _differences(self._marks[warmup_steps:])
+            return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
+        if not self._backward_events[-1].query():
+            finished -= 1
+        if finished <= warmup_steps:
             return False
-        self._passes[done - 1].synchronize()
-        seconds = [
-            *_device_seconds(self._events[warmup_steps:done]),
-            *_device_seconds(self._passes[:done][-2:]),
-        ]
-        share = self._host_bound_share(warmup_steps) or 0.0
-        return are_enough(seconds, relative_error, limit, share)
+        self._backward_events[finished - 1].synchronize()
+        # From step end to step end; for the last step, whose end is still to come, from backward
+        # pass to backward pass.
+        seconds = _device_seconds(self._events[warmup_steps:finished])
+        seconds += _device_seconds(self._backward_events[:finished][-2:])
+        host_bound_share = self._host_bound_share(warmup_steps) or 0.0
+        return are_enough(seconds, relative_error, limit, host_bound_share)
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
-        """Decide which steps count: when the first of them began and the last ended, by the monotonic clock.
+        """Decide which steps count; returns when the first of them began and the last ended.
 
-        All after the warm-up, less what is not steady yet where an error was asked for. Waits for the device.
+        All steps after the warm-up count; with a ``relative_error``, all from the first steady
+        one on. Waits for the device.
         """
-        series = self.series()
-        seconds = series.get("device_seconds", series["step_seconds"])
-        first = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
-        self._first_counted = first
+        seconds = self._step_seconds()
+        self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
+        # Reading the device's seconds has waited for it, so that the last step ends now.
         end = time.perf_counter() if self._events else self._marks[-1]
-        return end - sum(seconds[first:]), end
+        return end - sum(seconds[self._first_counted :]), end
 
     def series(self) -> Mapping[str, list[float]]:
-        series = {"step_seconds": _differences(self._marks), "data_seconds": self._data}
+        series = {"step_seconds": _differences(self._marks), "data_seconds": self._data_seconds}
         if self._events:
             import torch
 
@@ -156,69 +196,89 @@ class Steps(Tracker):
         return series
 
     def measurements(self) -> Mapping[str, Any]:
-        series = self.series()
-        # On a GPU the wall clock sees when a step was issued, the events when it was done.
-        seconds = series.get("device_seconds", series["step_seconds"])
-        values: dict[str, Any] = {"first_step_seconds": seconds[0]} if seconds else {}
+        seconds = self._step_seconds()
+        values: dict[str, Any] = {}
+        if seconds:
+            values["first_step_seconds"] = seconds[0]
         if self._first_counted is None:
             return values
         first = self._first_counted
-        counted = seconds[first:]
-        elapsed = sum(counted)
-        quartiles = statistics.quantiles(counted, n=4) if len(counted) > 1 else [counted[0]] * 3
-        micro = self._micro_batches(first)
-        tokens = sum(self._tokens[micro])
-        real = sum(self._real.values()[micro]) if len(self._real) else tokens
-        values |= {
-            "steps_counted": len(counted),
-            "warmup_steps": first,
-            "samples_per_second": sum(self._samples[micro]) / elapsed,
-            "step_seconds_median": statistics.median(counted),
-            "step_seconds_iqr": quartiles[2] - quartiles[0],
-            "data_seconds_median": statistics.median(self._data[first:]),
-            "samples_per_second_ci95": mean_step_error(counted),
-            "counted_seconds": elapsed,
-        }
-        if (share := self._host_bound_share(first)) is not None:
+        values |= self._times(seconds[first:], first) | self._rates(sum(seconds[first:]), first)
+        share = self._host_bound_share(first)
+        if share is not None:
             values["host_bound_share"] = share
-        if tokens:
-            values |= {
-                "tokens_per_second": tokens / elapsed,
-                "real_tokens_per_second": real / elapsed,
-            }
         return values
 
+    def _step_seconds(self) -> list[float]:
+        """Seconds of every step: on a GPU the device's, since the host only issues steps."""
+        series = self.series()
+        return series.get("device_seconds", series["step_seconds"])
+
+    def _times(self, counted: Sequence[float], first: int) -> dict[str, Any]:
+        """Columns about the times of the counted steps, which begin at index ``first``."""
+        return {
+            "steps_counted": len(counted),
+            "warmup_steps": first,
+            "counted_seconds": sum(counted),
+            "step_seconds_median": statistics.median(counted),
+            "step_seconds_iqr": _interquartile_range(counted),
+            "data_seconds_median": statistics.median(self._data_seconds[first:]),
+            "samples_per_second_ci95": mean_step_error(counted),
+        }
+
+    def _rates(self, elapsed: float, first: int) -> dict[str, Any]:
+        """Columns about throughput in the ``elapsed`` seconds of the counted steps."""
+        counted = self._micro_batches(first)
+        rates: dict[str, Any] = {"samples_per_second": sum(self._samples[counted]) / elapsed}
+        tokens = sum(self._tokens[counted])
+        if tokens:
+            has_masks = len(self._real_tokens) > 0
+            real_tokens = sum(self._real_tokens.values()[counted]) if has_masks else tokens
+            rates["tokens_per_second"] = tokens / elapsed
+            rates["real_tokens_per_second"] = real_tokens / elapsed
+        return rates
+
     def _micro_batches(self, first_step: int) -> slice:
-        """Those of the steps from this one on."""
+        """The micro-batches of the steps from ``first_step`` on."""
         return slice(self._first_micro_batch[first_step - 1] if first_step else 0, None)
 
     def _host_bound_share(self, first_step: int) -> float | None:
-        """Of the micro-batches from this step on; None where the device was not asked."""
-        dry = self._dry[self._micro_batches(first_step)]
-        return sum(dry) / len(dry) if dry else None
+        """Of the micro-batches of the steps from ``first_step`` on; None on a CPU."""
+        was_idle = self._device_was_idle[self._micro_batches(first_step)]
+        return sum(was_idle) / len(was_idle) if was_idle else None
 
     def _mark(self, seconds: float) -> None:
         import torch
 
         self._marks.append(seconds)
         if torch.cuda.is_initialized():
-            self._events.append(events.recorded())
+            self._events.append(cuda_events.recorded())
 
 
-_DRY_SECONDS = 200e-6
+def _samples_in(inputs: Mapping[str, Any]) -> int:
+    """The batch size: the length of the first tensor that is no scalar."""
+    return next(len(value) for value in inputs.values() if getattr(value, "ndim", 0))
 
 
-def _is_soon_done(event: torch.cuda.Event) -> bool:
-    """Whether the device finishes an event within microseconds of its launch: it was waiting for the host."""
-    give_up = time.perf_counter() + _DRY_SECONDS
-    while not (done := event.query()) and time.perf_counter() < give_up:
+def _is_reached_at_once(event: torch.cuda.Event) -> bool:
+    """Whether the device reaches an event as soon as it is launched: it waited for the host."""
+    give_up = time.perf_counter() + _IDLE_LAG_SECONDS
+    while not (is_reached := event.query()) and time.perf_counter() < give_up:
         pass
-    return bool(done)
+    return bool(is_reached)
 
 
 def _device_seconds(events: Sequence[torch.cuda.Event]) -> list[float]:
+    """Seconds between successive events; CUDA counts milliseconds."""
     return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(events)]
 
 
-def _differences(marks: list[float]) -> list[float]:
+def _differences(marks: Sequence[float]) -> list[float]:
     return [end - begin for begin, end in itertools.pairwise(marks)]
+
+
+def _interquartile_range(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    lower, _, upper = statistics.quantiles(values, n=4)
+    return upper - lower

@@ -1,4 +1,4 @@
-"""From a spec to a ``Setup``: data, arguments, model, optimizer and meter, ready for a training loop."""
+"""Makes a ``Setup`` from a spec: data, arguments, model, optimizer and meter for a loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.loops.meter import Meter
 from jobs.node import environment
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
-from jobs.trackers.base import Moment, Tracker, tell
+from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def assemble(
     )
     transformers.set_seed(spec.measure.seed)
     model = _model(spec, arguments, device)
-    tell(trackers, Moment.MODEL, device)
+    notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
     make_optimizer = bound(spec, "optimizer")
@@ -83,7 +83,8 @@ def _step_limit(spec: TrialSpec, device: torch.device) -> int | None:
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     """As asked; at least two where a CPU trial is inspected.
 
-    Without a GPU memory is tracked in the last warm-up step, and optimizer states exist from the second step on.
+    Without a GPU memory is tracked in the last warm-up step, and optimizer states exist from the
+    second step on.
     """
     asked = spec.measure.warmup_steps
     if device.type == "cpu" and spec.measure.inspect:
@@ -97,7 +98,10 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
 
 
 def _dataset(spec: TrialSpec, *, samples: int | None) -> tuple[Any, Collator | None]:
-    """The dataset and its collator (None: the Trainer's own). ``samples`` None: the dataset as it is."""
+    """The dataset and its collator (None: the library's default).
+
+    ``samples`` is how many are needed; None: the dataset as it is.
+    """
     config = models.architecture_config(spec.model)
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed

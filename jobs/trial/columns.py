@@ -1,40 +1,56 @@
-"""Columns of a trial as a whole, which no tracker measures."""
+"""Columns of the trial as a whole, which no single tracker measures."""
 
 from __future__ import annotations
 
 from jobs.record import Column
 
 COLUMNS = (
-    Column("oom_requested_bytes", "int64", "the allocation that ran out of memory", unit="B"),
+    Column(
+        "oom_requested_bytes",
+        "int64",
+        "Size of the allocation that ran out of memory",
+        unit="B",
+    ),
     Column(
         "setup_seconds",
         "float64",
-        "from the trial's start to its training loop; a forked process already has its CUDA context",
+        "Time from the trial's start to its training loop; a forked process has its CUDA context "
+        "before that",
         unit="s",
     ),
     Column(
         "hf_guide_seconds",
         "float64",
-        "the Hugging Face guide's 'Time': train_runtime, warm-up included",
+        "The Hugging Face guide's 'Time': wall time of the whole training, warm-up included",
         unit="s",
     ),
     Column(
         "hf_guide_samples_per_second",
         "float64",
-        "the Hugging Face guide's 'Samples/second': all samples over the whole training time",
+        "The Hugging Face guide's 'Samples/second': all samples over the whole training time",
         unit="1/s",
     ),
-    Column("anatomy_seconds", "float64", "time that profiling took, after the steps", unit="s"),
-    Column("anatomy_missing", "string", "why a trial that should have been profiled was not"),
+    Column(
+        "anatomy_seconds",
+        "float64",
+        "Time that profiling took after the counted steps",
+        unit="s",
+    ),
+    Column("anatomy_missing", "string", "Why a trial that should have been profiled was not"),
     Column(
         "flags",
         "list<string>",
-        "what to know before trusting the row; the kinds are listed below",
+        "Facts to know before trusting the row; the kinds are listed below",
     ),
     Column(
-        "flag_values", "list<double>", "the figure of each flag; its meaning depends on the kind"
+        "flag_values",
+        "list<double>",
+        "The figure of each flag, whose meaning depends on the kind; null where it has none",
     ),
     Column(
-        "joules_per_sample", "float64", "energy the GPU drew per sample, counted steps", unit="J"
+        "joules_per_sample",
+        "float64",
+        "Energy that the GPU drew per sample during the counted steps",
+        unit="J",
     ),
 )

@@ -1,4 +1,4 @@
-"""The dataset a trial trains on: synthetic samples of the task's right shape, or the user's own local file."""
+"""The dataset of a trial: synthetic samples of the task's shape, or the user's own local file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 """The label that the loss leaves out."""
+_MASKED_SHARE = 0.15
+"""Share of the tokens that a masked language model predicts, as in BERT (Devlin et al. 2018)."""
 _IMAGE_POOL = 64
-"""Distinct synthetic images; further samples repeat them, so that host memory stays small."""
+"""Distinct synthetic images. Further samples repeat them, so that host memory stays small."""
 
 Collator = Callable[[list[Any]], dict[str, torch.Tensor]]
 
@@ -26,8 +28,8 @@ def load(
 ) -> tuple[Any, Collator | None]:
     """The training set and its collator (None: the library's default).
 
-    ``samples`` is the least number needed so that no epoch ends inside the measurement; None asks for
-    the dataset as it is.
+    ``samples`` is how many the measurement needs so that no epoch ends within it; None: the
+    dataset as it is. Raises ValueError for a column that the user's file does not have.
     """
     if spec.file is not None:
         return _from_file(spec.file, task)
@@ -48,72 +50,87 @@ def _synthetic_text(
 ) -> dict[str, np.ndarray]:
     """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
     shape = (count, spec.sequence_length)
-    # The guide draws from 100..30000, clear of BERT's special tokens; small vocabularies get what they have.
+    # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
+    # A small vocabulary has less to draw from.
     highest = min(30_000, config.vocab_size)
     ids = rng.integers(min(100, highest // 2), highest, shape, dtype=np.int64)
+    is_real = np.ones(shape, dtype=bool)
     columns = {"input_ids": ids}
     if spec.padding > 0:
         lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
-        mask = np.arange(spec.sequence_length)[None, :] < lengths[:, None]
-        columns["input_ids"] = ids = np.where(mask, ids, config.pad_token_id)
-        columns["attention_mask"] = mask.astype(np.int64)
-    real = columns.get("attention_mask", np.ones(shape, np.int64)) == 1
-    if task == "sequence-classification":
-        columns["labels"] = rng.integers(0, config.num_labels, count)
-    elif task == "token-classification":
-        columns["labels"] = np.where(real, rng.integers(0, config.num_labels, shape), IGNORED)
-    elif task == "masked-lm":
-        columns["labels"] = np.where(real & (rng.random(shape) < 0.15), ids, IGNORED)
-    else:
-        columns["labels"] = np.where(real, ids, IGNORED)
+        is_real = np.arange(spec.sequence_length)[None, :] < lengths[:, None]
+        ids = np.where(is_real, ids, config.pad_token_id)
+        columns = {"input_ids": ids, "attention_mask": is_real.astype(np.int64)}
+    columns["labels"] = _labels(task, ids, is_real, config, rng)
     return columns
 
 
+def _labels(
+    task: Task,
+    ids: np.ndarray,
+    is_real: np.ndarray,
+    config: PretrainedConfig,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Labels for token ids of shape (count, length); padding is ignored."""
+    count, _ = ids.shape
+    if task == "sequence-classification":
+        return rng.integers(0, config.num_labels, size=(count,))
+    if task == "token-classification":
+        return np.where(is_real, rng.integers(0, config.num_labels, ids.shape), IGNORED)
+    if task == "masked-lm":
+        is_masked = rng.random(ids.shape) < _MASKED_SHARE
+        return np.where(is_real & is_masked, ids, IGNORED)
+    return np.where(is_real, ids, IGNORED)  # language models predict the text itself
+
+
 class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """Random normalised images, (channels, height, width) float32 each, with a label."""
+    """Random normalised images, each (channels, height, width) float32, with a label."""
 
     def __init__(self, config: PretrainedConfig, count: int, rng: np.random.Generator) -> None:
         size = config.image_size
         height, width = (size, size) if isinstance(size, int) else size
-        pool = rng.standard_normal(
-            (min(count, _IMAGE_POOL), config.num_channels, height, width), dtype=np.float32
-        )
-        self._pool = torch.from_numpy(pool)
+        shape = (min(count, _IMAGE_POOL), config.num_channels, height, width)
+        self._pool = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
         self._labels = torch.from_numpy(rng.integers(0, config.num_labels, count))
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return {"pixel_values": self._pool[index % len(self._pool)], "labels": self._labels[index]}
+        image = self._pool[index % len(self._pool)]
+        return {"pixel_values": image, "labels": self._labels[index]}
 
 
 def _from_file(spec: DatasetFile, task: Task) -> tuple[Any, Collator | None]:
     """A local dataset with the user's columns renamed and, where there is text, tokenised."""
-    import datasets
-
-    if spec.format == "disk":
-        dataset = datasets.load_from_disk(spec.path)
-    else:
-        dataset = datasets.load_dataset(spec.format, data_files=spec.path, split="train")
-    if isinstance(dataset, dict):
-        dataset = dataset["train"]
-    if missing := [
-        theirs for theirs in spec.columns.values() if theirs not in dataset.column_names
-    ]:
+    dataset = _read(spec)
+    missing = [name for name in spec.columns.values() if name not in dataset.column_names]
+    if missing:
         have = ", ".join(dataset.column_names)
         raise ValueError(f"{spec.path} has no column {', '.join(missing)}; it has {have}")
     dataset = dataset.select_columns(list(spec.columns.values()) or dataset.column_names)
-    dataset = dataset.rename_columns(
-        {theirs: ours for ours, theirs in spec.columns.items() if ours != theirs}
-    )
+    new_names = {theirs: ours for ours, theirs in spec.columns.items() if ours != theirs}
+    dataset = dataset.rename_columns(new_names)
     if spec.tokenizer is None:
         dataset.set_format("pt")
         return dataset, None
     return _tokenized(dataset, spec, task)
 
 
+def _read(spec: DatasetFile) -> Any:
+    """The file as a ``datasets.Dataset``; of several splits, the training set."""
+    import datasets
+
+    if spec.format == "disk":
+        dataset = datasets.load_from_disk(spec.path)
+    else:
+        dataset = datasets.load_dataset(spec.format, data_files=spec.path, split="train")
+    return dataset["train"] if isinstance(dataset, dict) else dataset
+
+
 def _tokenized(dataset: Any, spec: DatasetFile, task: Task) -> tuple[Any, Collator]:
+    """The dataset with token ids in place of its text, and the task's collator, which pads."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(spec.tokenizer, trust_remote_code=False)
@@ -128,12 +145,24 @@ def _tokenized(dataset: Any, spec: DatasetFile, task: Task) -> tuple[Any, Collat
             encoded["labels"] = target["input_ids"]
         return encoded
 
-    text = [name for name in ("text", "text_pair", "target") if name in dataset.column_names]
-    dataset = dataset.map(tokenize, batched=True, remove_columns=text)
-    collators: dict[Task, Callable[[], Collator]] = {
-        "token-classification": lambda: transformers.DataCollatorForTokenClassification(tokenizer),
-        "causal-lm": lambda: transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False),
-        "masked-lm": lambda: transformers.DataCollatorForLanguageModeling(tokenizer, mlm=True),
-        "seq2seq-lm": lambda: transformers.DataCollatorForSeq2Seq(tokenizer),
-    }
-    return dataset, collators.get(task, lambda: transformers.DataCollatorWithPadding(tokenizer))()
+    text_columns = [n for n in ("text", "text_pair", "target") if n in dataset.column_names]
+    dataset = dataset.map(tokenize, batched=True, remove_columns=text_columns)
+    return dataset, _collator(tokenizer, task)
+
+
+def _collator(tokenizer: Any, task: Task) -> Collator:
+    """transformers' collator for the task."""
+    import transformers
+
+    collator: Any
+    if task == "token-classification":
+        collator = transformers.DataCollatorForTokenClassification(tokenizer)
+    elif task in ("causal-lm", "masked-lm"):
+        is_masked = task == "masked-lm"
+        collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=is_masked)
+    elif task == "seq2seq-lm":
+        collator = transformers.DataCollatorForSeq2Seq(tokenizer)
+    else:
+        collator = transformers.DataCollatorWithPadding(tokenizer)
+    result: Collator = collator
+    return result

@@ -1,9 +1,9 @@
-"""The effective configuration, read back from the live objects after training: not what was asked for."""
+"""The effective configuration: what really ran, read from the live objects after training."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.record import Column
@@ -14,38 +14,59 @@ if TYPE_CHECKING:
     from jobs.loops.base import Trained
 
 COLUMNS = (
-    Column("optimizer_class", "string", "class of the optimizer that stepped"),
-    Column("optimizer_implementation", "string", "fused, foreach, forloop, or the library's own"),
-    Column("optimizer_state_dtypes", "string", "dtypes of its state tensors, by bytes held"),
+    Column("optimizer_class", "string", "Class of the optimizer that updated the weights"),
     Column(
-        "optimizer_state_bytes", "int64", "bytes of its state tensors, wherever they live", unit="B"
+        "optimizer_implementation",
+        "string",
+        "The optimizer's implementation: fused, foreach, forloop, or the library's own (library)",
     ),
-    Column("parameter_dtypes", "string", "dtypes of the parameters, by count"),
-    Column("parameters_total", "int64", "parameters, frozen ones included"),
-    Column("parameters_trainable", "int64", "parameters that the optimizer updates"),
-    Column("tf32", "bool", "TF32 matrix products were allowed"),
-    Column("autocast", "string", "autocast dtype of the loop, or 'off'"),
-    Column("compiled_graphs", "int64", "graphs torch.compile made"),
-    Column("compile_graph_breaks", "int64", "graph breaks torch.compile met"),
-    Column("compile_seconds", "float64", "time spent in torch.compile's entry point", unit="s"),
-    Column("checkpointed_layers", "int64", "modules whose activations are recomputed"),
-    Column("zero_stage", "int64", "ZeRO stage of the live DeepSpeed engine"),
-    Column("offload_optimizer_device", "string", "where the engine keeps optimizer states"),
-    Column("offload_parameter_device", "string", "where the engine keeps parameters"),
-    Column("dataloader_workers", "int64", "worker processes of the live data loader"),
+    Column(
+        "optimizer_state_dtypes",
+        "string",
+        "Dtypes of the optimizer's state tensors, the one with most bytes first",
+    ),
+    Column(
+        "optimizer_state_bytes",
+        "int64",
+        "Bytes of the optimizer's state tensors, on whatever device",
+        unit="B",
+    ),
+    Column("parameter_dtypes", "string", "Dtypes of the parameters, the most frequent first"),
+    Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
+    Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
+    Column("tf32", "bool", "Whether matrix products were allowed to use TF32"),
+    Column("autocast", "string", "Autocast dtype of the training loop, or off"),
+    Column("compiled_graphs", "int64", "Graphs that torch.compile made"),
+    Column("compile_graph_breaks", "int64", "Graph breaks that torch.compile met"),
+    Column("compile_seconds", "float64", "Time spent compiling in torch.compile", unit="s"),
+    Column("checkpointed_layers", "int64", "Modules whose activations are recomputed"),
+    Column("zero_stage", "int64", "ZeRO stage of the DeepSpeed engine"),
+    Column(
+        "offload_optimizer_device",
+        "string",
+        "Where the DeepSpeed engine keeps optimizer states: none (the GPU), cpu or nvme",
+    ),
+    Column(
+        "offload_parameter_device",
+        "string",
+        "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
+    ),
+    Column("dataloader_workers", "int64", "Worker processes of the data loader"),
     Column(
         "persistent_bytes",
         "int64",
-        "without a GPU: parameters, buffers and optimizer states, which live through every step",
+        "On a CPU, bytes of parameters, buffers and optimizer states, which live through every "
+        "step",
         unit="B",
     ),
 )
 
 
 def inspect(trained: Trained) -> dict[str, Any]:
-    """Values for ``COLUMNS``, those that apply, and the kernel of attention if no operator of it was seen.
+    """Values for those of ``COLUMNS`` that apply, and a fallback for ``attention_kernel``.
 
-    A compiler may fuse attention into kernels of its own: then only the implementation that it compiled is known.
+    A compiler may fuse attention into kernels of its own, so that no attention operator is seen.
+    The fallback then names the implementation that was compiled.
     """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     optimizer = _innermost(trained.optimizer)
@@ -54,104 +75,119 @@ def inspect(trained: Trained) -> dict[str, Any]:
         "attention_kernel": f"{implementation} (compiled)",
         **_optimizer(optimizer),
         **_parameters(model),
-        **_switches(trained, model),
+        **_loop_settings(trained, model),
         **_compilation(),
-        **_engine(trained.model),
+        **_deepspeed(trained.model),
         **_persistent(model, optimizer),
     }
 
 
 def _innermost(optimizer: Any) -> Any:
     """The optimizer inside Accelerate's and DeepSpeed's wrappers."""
-    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+    while True:
+        inner = getattr(optimizer, "optimizer", None)
+        if inner is None:
+            return optimizer
         optimizer = inner
-    return optimizer
 
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
-    defaults = getattr(optimizer, "defaults", {})
-    flags = [name for name in ("fused", "foreach") if defaults.get(name)]
-    own = type(optimizer).__module__.startswith("torch.optim")
-    implementation = (
-        flags[0] if flags else ("foreach" if _foreach_by_default(optimizer) else "forloop")
-    )
+    kind = type(optimizer)
     bytes_by_dtype: Counter[str] = Counter()
-    for state in getattr(optimizer, "state", {}).values():
-        for tensor in _plain_tensors(state.values() if isinstance(state, Mapping) else ()):
-            bytes_by_dtype[_name(tensor.dtype)] += tensor.nbytes
+    for tensor in _state_tensors(optimizer):
+        bytes_by_dtype[_name(tensor.dtype)] += tensor.nbytes
     return {
-        "optimizer_class": f"{type(optimizer).__module__.split('.')[0]}.{type(optimizer).__name__}",
-        "optimizer_implementation": implementation if own else "library",
-        "optimizer_state_dtypes": _ranked(bytes_by_dtype),
+        "optimizer_class": f"{kind.__module__.split('.')[0]}.{kind.__name__}",
+        "optimizer_implementation": _implementation(optimizer),
+        "optimizer_state_dtypes": _most_common_first(bytes_by_dtype),
         "optimizer_state_bytes": sum(bytes_by_dtype.values()),
     }
 
 
-def _foreach_by_default(optimizer: Any) -> bool:
-    """torch.optim chooses foreach itself for parameters on a GPU when neither flag was given."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return optimizer.defaults.get("foreach") is None and all(p.is_cuda for p in parameters)
+def _implementation(optimizer: Any) -> str:
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return "library"
+    for name in ("fused", "foreach"):
+        if optimizer.defaults.get(name):
+            return name
+    return "foreach" if _is_foreach_by_default(optimizer) else "forloop"
 
 
-def _plain_tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    """The tensors among ``values``; quantised subclasses (torchao) opened into the tensors they hold."""
+def _is_foreach_by_default(optimizer: Any) -> bool:
+    """torch.optim itself chooses foreach for parameters on a GPU if neither flag was set."""
+    if optimizer.defaults.get("foreach") is not None:
+        return False
+    groups = optimizer.param_groups
+    return all(parameter.is_cuda for group in groups for parameter in group["params"])
+
+
+def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors of an optimizer's states."""
+    for state in getattr(optimizer, "state", {}).values():
+        if isinstance(state, Mapping):
+            for value in state.values():
+                yield from _plain_tensors(value)
+
+
+def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """A tensor itself; a quantised subclass (torchao) opened into the tensors that it holds."""
     import torch
 
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if hasattr(value, "__tensor_flatten__"):
-                yield from _plain_tensors(
-                    getattr(value, name) for name in value.__tensor_flatten__()[0]
-                )
-            else:
-                yield value
+    if not isinstance(value, torch.Tensor):
+        return
+    if not hasattr(value, "__tensor_flatten__"):
+        yield value
+        return
+    inner_names, _ = value.__tensor_flatten__()
+    for name in inner_names:
+        yield from _plain_tensors(getattr(value, name))
 
 
 def _parameters(model: torch.nn.Module) -> dict[str, Any]:
-    dtypes: Counter[str] = Counter()
+    count_by_dtype: Counter[str] = Counter()
     trainable = 0
     for parameter in model.parameters():
-        count = int(
-            getattr(parameter, "ds_numel", parameter.numel())
-        )  # ZeRO-3 leaves empty shells behind
-        dtypes[_name(parameter.dtype)] += count
-        trainable += count if parameter.requires_grad else 0
+        # ZeRO-3 leaves empty shells in the model, which know their real size.
+        count = int(getattr(parameter, "ds_numel", parameter.numel()))
+        count_by_dtype[_name(parameter.dtype)] += count
+        if parameter.requires_grad:
+            trainable += count
     return {
-        "parameter_dtypes": _ranked(dtypes),
-        "parameters_total": sum(dtypes.values()),
+        "parameter_dtypes": _most_common_first(count_by_dtype),
+        "parameters_total": sum(count_by_dtype.values()),
         "parameters_trainable": trainable,
     }
 
 
-def _switches(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
+def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
     import torch
 
-    checkpointed = sum(
-        bool(
-            getattr(module, "gradient_checkpointing", False)
-            and getattr(module, "_gradient_checkpointing_func", None)
-        )
-        for module in model.modules()
-    )
+    accelerator = trained.accelerator
     return {
         "tf32": torch.cuda.is_available() and _allows_tf32(),
-        # native_amp: where it is not (fp16 on a CPU, DeepSpeed's own casting) the precision asked for does nothing.
-        "autocast": trained.accelerator.mixed_precision
-        if trained.accelerator.native_amp
-        else "off",
-        "checkpointed_layers": checkpointed,
+        # Without native_amp (fp16 on a CPU, DeepSpeed's own casting) mixed_precision has no effect.
+        "autocast": accelerator.mixed_precision if accelerator.native_amp else "off",
+        "checkpointed_layers": sum(_is_checkpointed(module) for module in model.modules()),
         "dataloader_workers": int(getattr(trained.dataloader, "num_workers", 0)),
     }
 
 
+def _is_checkpointed(module: torch.nn.Module) -> bool:
+    is_enabled = getattr(module, "gradient_checkpointing", False)
+    return bool(is_enabled and getattr(module, "_gradient_checkpointing_func", None))
+
+
 def _allows_tf32() -> bool:
-    """Whether matrix products may use TF32; asking the older switch after the newer was set raises."""
+    """Whether matrix products may use TF32.
+
+    PyTorch has an older and a newer switch; reading the older after the newer was set raises.
+    """
     import torch
 
     matmul = torch.backends.cuda.matmul
-    return bool(
-        matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
-    )
+    if hasattr(matmul, "fp32_precision"):
+        return bool(matmul.fp32_precision == "tf32")
+    return bool(matmul.allow_tf32)
 
 
 def _compilation() -> dict[str, Any]:
@@ -160,44 +196,50 @@ def _compilation() -> dict[str, Any]:
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
-    names = ("_compile.compile_inner", "entire_frame_compile")
-    entry = next((spent for name in names if (spent := compilation_time_metrics.get(name))), ())
+    # The entry point of the compiler has another name in older versions of PyTorch.
+    times = (
+        compilation_time_metrics.get("_compile.compile_inner")
+        or compilation_time_metrics.get("entire_frame_compile")
+        or ()
+    )
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(entry)),
+        "compile_seconds": float(sum(times)),
     }
 
 
-def _engine(model: Any) -> dict[str, Any]:
+def _deepspeed(model: Any) -> dict[str, Any]:
     if not hasattr(model, "zero_optimization_stage"):
         return {}
-    zero = model.config.get("zero_optimization", {}) if isinstance(model.config, Mapping) else {}
+    config = model.config if isinstance(model.config, Mapping) else {}
+    zero = config.get("zero_optimization", {})
     return {
         "zero_stage": int(model.zero_optimization_stage()),
-        "offload_optimizer_device": (zero.get("offload_optimizer") or {}).get("device", "none"),
-        "offload_parameter_device": (zero.get("offload_param") or {}).get("device", "none"),
+        "offload_optimizer_device": _device_of(zero, "offload_optimizer"),
+        "offload_parameter_device": _device_of(zero, "offload_param"),
     }
+
+
+def _device_of(zero: Mapping[str, Any], section: str) -> Any:
+    return (zero.get(section) or {}).get("device", "none")
 
 
 def _persistent(model: torch.nn.Module, optimizer: Any) -> dict[str, Any]:
-    """Bytes of the storages that live through a step; on a GPU the allocator knows better."""
+    """Bytes of the storages that live through a step; on a GPU the allocator counts them."""
     import torch
 
     if torch.cuda.is_available():
         return {}
-    tensors = [*model.parameters(), *model.buffers()]
-    for state in getattr(optimizer, "state", {}).values():
-        tensors += _plain_tensors(state.values() if isinstance(state, Mapping) else ())
-    storages = {
-        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
-        for t in tensors
-        if t.device.type == "cpu"
-    }
-    return {"persistent_bytes": sum(storages.values())}
+    nbytes_by_address: dict[int, int] = {}  # tensors may share a storage
+    for tensor in (*model.parameters(), *model.buffers(), *_state_tensors(optimizer)):
+        if tensor.device.type == "cpu":
+            storage = tensor.untyped_storage()
+            nbytes_by_address[storage.data_ptr()] = storage.nbytes()
+    return {"persistent_bytes": sum(nbytes_by_address.values())}
 
 
-def _ranked(counts: Counter[str]) -> str:
+def _most_common_first(counts: Counter[str]) -> str:
     return ", ".join(name for name, _ in counts.most_common())
 
 

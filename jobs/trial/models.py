@@ -1,4 +1,4 @@
-"""The model a trial trains: built from an architecture config with random weights, or loaded by name or path."""
+"""The model of a trial: an architecture with random weights, or a checkpoint by name or path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def architecture_config(spec: ModelSpec) -> PretrainedConfig:
-    """The model's configuration, complete enough to train: pad and decoder start tokens are set where missing."""
+    """The model's configuration, complete enough to train.
+
+    Token ids for padding and for the decoder's start are set where they are missing.
+    """
     if spec.name_or_path is not None:
         config = transformers.AutoConfig.from_pretrained(
             spec.name_or_path, trust_remote_code=spec.trust_remote_code, **spec.config
@@ -31,22 +34,24 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
 
 
 def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> torch.nn.Module:
-    """The model with its weights on ``device`` (ZeRO-3 places them itself).
+    """The model, its weights on ``device`` (ZeRO-3 places them itself).
 
-    ``kwargs`` go to ``from_config`` or ``from_pretrained``; ``dtype`` is a torch dtype's name.
-    Raises ValueError or ImportError where the architecture has no such attention implementation.
+    ``kwargs`` go to ``from_config`` or ``from_pretrained``; in them ``dtype`` is the name of a
+    torch dtype. Raises ValueError or ImportError if the architecture has no such attention
+    implementation.
     """
-    auto = getattr(transformers, AUTO_CLASSES[spec.task])
-    kwargs = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
+    auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
+    config = architecture_config(spec)
+    arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
     if spec.name_or_path is not None:
-        model: torch.nn.Module = auto.from_pretrained(
+        model: torch.nn.Module = auto_class.from_pretrained(
             spec.name_or_path,
-            config=architecture_config(spec),
+            config=config,
             trust_remote_code=spec.trust_remote_code,
-            **kwargs,
+            **arguments,
         )
         return model.to(device)
     # Random weights drawn on the device itself: 0.1 s for BERT-large instead of 4 s on the host.
     with device:
-        model = auto.from_config(architecture_config(spec), trust_remote_code=False, **kwargs)
+        model = auto_class.from_config(config, trust_remote_code=False, **arguments)
     return model.to(device)

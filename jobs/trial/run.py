@@ -16,7 +16,7 @@ from jobs.node import environment, gpu_sharing, memory_cap, requirements
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
-from jobs.trackers.base import NOTHING, Held, Moment, Tracker, tell
+from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +29,14 @@ Measurements = dict[str, Any]
 """Column -> value."""
 
 
-def run(spec: TrialSpec, announce: Announce, *, scratch: Path, held: Held = NOTHING) -> TrialRecord:
+def run(
+    spec: TrialSpec, announce: Announce, *, scratch: Path, context: ContextMemory = NO_CONTEXT
+) -> TrialRecord:
     """Run a trial in this process. Every exception becomes an outcome.
 
-    ``announce`` is called with each phase as it begins, so that the parent can say where a dead child was.
-    ``scratch`` is where the trial's own folder is made and removed. ``held`` is what this process already
-    occupies on behalf of the trial.
+    ``announce`` is called with each phase as it begins, so that the parent can say where a dead
+    child was. ``scratch`` is where the trial's own folder is made and removed. ``context`` is what
+    a CUDA context took that this process created before the trial was known.
     """
     phases = [""]
 
@@ -47,10 +49,10 @@ def run(spec: TrialSpec, announce: Announce, *, scratch: Path, held: Held = NOTH
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
-            own, anatomy = _measure(spec, trackers, held, enter, scratch)
+            derived, anatomy = _measure(spec, trackers, context, enter, scratch)
         except Exception as error:
             outcome, rule, reason = _classify(error, spec)
-            own = {"oom_requested_bytes": errors.bytes_asked(error)}
+            derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         measurements, steps = _read(trackers)
     return TrialRecord(
         spec=spec,
@@ -58,7 +60,7 @@ def run(spec: TrialSpec, announce: Announce, *, scratch: Path, held: Held = NOTH
         rule=rule,
         reason=reason,
         phase="" if outcome is Outcome.OK else phases[-1],
-        measurements=_with_sharing_flags({**measurements, **own}, spec),
+        measurements=_with_sharing_flags({**measurements, **derived}, spec),
         steps=steps,
         anatomy=anatomy,
         environment=environment.describe(),
@@ -90,21 +92,25 @@ def _with_sharing_flags(measurements: Measurements, spec: TrialSpec) -> Measurem
 
 
 def _measure(
-    spec: TrialSpec, trackers: Sequence[Tracker], held: Held, enter: Announce, folder: Path
+    spec: TrialSpec,
+    trackers: Sequence[Tracker],
+    context: ContextMemory,
+    enter: Announce,
+    folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
     from jobs.trial import effective_config
     from jobs.trial.assembly import assemble
 
     begin = time.perf_counter()
-    device = _prepare_device(spec, trackers, held, enter)
+    device = _prepare_device(spec, trackers, context, enter)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
         setup = assemble(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
         train = bound(spec, "loop")
         assert train is not None
         trained = train(setup)
-        tell(trackers, Moment.TRAIN_END, device)
+        notify(trackers, Moment.TRAIN_END, device)
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
         if spec.measure.inspect:
             enter("inspection")
@@ -117,29 +123,32 @@ def _measure(
 
 
 def _prepare_device(
-    spec: TrialSpec, trackers: Sequence[Tracker], held: Held, enter: Announce
+    spec: TrialSpec, trackers: Sequence[Tracker], context: ContextMemory, enter: Announce
 ) -> torch.device:
-    """The trial's device, its CUDA context created. Raises UnsupportedError where the node lacks something."""
+    """The trial's device with its CUDA context.
+
+    Raises UnsupportedError if the node does not meet a requirement of the trial.
+    """
     import torch
 
     from jobs.trial.assembly import cores
 
     enter("requirements")
     for tracker in trackers:
-        tracker.start(held)
+        tracker.start(context)
     requirements.check(spec.settings.requires, spec)
     torch.set_num_threads(cores(spec))
     enter("context")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)  # creates the context
-    tell(trackers, Moment.CONTEXT, device)
+    notify(trackers, Moment.CONTEXT, device)
     if cap := memory_cap.of(spec):
         memory_cap.impose(cap, _read(trackers)[0].get("gpu_context_bytes"))
     return device
 
 
 def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anatomy | None]:
-    """The trial's anatomy. All else is measured by now, so an error here costs the anatomy, not the trial."""
+    """Add the trial's anatomy. All else is measured: an error here costs only the anatomy."""
     from jobs.anatomy.profile import profile
 
     begin = time.perf_counter()
@@ -174,14 +183,14 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
 
 
 def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measurements:
-    """The Hugging Face guide's "Time" and "Samples/second", without the time that inspection took."""
+    """The Hugging Face guide's "Time" and "Samples/second", without the time of inspection."""
     seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
     samples = trained.samples_per_second * trained.train_seconds
     return {"hf_guide_seconds": seconds, "hf_guide_samples_per_second": samples / seconds}
 
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:
-    """All trackers' columns and per-step series. One that cannot read its instrument adds nothing."""
+    """All trackers' columns and series; a tracker that cannot read its instrument adds nothing."""
     measurements: Measurements = {}
     series: dict[str, list[float]] = {}
     for tracker in trackers:

@@ -49,15 +49,13 @@ def technique_effects(
     found: list[TechniqueEffect] = []
     for axis, value in baseline.items():
         without = _first_by_other_choices(configurations, axis, value)
-        values = {own.choices[axis] for own in configurations} - {value}
-        for other in sorted(values, key=_order):
-            pairs = []
-            for own in configurations:
-                partner = without.get(_other_choices(own, axis))
-                if own.choices[axis] == other and partner is not None:
-                    pairs.append((own, partner))
-            if pairs:
-                found.append(_effect(axis, other, value, pairs))
+        pairs: dict[Choice, list[tuple[Configuration, Configuration]]] = {}
+        for own in configurations:
+            partner = without.get(_other_choices(own, axis))
+            if own.choices[axis] != value and partner is not None:
+                pairs.setdefault(own.choices[axis], []).append((own, partner))
+        for other in sorted(pairs, key=_order):
+            found.append(_effect(axis, other, value, pairs[other]))
     return tuple(found)
 
 

@@ -1,39 +1,43 @@
-"""A trial's recipe as the settings of each library: TrainingArguments, DeepSpeed's file, accelerate's file."""
+"""A trial's settings as files of each library: TrainingArguments, DeepSpeed, accelerate."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+from collections.abc import Mapping
 from typing import Any
 
-from jobs.spec import TrialSpec
+from jobs.spec import TrialSpec, to_json
 from jobs.techniques.axes.activations import RENAMED
 
 DEEPSPEED_FILE = "deepspeed.json"
 NVME_FOLDER = "nvme"
-"""Where NVMe offload writes when the sweep named no place: beside train.py."""
+"""Where NVMe offload writes if the sweep named no folder: beside train.py."""
+_NVME_PLACEHOLDER = "{nvme}"
 
 
 def with_accumulation(spec: TrialSpec, accumulation: int) -> TrialSpec:
     """The same trial at another gradient accumulation."""
-    arguments = {**spec.recipe.training_arguments, "gradient_accumulation_steps": accumulation}
+    arguments = {
+        **spec.settings.training_arguments,
+        "gradient_accumulation_steps": accumulation,
+    }
     return dataclasses.replace(
         spec,
         choices={**spec.choices, "accumulation": accumulation},
-        recipe=dataclasses.replace(spec.recipe, training_arguments=arguments),
+        settings=dataclasses.replace(spec.settings, training_arguments=arguments),
     )
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
-    """What the trial ran with, for ``epochs`` epochs: names that every supported transformers loads.
+    """The trial's arguments for ``epochs`` epochs, under names that every transformers loads.
 
-    Those that 5.23 renamed are written under their older name, which it still takes. Saving, evaluating and
+    Arguments that 5.23 renamed have their older name, which it still takes. Saving, evaluating and
     reporting are off, as they were in the trial.
     """
     older = {new: old for old, new in RENAMED.items()}
-    arguments = {
-        older.get(name, name): value for name, value in spec.recipe.training_arguments.items()
-    }
+    arguments = {}
+    for name, value in to_json(spec.settings.training_arguments).items():
+        arguments[older.get(name, name)] = value
     arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,
@@ -44,23 +48,32 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     }
     if not spec.needs.gpus:
         arguments["use_cpu"] = True
-    if spec.recipe.deepspeed is not None:
+    if spec.settings.deepspeed is not None:
         arguments["deepspeed"] = DEEPSPEED_FILE
     return arguments
 
 
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
-    """DeepSpeed's own file with the NVMe folder filled in; None where the trial ran without DeepSpeed."""
-    if spec.recipe.deepspeed is None:
+    """DeepSpeed's file with the NVMe folder filled in; None where the trial ran without it."""
+    if spec.settings.deepspeed is None:
         return None
-    text = json.dumps(spec.recipe.deepspeed)
-    filled: dict[str, Any] = json.loads(text.replace("{nvme}", spec.needs.nvme_path or NVME_FOLDER))
+    filled: dict[str, Any] = _filled(spec.settings.deepspeed, spec.needs.nvme_path or NVME_FOLDER)
     return filled
+
+
+def _filled(value: Any, nvme_path: str) -> Any:
+    """A copy with the placeholder replaced in every text."""
+    if isinstance(value, Mapping):
+        return {key: _filled(item, nvme_path) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_filled(item, nvme_path) for item in value]
+    if isinstance(value, str):
+        return value.replace(_NVME_PLACEHOLDER, nvme_path)
+    return value
 
 
 def accelerate(spec: TrialSpec) -> dict[str, Any]:
     """The file for ``accelerate launch --config_file``: this machine, one process, as measured."""
-    arguments = spec.recipe.training_arguments
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "debug": False,
@@ -71,11 +84,19 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
         "num_processes": 1,
         "use_cpu": not spec.needs.gpus,
     }
-    if spec.recipe.deepspeed is None:
-        return settings | {
-            "mixed_precision": next((p for p in ("bf16", "fp16") if arguments.get(p)), "no")
-        }
-    # Precision comes from DeepSpeed's own file: accelerate refuses to be told twice.
-    stage = (spec.recipe.deepspeed.get("zero_optimization") or {}).get("stage", 0)
-    own = {"deepspeed_config_file": DEEPSPEED_FILE, "zero3_init_flag": stage == 3}
-    return settings | {"distributed_type": "DEEPSPEED", "deepspeed_config": own}
+    if spec.settings.deepspeed is None:
+        return {**settings, "mixed_precision": _mixed_precision(spec)}
+    # DeepSpeed's own file has the precision. Accelerate refuses a second one.
+    zero = spec.settings.deepspeed.get("zero_optimization") or {}
+    own_file = {
+        "deepspeed_config_file": DEEPSPEED_FILE,
+        "zero3_init_flag": zero.get("stage", 0) == 3,
+    }
+    return {**settings, "distributed_type": "DEEPSPEED", "deepspeed_config": own_file}
+
+
+def _mixed_precision(spec: TrialSpec) -> str:
+    for precision in ("bf16", "fp16"):
+        if spec.settings.training_arguments.get(precision):
+            return precision
+    return "no"

@@ -1,77 +1,130 @@
-"""The trial behind a row: what its record says, or rebuilt from the table and checked by its digest."""
+"""The trial behind a row: from its record, or rebuilt from the table's config and checked."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.record import record_from_json
-from jobs.spec import DatasetFile, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
-from jobs.techniques import AXES, merge
-from orchestrator.analysis.pareto import Row
-from orchestrator.storage.run_metadata import RECORDS, Run
+from jobs.spec import (
+    Choice,
+    DatasetFile,
+    DataSpec,
+    MeasureSpec,
+    MemoryCap,
+    ModelSpec,
+    SyntheticData,
+    TrialSpec,
+)
+from jobs.techniques import AXES
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.export.generated_code import NotExportableError
+from orchestrator.planning.plan import trial_spec
+from orchestrator.planning.settings import CpuFallback, Resources, SweepConfig
+from orchestrator.storage.layout import RECORDS
+from orchestrator.storage.migration import version_1_id
+from orchestrator.storage.record_reader import read_record, read_records
+from orchestrator.storage.tables.rows import Row
 
 
-class NotExportableError(ValueError):
-    """A row that cannot be turned into files; the text says why."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceTrial:
+    """The trial that a row was measured from."""
+
+    spec: TrialSpec
+    is_checked: bool
+    """Whether it is certainly that trial: read from its record, or rebuilt with its identity."""
 
 
-def trial_of(
-    run_folder: Path, row: Row, axes: Mapping[str, str], run: Run
-) -> tuple[TrialSpec, str]:
-    """The spec that a row of the run's table was measured from, and a doubt in words; "" when there is none.
+def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
+    """The trial behind a row of a data set.
 
-    Where only the published table was kept, the techniques' rows and the table's config are merged again; the
-    digest tells whether that is the same trial. Raises NotExportableError when the config does not say enough.
+    Where only the table was kept, the techniques and the table's config are merged again, and the
+    identity says whether that gives the same trial. Raises NotExportableError where the config does
+    not say enough.
     """
     trial_id = row["trial_id"]
-    for path in (run_folder / RECORDS).glob(f"{trial_id}*.json"):
-        return record_from_json(json.loads(path.read_text())).spec, ""
+    recorded = _recorded_spec(dataset.folder, trial_id)
+    if recorded is not None:
+        return SourceTrial(spec=recorded, is_checked=True)
+    # A run on GPUs planned its skipped rows for a GPU, too, although no GPU ran them.
+    has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
-        spec = _rebuilt(row, axes, run.config)
-    except (KeyError, TypeError, ValueError) as error:
+        spec = _rebuilt(row, dataset.axes, dataset.run.config, has_gpu=has_gpu)
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
         raise NotExportableError(
             f"{trial_id}: the table's config does not say how it ran ({error!r})"
         ) from error
-    return spec, "" if spec.trial_id == trial_id else (
-        f"rebuilt from the table of trial {trial_id} by a version that would run it as {spec.trial_id}: "
-        "techniques or settings have changed since, compare the files with what you know of the run"
-    )
+    # A sweep of several GPU models ties each trial to one.
+    tied = dataclasses.replace(spec, gpu_model=row["gpu_model"])
+    for candidate in (spec, tied):
+        if trial_id in _identities(candidate):
+            return SourceTrial(spec=candidate, is_checked=True)
+    return SourceTrial(spec=spec, is_checked=False)
 
 
-def _rebuilt(row: Row, axes: Mapping[str, str], config: Mapping[str, Any]) -> TrialSpec:
-    choices = {
-        axis: row[axes[axis]] for axis in (*AXES, *(axis for axis in axes if axis not in AXES))
-    }
-    variants = [axis.variant(choices[name]) for name, axis in AXES.items()]
-    own = {
-        axis: value for axis, value in choices.items() if axis not in AXES and value != "default"
-    }
-    deepspeed = (
-        config["deepspeed"] if any(variant.deepspeed is not None for variant in variants) else None
-    )
-    measure = dict(config["measure"])
-    if not row["gpu_model"]:
-        measure |= {name: config["cpu"][name] for name in ("warmup_steps", "steps")}
-    return TrialSpec(
-        choices=choices,
-        model=ModelSpec(**config["model"]),
-        data=_data(config["data"]),
-        recipe=merge(variants, {**config["training_arguments"], **own}, deepspeed),
-        measure=MeasureSpec(**measure),
-        needs=Needs(
-            gpus=int(bool(row["gpu_model"])), nvme_path=config["resources"]["nvme_path"] or ""
-        ),
-        repeat=row["repeat"],
-        equivalence=row["equivalence"],
+def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
+    if folder is None:
+        return None
+    record = read_record(folder / RECORDS / f"{trial_id}.json")
+    if record is not None and record.trial_id == trial_id:
+        return record.spec
+    # Version 1 named the files by the identities that it gave to the trials.
+    for other in read_records(folder):
+        if other.trial_id == trial_id:
+            return other.spec
+    return None
+
+
+def _identities(spec: TrialSpec) -> set[str]:
+    """The identities that this version and version 1 give to a trial."""
+    identities = {spec.trial_id}
+    with contextlib.suppress(KeyError):  # a hook that version 1 did not have
+        identities.add(version_1_id(spec))
+    return identities
+
+
+def _rebuilt(
+    row: Row, axes: Mapping[str, str], config: Mapping[str, Any], *, has_gpu: bool
+) -> TrialSpec:
+    """The trial that the plan makes of a row's choices under the table's config."""
+    spec = trial_spec(_choices(row, axes), _config(config), has_gpu=has_gpu)
+    return dataclasses.replace(spec, repeat=row["repeat"])
+
+
+def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
+    arguments = [axis for axis in axes if axis not in AXES]
+    return {axis: row[axes[axis]] for axis in (*AXES, *arguments)}
+
+
+def _config(raw: Mapping[str, Any]) -> SweepConfig:
+    """The part of a sweep's config that decides how a trial runs."""
+    fallback = raw["cpu_fallback"]
+    return SweepConfig(
+        name="",
+        path=Path(),
+        model=ModelSpec(**raw["model"]),
+        data=_data(raw["data"]),
+        training_arguments=raw["training_arguments"],
+        deepspeed=raw["deepspeed"],
+        measure=_measure(raw["measure"]),
+        cpu_fallback=CpuFallback(warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]),
+        resources=Resources(nvme_path=raw["resources"]["nvme_path"]),
     )
 
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:
-    synthetic, file = raw["synthetic"], raw["file"]
+    synthetic = raw["synthetic"]
+    file = raw["file"]
     return DataSpec(
         synthetic=SyntheticData(**synthetic) if synthetic else None,
         file=DatasetFile(**file) if file else None,
     )
+
+
+def _measure(raw: Mapping[str, Any]) -> MeasureSpec:
+    cap = raw.get("memory_cap")
+    return MeasureSpec(**{**raw, "memory_cap": MemoryCap(**cap) if cap else None})

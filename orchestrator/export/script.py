@@ -3,109 +3,200 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
-from jobs.spec import Task, TrialSpec
-from orchestrator.export.rebuilt_spec import NotExportableError
+from jobs.spec import DatasetFile, Hook, SyntheticData, Task, TrialSpec
+from jobs.tasks import AUTO_CLASSES
+from jobs.techniques.axes.optimizer import decay_groups
+from jobs.techniques.hooks import UnknownHookError, registered
+from orchestrator.export.generated_code import (
+    Code,
+    NotExportableError,
+    arguments,
+    dtype,
+    keyword_argument,
+    keywords,
+    literal,
+    name,
+    one_line,
+)
 from orchestrator.export.source_lifting import lifted
 
-AUTO_CLASSES: Mapping[Task, str] = {
-    "sequence-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-    "causal-lm": "AutoModelForCausalLM",
-    "masked-lm": "AutoModelForMaskedLM",
-    "seq2seq-lm": "AutoModelForSeq2SeqLM",
-    "image-classification": "AutoModelForImageClassification",
-}
-"""As in ``jobs.trial.models``, which cannot be read here: it imports torch."""
-
-_LOOPS = {"jobs.loops.trainer:train": "trainer", "jobs.loops.accelerate:train": "accelerate"}
+_LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
+"""Hook of a loop -> how the templates write it."""
 _COLLATORS: Mapping[Task, str] = {
     "token-classification": "DataCollatorForTokenClassification(tokenizer)",
     "causal-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=False)",
     "masked-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=True)",
     "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
 }
+_DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
+_HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "collator": ("collator or transformers.default_data_collator",),
+    "compiler": (),
+    "kernels": (),
+    "model": ("model", "TASK", "arguments"),
+    "optimizer": ("model", "arguments"),
+}
+"""Where a hook is called -> the names in train.py that it gets; TASK is the task's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _HookCode:
+    """A hook in train.py: its functions, and the call."""
+
+    source: Code
+    call: Code
 
 
 def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) -> str:
     """The text of train.py; it prints its peak beside ``peak_bytes``, the row's.
 
-    Raises NotExportableError for a hook whose code cannot stand alone.
+    Raises NotExportableError for a hook whose code cannot stand alone, and for a value that is no
+    plain literal.
     """
-    hooks = {place: hook for place, hook in spec.recipe.hooks.items() if place != "loop"}
     return _render(
         "train.py.j2",
-        spec,
-        label,
-        auto_class=AUTO_CLASSES[spec.model.task],
-        collator=_COLLATORS.get(spec.model.task, "DataCollatorWithPadding(tokenizer)"),
-        trust=f"trust_remote_code={spec.model.trust_remote_code}",
-        model_kwargs={"dtype": "float32", **spec.recipe.model_kwargs},
-        hooks={place: _lifted_hook(*hook) for place, hook in hooks.items()},
-        decay_groups=lifted("jobs.techniques.axes.optimizer:decay_groups"),
-        peak=peak_bytes,
+        {
+            **_facts(spec),
+            **_model(spec),
+            "label": one_line(label),
+            "hooks": _hook_codes(spec),
+            "file": _file(spec.data.file),
+            "synthetic": _synthetic(spec.data.synthetic),
+            "collator": Code(_COLLATORS.get(spec.model.task, _DEFAULT_COLLATOR)),
+            "decay_groups": lifted(decay_groups),
+            "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
+        },
     )
 
 
 def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequence[str]) -> str:
-    """The text of README.md: ``measured`` are figures by name, ``notes`` what a reader must know."""
+    """The text of README.md: ``measured`` are figures by name, ``notes`` sentences."""
     return _render(
-        "README.md.j2", spec, label, measured=measured, notes=notes, hooks=spec.recipe.hooks
+        "README.md.j2",
+        {
+            **_facts(spec),
+            "label": one_line(label),
+            "hooks": spec.settings.hooks,
+            "measured": _checked_lines(measured),
+            "notes": list(map(one_line, notes)),
+        },
     )
 
 
-def _render(template: str, spec: TrialSpec, label: str, **own: Any) -> str:
+def _checked_lines(texts: Mapping[str, str]) -> dict[Code, Code]:
+    return {one_line(key): one_line(value) for key, value in texts.items()}
+
+
+def _render(template: str, context: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("orchestrator.export", ""),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_only_code,
     )
-    environment.filters["text"] = _text
-    environment.globals["given"] = _given
-    return environment.get_template(template).render(
-        label=label,
-        model=spec.model,
-        file=spec.data.file,
-        synthetic=spec.data.synthetic,
-        deepspeed=spec.recipe.deepspeed is not None,
-        accumulation=spec.accumulation,
-        loop=_loop(spec),
-        **own,
-    )
+    return environment.get_template(template).render(context)
 
 
-def _loop(spec: TrialSpec) -> str:
-    path, _ = spec.recipe.hooks.get("loop", ("jobs.loops.trainer:train", {}))
-    if path not in _LOOPS:
-        raise NotExportableError(f"the loop {path} is known to this project only")
-    return _LOOPS[path]
+def _only_code(value: Any) -> Code:
+    """What a template may print: nothing that was not made safe first."""
+    if not isinstance(value, Code):
+        raise NotExportableError(f"a template prints {value!r}, which is not checked")
+    return value
 
 
-def _lifted_hook(path: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(spec: TrialSpec) -> dict[str, Any]:
+    """What both templates branch on."""
+    loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
+    if loop.name not in _LOOPS:
+        raise NotExportableError(f"the loop {loop.name} is known to this project only")
+    return {
+        "task": spec.model.task,
+        "loop": _LOOPS[loop.name],
+        "uses_deepspeed": spec.settings.deepspeed is not None,
+        "accumulates": spec.accumulation > 1,
+        "accumulation": literal(spec.accumulation),
+    }
+
+
+def _model(spec: TrialSpec) -> dict[str, Any]:
+    """How the model and its configuration are made."""
+    model = spec.model
+    if model.task not in AUTO_CLASSES:
+        raise NotExportableError(f"{model.task!r} is not a task")
+    if "trust_remote_code" in {**model.config, **spec.settings.model_kwargs}:
+        raise NotExportableError("trust_remote_code is given as an argument of the model")
+    if model.name_or_path is not None:
+        trust = keyword_argument("trust_remote_code", literal(bool(model.trust_remote_code)))
+        checkpoint = literal(model.name_or_path)
+        for_config = [checkpoint, trust]
+        for_model = [checkpoint, Code("config=config"), trust]
+    else:
+        for_config = [literal(model.architecture)]
+        for_model = [Code("config")]
+    return {
+        "auto_class": Code(AUTO_CLASSES[model.task]),
+        "is_checkpoint": model.name_or_path is not None,
+        "config_arguments": arguments([*for_config, *keywords(model.config)]),
+        "model_arguments": arguments([*for_model, *_model_keywords(spec.settings.model_kwargs)]),
+    }
+
+
+def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
+    """Keyword arguments of ``from_config``; the dtype becomes torch's object."""
+    others = {key: value for key, value in kwargs.items() if key != "dtype"}
+    own_dtype = dtype(kwargs.get("dtype", "float32"))
+    return [keyword_argument("dtype", own_dtype), *keywords(others)]
+
+
+def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
+    """Place -> the hook that train.py calls there; the loop is written by a template."""
+    codes = {}
+    for place, hook in spec.settings.hooks.items():
+        if place in _HOOK_INPUTS:
+            codes[place] = _hook_code(place, hook, spec.model.task)
+        elif place != "loop":
+            raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
+    return codes
+
+
+def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
     try:
-        return {"name": path.partition(":")[2], "source": lifted(path), "kwargs": kwargs}
-    except (KeyError, ValueError) as error:
-        raise NotExportableError(f"{path} cannot stand alone: {error}") from error
+        function = registered(hook.name)
+    except UnknownHookError as error:
+        raise NotExportableError(str(error)) from None
+    inputs = [literal(task) if word == "TASK" else Code(word) for word in _HOOK_INPUTS[place]]
+    call = arguments([*inputs, *keywords(hook.arguments)])
+    function_name = name(function.__name__)
+    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
 
 
-def _given(first: Sequence[str], kwargs: Mapping[str, Any]) -> str:
-    """What stands between a call's brackets, a line each where it is long; a dtype's name becomes torch's object."""
-    words = [
-        f"{name}={f'torch.{value}' if name == 'dtype' else _text(value)}"
-        for name, value in kwargs.items()
-    ]
-    parts = [*first, *words]
-    if len(together := ", ".join(parts)) < 60:
-        return together
-    return "".join(f"\n        {part}," for part in parts) + "\n    "
+def _file(file: DatasetFile | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    return {
+        "is_folder": file.format == "disk",
+        "format": literal(file.format),
+        "path": literal(file.path),
+        "columns": literal(dict(file.columns)) if file.columns else None,
+        "tokenizer": literal(file.tokenizer) if file.tokenizer else None,
+        "max_length": literal(int(file.max_length)),
+    }
 
 
-def _text(value: Any) -> str:
-    """A plain value as Python, in double quotes."""
-    text = repr(value)
-    return text if '"' in text else text.replace("'", '"')
+def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
+    if synthetic is None:
+        return None
+    padding = float(synthetic.padding)
+    return {
+        "samples": literal(int(synthetic.samples)),
+        "sequence_length": literal(int(synthetic.sequence_length)),
+        "real_share": literal(1 - padding),
+        "is_padded": padding > 0,
+    }

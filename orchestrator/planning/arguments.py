@@ -1,4 +1,4 @@
-"""Names that the installed transformers knows, and which of them a technique or the runner decides."""
+"""Argument names of the installed transformers, and which of them an axis or the runner decides."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import ast
 import functools
 import importlib.util
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
 
-# Training arguments that are not the user's to set, and why, or what to use instead.
-RUNNER = {
+_MODEL_TYPES = r"^CONFIG_MAPPING_NAMES\b.*?\n\)"
+
+RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
     "max_steps": 'set "measure.steps"',
     "num_train_epochs": 'set "measure.steps", an integer or "epoch"',
@@ -33,7 +35,8 @@ RUNNER = {
     "parallelism_config": "a trial has one process and one GPU",
     "per_device_eval_batch_size": "nothing is evaluated during a measurement",
 }
-RUNNER_PREFIXES = {
+"""Training argument that the user may not set -> why, or what to use instead."""
+RUNNER_PREFIXES: Mapping[str, str] = {
     "eval_": "nothing is evaluated during a measurement",
     "save_": "nothing is saved during a measurement",
     "push_to_hub": "nothing is saved during a measurement",
@@ -41,13 +44,17 @@ RUNNER_PREFIXES = {
     "fsdp": "a trial has one process and one GPU",
     "ddp_": "a trial has one process and one GPU",
 }
+"""The same for all arguments that start with a prefix."""
 
 
 def runner_reason(name: str) -> str | None:
-    """Why a training argument is not the user's to set, and what to use instead; None where it is."""
+    """Why the user may not set a training argument, and what to use instead; None: the user may."""
     if name in RUNNER:
         return RUNNER[name]
-    return next((why for prefix, why in RUNNER_PREFIXES.items() if name.startswith(prefix)), None)
+    for prefix, reason in RUNNER_PREFIXES.items():
+        if name.startswith(prefix):
+            return reason
+    return None
 
 
 @functools.cache
@@ -56,7 +63,8 @@ def owned_arguments() -> dict[str, str]:
     owners: dict[str, str] = {}
     for axis in AXES.values():
         names = {axis.integer_argument} if axis.integer_argument else set()
-        names.update(*(variant.training_arguments for variant in axis.variants.values()))
+        for variant in axis.variants.values():
+            names.update(variant.training_arguments)
         names |= {RENAMED[name] for name in names if name in RENAMED}
         owners |= dict.fromkeys(sorted(names), axis.name)
     return owners
@@ -66,37 +74,40 @@ def owned_arguments() -> dict[str, str]:
 def argument_names() -> frozenset[str] | None:
     """Every field of the installed ``TrainingArguments``; None where transformers is not installed.
 
-    Read from the source's text, because importing transformers takes seconds and a config's check must be instant.
-    A name is valid if either end of the supported range of versions has it.
+    Read from the source's text: importing transformers takes seconds, and a config's check must be
+    instant. A renamed argument is valid under both names.
     """
     text = _source("training_args.py")
     if text is None:
         return None
-    start = text.index("class TrainingArguments")
     # The text before the first method is a class of fields alone, and parses in milliseconds.
-    (fields,) = ast.parse(text[start : text.index("\n    def ", start)]).body
+    start = text.index("class TrainingArguments")
+    end = text.index("\n    def ", start)
+    (fields,) = ast.parse(text[start:end]).body
     assert isinstance(fields, ast.ClassDef)
-    names = {
-        f.target.id
-        for f in fields.body
-        if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
-    }
-    return frozenset(names | set(RENAMED) | set(RENAMED.values()))
+    names = set(RENAMED) | set(RENAMED.values())
+    for statement in fields.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            names.add(statement.target.id)
+    return frozenset(names)
 
 
 @functools.cache
 def architecture_names() -> frozenset[str] | None:
-    """Every ``model_type`` of the installed transformers, read like the arguments; None where it is not installed."""
-    found: set[str] = set()
+    """Every ``model_type`` of the installed transformers; None where it is not installed.
+
+    Read from the source's text, like the arguments.
+    """
+    names: set[str] = set()
     for file in ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py"):
-        for table in re.findall(
-            r"^CONFIG_MAPPING_NAMES\b.*?\n\)", _source(file) or "", re.DOTALL | re.MULTILINE
-        ):
-            found.update(re.findall(r'"([\w.-]+)"[,:] *"\w+Config"', table))
-    return frozenset(found) or None
+        text = _source(file) or ""
+        for table in re.findall(_MODEL_TYPES, text, re.DOTALL | re.MULTILINE):
+            names.update(re.findall(r'"([\w.-]+)"[,:] *"\w+Config"', table))
+    return frozenset(names) or None
 
 
 def _source(file: str) -> str | None:
+    """The text of a file of the installed transformers."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
         return None

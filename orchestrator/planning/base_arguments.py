@@ -1,87 +1,135 @@
-"""The user's own TrainingArguments and DeepSpeed file: what every trial starts from, checked against the axes."""
+"""The user's TrainingArguments and DeepSpeed file, checked against the axes: every trial's base."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
-from orchestrator.planning.document import Part
-from orchestrator.planning.problems import Problem, advice, described
+from orchestrator.planning.document import Document, Part, part_of
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
 """The choice on an axis that the user's own arguments or DeepSpeed file decide."""
 DEFAULT = "default"
 """The choice on an argument's axis where a trial leaves the argument to TrainingArguments."""
 
+_BATCH_KEYS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
 _OFFLOADS = ("offload_optimizer", "offload_param")
+_HOST_DEVICES = ("cpu", "nvme")
+
+
+Check = Callable[[Part, Collection[str]], Iterable[Problem]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseArguments:
+    """The user's own arguments and DeepSpeed file, with what is wrong in them."""
+
+    training_arguments: Mapping[str, Any]
+    deepspeed: Mapping[str, Any] | None
+    problems: tuple[Problem, ...]
+
+
+def read_base_arguments(document: Document, used: Collection[str]) -> BaseArguments:
+    """What the document, or the files that it names, say; ``used`` are the axes of the sweep."""
+    problems: list[Problem] = []
+    arguments = _checked(document, "training_arguments", argument_problems, used, problems)
+    deepspeed = _checked(document, "deepspeed", deepspeed_problems, used, problems)
+    return BaseArguments(
+        training_arguments=arguments or {}, deepspeed=deepspeed, problems=tuple(problems)
+    )
+
+
+def _checked(
+    document: Document,
+    key: str,
+    check: Check,
+    used: Collection[str],
+    problems: list[Problem],
+) -> dict[str, Any] | None:
+    """The mapping under a key, None where there is none; adds what is wrong to ``problems``."""
+    try:
+        part = part_of(document, key)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+    if part is None:
+        return None
+    problems += check(part, used)
+    return part.value
 
 
 def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
     """What is wrong with the user's training arguments, given the axes that the sweep uses."""
-    known = argument_names()
     for name, value in part.value.items():
-        owner = owned_arguments().get(name, name)
-        if owner == ACCUMULATION and EFFECTIVE_BATCH in used:
-            owner = EFFECTIVE_BATCH
-        if reason := runner_reason(name):
-            yield part.problem((name,), f"the runner decides this argument; {reason}")
-        elif known is not None and name not in known:
-            yield part.problem(
-                (name,), f"TrainingArguments has no such field; {advice(name, sorted(known))}"
-            )
-        elif owner in used:
-            yield part.problem(
-                (name,), f'contradicts the axis "{owner}", which sets it; remove one of them'
-            )
-        elif (
-            owner in AXES
-            and AXES[owner].integer_argument
-            and not (type(value) is int and value > 0)
-        ):
-            yield part.problem((name,), f"must be an integer from 1, not {described(value)}")
+        problem = _argument_problem(name, value, used)
+        if problem:
+            yield part.problem((name,), problem)
+
+
+def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
+    reason = runner_reason(name)
+    if reason:
+        return f"the runner decides this argument; {reason}"
+    fields = argument_names()
+    if fields is not None and name not in fields:
+        return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
+    axis = owned_arguments().get(name, name)
+    if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
+        axis = EFFECTIVE_BATCH
+    if axis in used:
+        return f'contradicts the axis "{axis}", which sets it; remove one of them'
+    needs_integer = axis in AXES and AXES[axis].integer_argument
+    if needs_integer and not (type(value) is int and value > 0):
+        return f"must be an integer from 1, not {described(value)}"
+    return ""
 
 
 def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
     """What in the user's DeepSpeed file would contradict the trial's arguments."""
-    for name in (
-        "train_batch_size",
-        "train_micro_batch_size_per_gpu",
-        "gradient_accumulation_steps",
-    ):
+    for name in _BATCH_KEYS:
         if part.value.get(name, "auto") != "auto":
-            yield part.problem(
-                (name,), "must be auto: the axes micro_batch and accumulation decide it"
-            )
-    for name in ("bf16", "fp16"):
-        section = part.value.get(name)
-        if (
-            isinstance(section, dict)
-            and section.get("enabled", "auto") != "auto"
-            and "precision" in used
-        ):
-            yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
-    zero = part.value.get("zero_optimization")
-    sections = (
-        {"": zero, **{key: zero.get(key) for key in _OFFLOADS}}
-        if isinstance(zero, dict)
-        else {"": zero}
-    )
-    for key, section in sections.items():
-        if not isinstance(section, (dict, type(None))):
-            at = ("zero_optimization", key) if key else ("zero_optimization",)
-            yield part.problem(at, f"must be a mapping, not {described(section)}")
+            message = "must be auto: the axes micro_batch and accumulation decide it"
+            yield part.problem((name,), message)
+    if "precision" in used:
+        yield from _precision_problems(part)
+    yield from _section_problems(part)
     if "optimizer" in part.value and "optimizer" in used:
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
+
+
+def _precision_problems(part: Part) -> Iterator[Problem]:
+    for name in ("bf16", "fp16"):
+        section = part.value.get(name)
+        if isinstance(section, dict) and section.get("enabled", "auto") != "auto":
+            yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
+
+
+def _section_problems(part: Part) -> Iterator[Problem]:
+    """Parts of ``zero_optimization`` that are no mappings."""
+    zero = part.value.get("zero_optimization")
+    sections: dict[KeyPath, Any] = {("zero_optimization",): zero}
+    if isinstance(zero, dict):
+        for key in _OFFLOADS:
+            sections["zero_optimization", key] = zero.get(key)
+    for at, section in sections.items():
+        if section is not None and not isinstance(section, dict):
+            yield part.problem(at, f"must be a mapping, not {described(section)}")
 
 
 def base_choices(
     arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> dict[str, Choice]:
-    """The choice on every technique axis where the sweep names none: the user's own, or the axis's default."""
+    """The choice on every technique axis where the sweep names none: the user's, or the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     for argument, owner in owned_arguments().items():
         if argument in arguments:
@@ -94,24 +142,33 @@ def base_choices(
 
 
 def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
-    """The user's DeepSpeed file as a row of the offload axis, so that rules, needs and preparations read it."""
-    section = config.get("zero_optimization") or {}
-    stage = section.get("stage", 0)
-    devices = {
-        part: (section.get(f"offload_{part}") or {}).get("device")
-        for part in ("optimizer", "param")
-    }
-    optimizer, parameters = (devices[part] in ("cpu", "nvme") for part in ("optimizer", "param"))
-    prepares = ("cpu_adam",) * optimizer + ("async_io",) * ("nvme" in devices.values())
+    """The user's DeepSpeed file as a row of the offload axis: what it requires, builds and is."""
+    zero = config.get("zero_optimization") or {}
+    devices = {key: (zero.get(key) or {}).get("device") for key in _OFFLOADS}
+    builds = []
+    if devices["offload_optimizer"] in _HOST_DEVICES:
+        builds.append("cpu_adam")
+    if "nvme" in devices.values():
+        builds.append("async_io")
+    requires = ["package:deepspeed"]
+    requires += [f"deepspeed_op:{name}" for name in builds]
     return Variant(
         doc="your own DeepSpeed file",
         deepspeed=config,
-        requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in prepares)),
-        prepares=prepares,
-        host=optimizer or parameters,
-        effect="rounding",
-        tags=("deepspeed",)
-        + ("offloaded_optimizer",) * optimizer
-        + ("zero3",) * (stage == 3)
-        + ("zero",) * (stage in (1, 2, 3)),
+        requires=tuple(requires),
+        builds=tuple(builds),
+        uses_host=any(device in _HOST_DEVICES for device in devices.values()),
+        numerical_effect="rounding",
+        traits=_deepspeed_traits(zero.get("stage", 0), devices["offload_optimizer"]),
     )
+
+
+def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
+    traits = ["deepspeed"]
+    if optimizer_device in _HOST_DEVICES:
+        traits.append("offloaded_optimizer")
+    if stage == 3:
+        traits.append("zero3")
+    if stage in (1, 2, 3):
+        traits.append("zero")
+    return tuple(traits)

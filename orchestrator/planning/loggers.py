@@ -1,97 +1,122 @@
-"""Experiment trackers that a sweep can report to, each a row of data; not the instruments of ``jobs/trackers``."""
+"""The experiment loggers that a sweep can report to, each a row of data."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.planning.problems import advice, described
 
+LoggerChoices = Mapping[str, Mapping[str, Any]]
+"""Name of a logger -> the arguments that the sweep gives it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tracker:
-    """One of them."""
+class LoggerRow:
+    """One experiment logger."""
 
-    callback: str
-    """Ray's own logger callback, as ``module:class``."""
+    doc: str
+    """What it writes and where, in one line."""
     package: str
-    """What it imports; also what pip installs."""
-    arguments: tuple[str, ...] = ()
-    """What the callback takes, but for credentials: those come from the environment."""
-    named: str = ""
-    """The argument that is the sweep's name unless it is given."""
+    """The package that it imports; also what pip installs."""
+    class_path: str
+    """Our class that writes to it, as ``module:class``."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Argument -> its meaning. Credentials are not among them: they come from the environment."""
+    name_argument: str = ""
+    """The argument that defaults to the sweep's name."""
 
 
-TRACKERS: Mapping[str, Tracker] = {
-    "tensorboard": Tracker(callback="ray.tune.logger:TBXLoggerCallback", package="tensorboardX"),
-    "mlflow": Tracker(
-        callback="ray.air.integrations.mlflow:MLflowLoggerCallback",
-        package="mlflow",
-        arguments=("tracking_uri", "registry_uri", "experiment_name", "tags"),
-        named="experiment_name",
+LOGGERS: Mapping[str, LoggerRow] = {
+    "tensorboard": LoggerRow(
+        doc="event files in the run folder, one folder per trial",
+        package="tensorboardX",
+        class_path="orchestrator.running.loggers.tensorboard:TensorBoardLogger",
     ),
-    "wandb": Tracker(
-        callback="ray.air.integrations.wandb:WandbLoggerCallback",
+    "mlflow": LoggerRow(
+        doc="an MLflow experiment, one run per trial",
+        package="mlflow",
+        class_path="orchestrator.running.loggers.mlflow:MlflowLogger",
+        arguments={
+            "tracking_uri": "server or folder to write to; default: MLFLOW_TRACKING_URI",
+            "registry_uri": "server of the model registry",
+            "experiment_name": "experiment to add the runs to; default: the sweep's name",
+            "tags": "mapping of tags for every run",
+        },
+        name_argument="experiment_name",
+    ),
+    "wandb": LoggerRow(
+        doc="a Weights & Biases project, one run per trial",
         package="wandb",
-        arguments=(
-            "project",
-            "entity",
-            "group",
-            "tags",
-            "notes",
-            "job_type",
-            "mode",
-            "dir",
-            "settings",
-        ),
-        named="project",
+        class_path="orchestrator.running.loggers.wandb:WandbLogger",
+        arguments={
+            "project": "project to add the runs to; default: the sweep's name",
+            "entity": "user or team that owns the project",
+            "group": "group of the runs",
+            "tags": "list of tags for every run",
+            "notes": "longer description of every run",
+            "job_type": "type of the runs",
+            "mode": "online, offline or disabled",
+            "dir": "folder for wandb's own files",
+            "settings": "mapping of wandb.Settings",
+        },
+        name_argument="project",
     ),
 }
 
-Chosen = Mapping[str, Mapping[str, Any]]
-"""Tracker -> the arguments of its callback."""
+
+class LoggerError(RuntimeError):
+    """A logger cannot be used: its package is missing, or it refuses to start. One sentence."""
 
 
-class TrackerError(RuntimeError):
-    """A tracker cannot be used: its package is missing, or it refuses to begin. One sentence."""
+def read_loggers(value: object) -> dict[str, dict[str, Any]]:
+    """The config's list of names, or mapping of names to arguments.
 
-
-def read_trackers(value: object) -> dict[str, dict[str, Any]]:
-    """The config's list of names, or mapping of names to arguments. Raises ValueError on what no row knows."""
+    Raises ValueError for a logger or an argument that no row has.
+    """
     if isinstance(value, list):
         value = dict.fromkeys(map(str, value))
     if not isinstance(value, dict):
-        raise ValueError("must be a list of trackers, or a mapping of trackers to their arguments")
-    chosen = {name: {} if given is None else given for name, given in value.items()}
-    for name, given in chosen.items():
-        if name not in TRACKERS:
-            raise ValueError(f'"{name}" is not known; {advice(name, list(TRACKERS))}')
+        raise ValueError("must be a list of loggers, or a mapping of loggers to their arguments")
+    choices = {name: {} if given is None else given for name, given in value.items()}
+    for name, given in choices.items():
+        if name not in LOGGERS:
+            raise ValueError(f'"{name}" is not known; {advice(name, list(LOGGERS))}')
         if not isinstance(given, dict):
             raise ValueError(f"{name}: must be a mapping of arguments, not {described(given)}")
-        _check(name, given)
-    return chosen
+        _check_arguments(name, given)
+    return choices
 
 
-def _check(name: str, given: Mapping[str, Any]) -> None:
-    known = TRACKERS[name].arguments
+def _check_arguments(name: str, given: Mapping[str, Any]) -> None:
+    valid = list(LOGGERS[name].arguments)
     for argument, value in given.items():
-        if argument not in known:
-            takes = advice(argument, known) if known else "it takes no arguments"
-            raise ValueError(f'{name}: "{argument}" is not known; {takes}')
-        if isinstance(value, str) and re.search(r"://[^/]*@", value):
+        if argument not in valid:
+            hint = advice(argument, valid) if valid else "it takes no arguments"
+            raise ValueError(f'{name}: "{argument}" is not known; {hint}')
+        if _holds_credentials(value):
             raise ValueError(
                 f"{name}: {argument} must hold no credentials; they come from the environment"
             )
 
 
+def _holds_credentials(value: Any) -> bool:
+    """Whether a URL in the value, at any depth, names a user: the config is copied to run.json."""
+    if isinstance(value, str):
+        return re.search(r"://[^/]*@", value) is not None
+    if isinstance(value, Mapping):
+        return any(_holds_credentials(item) for item in value.values())
+    if isinstance(value, list):
+        return any(map(_holds_credentials, value))
+    return False
+
+
 def refuse_missing(names: Iterable[str]) -> None:
-    """Raises TrackerError where a tracker's package is not installed."""
+    """Raises LoggerError for a logger whose package is not installed."""
     for name in names:
-        package = TRACKERS[name].package
+        package = LOGGERS[name].package
         if importlib.util.find_spec(package) is None:
-            raise TrackerError(
-                f"trackers: {name} needs the package {package}: pip install {package}"
-            )
+            raise LoggerError(f"loggers: {name} needs the package {package}: pip install {package}")

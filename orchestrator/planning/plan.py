@@ -1,23 +1,33 @@
-"""The plan: a configuration as trial specs, and as records for the points that cannot run."""
+"""The plan: a sweep's configurations as trial specs, and as records where a rule forbids them."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from jobs.record import TrialRecord, unsupported
-from jobs.spec import Choice, MeasureSpec, Needs, TrainingRecipe, TrialSpec
+from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES, Variant, merge
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, Assignment, lay
+from orchestrator.planning.axes import (
+    ACCUMULATION,
+    EFFECTIVE_BATCH,
+    MICRO_BATCH,
+    Assignment,
+    overlay,
+)
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Choices, Variants, broken_rule
 
+_SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
+"""Prefixes of arguments that change how a step runs, not what it computes."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Every point of a sweep, in exactly one of two places."""
+    """Every configuration of a sweep, in exactly one of two places."""
 
     trials: tuple[TrialSpec, ...]
     ruled_out: tuple[TrialRecord, ...]
@@ -25,13 +35,15 @@ class Plan:
 
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
-    """The sweep's trials in the order of the file, and the points that a rule forbids. Pure and deterministic."""
+    """The sweep's trials in the order of the file, and those that a rule forbids.
+
+    Pure and deterministic.
+    """
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
-    for choices in _points(config):
-        variants = _variants(choices, config)
-        rule = broken_rule(choices, variants)
-        spec = _spec(choices, variants, config, has_gpu=has_gpu)
+    for choices in _configurations(config):
+        rule = broken_rule(choices, _chosen_variants(choices, config))
+        spec = trial_spec(choices, config, has_gpu=has_gpu)
         repeats = [replace(spec, repeat=repeat) for repeat in range(config.repeats)]
         if rule is None:
             trials += repeats
@@ -41,89 +53,20 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
 
 
 def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
-    """The trials with the fewest samples a step first: on a machine without a GPU, time runs out."""
-    return tuple(sorted(trials, key=lambda trial: trial.effective_batch))
+    """The trials with the fewest samples a step first: without a GPU, the time runs out."""
+    return tuple(sorted(trials, key=attrgetter("effective_batch")))
 
 
-def _points(config: SweepConfig) -> Iterator[Choices]:
-    """Each point that is not excluded, once, with a choice on every axis."""
-    met: set[tuple[Choice | type, ...]] = set()
-    for assignment in _assignments(config):
-        choices = _solve(assignment)
-        identity = tuple(part for choice in choices.values() for part in (type(choice), choice))
-        if identity not in met and not _is_excluded(choices, config):
-            met.add(identity)
-            yield choices
-
-
-def _assignments(config: SweepConfig) -> Iterator[Assignment]:
-    grids = [lay(config.axes, subset) for subset in config.subsets.values()]
-    if not grids and (config.axes or not config.trials):
-        grids = [dict(config.axes)]
-    for grid in grids:
-        for values in itertools.product(*grid.values()):
-            yield lay(config.baseline, dict(zip(grid, values, strict=True)))
-    for trial in config.trials:
-        yield lay(config.baseline, trial)
-
-
-def _solve(assignment: Assignment) -> Choices:
-    """A choice on every axis, techniques first; an effective batch becomes its accumulation, whole or not."""
-    solved = dict(assignment)
-    effective = solved.pop(EFFECTIVE_BATCH, None)
-    if isinstance(effective, int):
-        micro = _integer(solved["micro_batch"])
-        solved[ACCUMULATION] = (
-            effective // micro if effective % micro == 0 else round(effective / micro, 4)
-        )
-    return {axis: solved[axis] for axis in (*AXES, *(axis for axis in solved if axis not in AXES))}
-
-
-def _integer(choice: Choice) -> int:
-    assert isinstance(choice, int), choice
-    return choice
-
-
-def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
-    micro, accumulation = choices["micro_batch"], choices[ACCUMULATION]
-    assert isinstance(micro, int)
-    assert isinstance(accumulation, (int, float))
-    known = {**choices, EFFECTIVE_BATCH: round(micro * accumulation)}
-    return any(
-        partial and all(known[axis] in values for axis, values in partial.items())
-        for partial in config.exclude
-    )
-
-
-def _variants(choices: Choices, config: SweepConfig) -> Variants:
-    """The rows behind the choices, in order of merging, without those that the user's own arguments decide."""
-    variants: dict[str, Variant] = {}
-    for name, axis in AXES.items():
-        choice = choices[name]
-        if name == "offload" and choice == CUSTOM and config.deepspeed is not None:
-            variants[name] = deepspeed_variant(config.deepspeed)
-        elif choice != CUSTOM and not isinstance(choice, float):
-            variants[name] = axis.variant(choice)
-    return variants
-
-
-def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
-    arguments = {
-        axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT
-    }
-    uses_deepspeed = any(variant.deepspeed is not None for variant in variants.values())
-    settings = merge(
-        variants.values(),
-        {**config.training_arguments, **arguments},
-        config.deepspeed if uses_deepspeed else None,
-    )
+def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
+    """The trial with a choice on every axis, first repeat, whether or not a rule forbids it."""
+    variants = _chosen_variants(choices, config)
     resources = config.resources
     return TrialSpec(
         choices=choices,
         model=config.model,
         data=config.data,
-        settings=settings,
-        measure=config.measure if has_gpu else _on_cpu(config),
+        settings=_settings(choices, variants, config),
+        measure=config.measure if has_gpu else _measure_on_cpu(config),
         needs=Needs(
             gpus=int(has_gpu),
             cpus=resources.cpus_per_trial,
@@ -134,16 +77,90 @@ def _spec(choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu:
     )
 
 
-def _on_cpu(config: SweepConfig) -> MeasureSpec:
-    return replace(
-        config.measure,
-        warmup_steps=config.cpu_fallback.warmup_steps,
-        steps=config.cpu_fallback.steps,
-    )
+def _configurations(config: SweepConfig) -> Iterator[Choices]:
+    """Each configuration that is not excluded, once, with a choice on every axis."""
+    earlier: set[tuple[tuple[type, Choice], ...]] = set()
+    for assignment in _assignments(config):
+        choices = _solved(assignment)
+        # By type, too: to Python the choices 1, 1.0 and True are equal.
+        identity = tuple((type(choice), choice) for choice in choices.values())
+        if identity not in earlier and not _is_excluded(choices, config):
+            earlier.add(identity)
+            yield choices
 
 
-# Arguments that change how a step runs, not what it computes; any other may make it another training.
-_SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
+def _assignments(config: SweepConfig) -> Iterator[Assignment]:
+    """What the file asks for: its grids, then its single trials, laid over the baseline."""
+    grids = [overlay(config.axes, subset) for subset in config.subsets.values()]
+    if not grids and (config.axes or not config.trials):
+        grids = [dict(config.axes)]
+    for grid in grids:
+        for values in itertools.product(*grid.values()):
+            yield overlay(config.baseline, dict(zip(grid, values, strict=True)))
+    for trial in config.trials:
+        yield overlay(config.baseline, trial)
+
+
+def _solved(assignment: Assignment) -> Choices:
+    """A choice on every axis, techniques first; an effective batch becomes its accumulation.
+
+    An accumulation that is not whole is a fraction, rounded to four digits; a rule forbids it.
+    """
+    solved = dict(assignment)
+    effective_batch = solved.pop(EFFECTIVE_BATCH, None)
+    if isinstance(effective_batch, int):
+        solved[ACCUMULATION] = _accumulation(effective_batch, solved[MICRO_BATCH])
+    arguments = [axis for axis in solved if axis not in AXES]
+    return {axis: solved[axis] for axis in (*AXES, *arguments)}
+
+
+def _accumulation(effective_batch: int, micro_batch: Choice) -> int | float:
+    assert isinstance(micro_batch, int)
+    if effective_batch % micro_batch == 0:
+        return effective_batch // micro_batch
+    return round(effective_batch / micro_batch, 4)
+
+
+def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
+    micro_batch = choices[MICRO_BATCH]
+    accumulation = choices[ACCUMULATION]
+    assert isinstance(micro_batch, int)
+    assert isinstance(accumulation, (int, float))
+    effective_batch = round(micro_batch * accumulation)
+    values = {**choices, EFFECTIVE_BATCH: effective_batch}
+    for exclusion in config.exclude:
+        if exclusion and all(values[axis] in listed for axis, listed in exclusion.items()):
+            return True
+    return False
+
+
+def _chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
+    """The rows behind the choices, in order of merging.
+
+    Axes that the user's own arguments decide have none.
+    """
+    variants: dict[str, Variant] = {}
+    for name, axis in AXES.items():
+        choice = choices[name]
+        if name == "offload" and choice == CUSTOM and config.deepspeed is not None:
+            variants[name] = deepspeed_variant(config.deepspeed)
+        elif choice != CUSTOM and not isinstance(choice, float):
+            variants[name] = axis.variant(choice)
+    return variants
+
+
+def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> LibrarySettings:
+    chosen = {
+        axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT
+    }
+    arguments = {**config.training_arguments, **chosen}
+    uses_deepspeed = any(variant.deepspeed is not None for variant in variants.values())
+    return merge(variants.values(), arguments, config.deepspeed if uses_deepspeed else None)
+
+
+def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
+    fallback = config.cpu_fallback
+    return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 
 
 def _training_recipe(choices: Choices, variants: Mapping[str, Variant]) -> TrainingRecipe:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, said so that one look at the line mends it."""
+"""What is wrong with a configuration file: the line, the key, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: keys and list positions from the top of the file."""
+"""Where a value is: keys and list positions from the top of the file."""
 
-_MANY = 16
+_MANY_CHOICES = 16
+"""With more choices than this, a good guess is shown without the list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,43 +23,47 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return ": ".join(
-            part for part in (f"{self.file}:{self.line}", self.key, self.message) if part
-        )
+        parts = (f"{self.file}:{self.line}", self.key, self.message)
+        return ": ".join(part for part in parts if part)
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; ``problems`` holds every mistake, in the order of the file."""
+    """A configuration that cannot be used; ``problems`` has every mistake, in the file's order."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(
-            sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line))
-        )
+        distinct = dict.fromkeys(problems)
+        self.problems = tuple(sorted(distinct, key=_position))
         super().__init__(str(self))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
 
 
+def _position(problem: Problem) -> tuple[str, int]:
+    return problem.file, problem.line
+
+
 def dotted(at: KeyPath) -> str:
     """``("trials", 2, "optimizer")`` as ``trials[2].optimizer``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at).lstrip(".")
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in at]
+    return "".join(parts).lstrip(".")
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that ``word`` was probably meant to be."""
+    """The choice that ``word`` was probably meant to be; None where none is similar."""
     by_lower = {choice.lower(): choice for choice in choices}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return by_lower[found[0]] if found else None
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[matches[0]] if matches else None
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
-    """``did you mean "sgd"?`` and, unless they are many and one was found, the valid choices."""
-    meant = closest(str(word), choices)
-    guess = f'did you mean "{meant}"?' if meant else ""
-    if meant and len(choices) > _MANY:
-        return guess
-    return "; ".join(part for part in (guess, f"valid choices: {', '.join(choices)}") if part)
+    """``did you mean "sgd"?`` and the valid choices; of many choices only the guess."""
+    listed = f"valid choices: {', '.join(choices)}"
+    guess = closest(str(word), choices)
+    if guess is None:
+        return listed
+    question = f'did you mean "{guess}"?'
+    return question if len(choices) > _MANY_CHOICES else f"{question}; {listed}"
 
 
 def described(value: object) -> str:

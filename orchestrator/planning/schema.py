@@ -1,4 +1,4 @@
-"""The JSON schema of a sweep's YAML file, for editors: ``python -m orchestrator.planning.schema``."""
+"""The JSON schema of the config, for editors: ``python -m orchestrator.planning.schema``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_argum
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.schema_models import SweepSection
 
-_ARGUMENT = {"type": ["string", "number", "boolean", "null"]}
+_ARGUMENT: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
+_EFFECTIVE_BATCH = {
+    "type": "integer",
+    "minimum": 1,
+    "description": "samples per optimizer step; the accumulation follows from the micro-batch",
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -18,74 +23,80 @@ def json_schema() -> dict[str, Any]:
     schema = SweepSection.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A sweep of training configurations"
-    schema["$defs"] |= {
-        "axis_argument": _ARGUMENT,
-        **{f"axis_{name}": _value(axis) for name, axis in AXES.items()},
-    }
-    schema["$defs"][f"axis_{EFFECTIVE_BATCH}"] = {
-        "type": "integer",
-        "minimum": 1,
-        "description": "samples per optimizer step; the accumulation follows from the micro-batch",
-    }
-    grid, assignment = _points(many=True), _points(many=False)
-    schema["$defs"] |= {"grid": grid, "assignment": assignment}
-    for section, key in ((schema, "axes"), (schema["$defs"]["SubsetSection"], "axes")):
-        section["properties"][key] = _described(
-            section["properties"][key], {"$ref": "#/$defs/grid"}
-        )
-    schema["properties"]["baseline"] = _described(
-        schema["properties"]["baseline"], {"$ref": "#/$defs/assignment"}
-    )
-    schema["properties"]["training_arguments"]["anyOf"][0]["propertyNames"] = _not_of([*RUNNER])
-    kinds = schema["$defs"]["SearchSection"]["properties"]["kind"]
-    search = {
-        "anyOf": [
-            {"$ref": "#/$defs/SearchSection"},
-            {k: kinds[k] for k in ("const", "enum") if k in kinds},
-        ]
-    }
-    schema["properties"]["search"] = _described(schema["properties"]["search"], search)
-    schema["properties"]["exclude"]["items"] = {"$ref": "#/$defs/grid"}
-    schema["properties"]["trials"]["items"] = {"$ref": "#/$defs/assignment"}
+    schema["$defs"] |= _axis_definitions()
+    properties = schema["properties"]
+    _refer(properties, "axes", "grid")
+    _refer(schema["$defs"]["SubsetSection"]["properties"], "axes", "grid")
+    _refer(properties, "baseline", "assignment")
+    properties["exclude"]["items"] = _reference("grid")
+    properties["trials"]["items"] = _reference("assignment")
+    properties["training_arguments"]["anyOf"][0]["propertyNames"] = _none_of([*RUNNER])
     return schema
 
 
-def _value(axis: Axis) -> dict[str, Any]:
+def _axis_definitions() -> dict[str, Any]:
+    axes = {f"axis_{name}": _axis(axis) for name, axis in AXES.items()}
+    return {
+        **axes,
+        f"axis_{EFFECTIVE_BATCH}": _EFFECTIVE_BATCH,
+        "axis_argument": _ARGUMENT,
+        "assignment": _assignment(),
+        "grid": _grid(),
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
     if axis.integer_argument:
         return {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
-    variants = [
-        {"const": name, "description": variant.doc} for name, variant in axis.variants.items()
-    ]
+    variants = []
+    for name, variant in axis.variants.items():
+        variants.append({"const": name, "description": variant.doc})
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 
-def _points(*, many: bool) -> dict[str, Any]:
-    """A mapping of axis -> value, or to a value or list of values."""
-    references = {name: {"$ref": f"#/$defs/axis_{name}"} for name in (*AXES, EFFECTIVE_BATCH)}
-    argument = {"$ref": "#/$defs/axis_argument"}
+def _assignment() -> dict[str, Any]:
+    """A mapping of axis -> value."""
+    values = {name: _reference(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)}
+    return _axis_mapping(values, _reference("axis_argument"))
+
+
+def _grid() -> dict[str, Any]:
+    """A mapping of axis -> value or list of values."""
+    values = {name: _one_or_more(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)}
+    return _axis_mapping(values, _one_or_more("axis_argument"))
+
+
+def _axis_mapping(techniques: dict[str, Any], argument: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {
-            name: _one_or_more(one) if many else one for name, one in references.items()
-        },
-        "additionalProperties": _one_or_more(argument) if many else argument,
-        "propertyNames": _not_of([*owned_arguments(), *RUNNER]),
+        "properties": techniques,
+        "additionalProperties": argument,
+        "propertyNames": _none_of([*owned_arguments(), *RUNNER]),
         "not": {"required": [ACCUMULATION, EFFECTIVE_BATCH]},
     }
 
 
-def _not_of(names: list[str]) -> dict[str, Any]:
-    return {
-        "not": {"anyOf": [{"enum": sorted(names)}, {"pattern": f"^({'|'.join(RUNNER_PREFIXES)})"}]}
+def _none_of(names: list[str]) -> dict[str, Any]:
+    prefixes = "|".join(RUNNER_PREFIXES)
+    return {"not": {"anyOf": [{"enum": sorted(names)}, {"pattern": f"^({prefixes})"}]}}
+
+
+def _one_or_more(definition: str) -> dict[str, Any]:
+    item = _reference(definition)
+    items = {"type": "array", "items": item, "minItems": 1, "uniqueItems": True}
+    return {"anyOf": [item, items]}
+
+
+def _reference(definition: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{definition}"}
+
+
+def _refer(properties: dict[str, Any], key: str, definition: str) -> None:
+    """Replace a property's type by a reference; its description stays."""
+    properties[key] = {
+        **_reference(definition),
+        "description": properties[key]["description"],
     }
-
-
-def _one_or_more(one: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]}
-
-
-def _described(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    return {**new, "description": old["description"]} if "description" in old else new
 
 
 def main() -> None:

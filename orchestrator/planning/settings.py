@@ -23,7 +23,7 @@ class FollowUpPolicy:
     verify_budgets: bool = True
     """Run each budget's pick again with the GPU's memory capped to the budget."""
     tie_break_rounds: int = 4
-    """Rounds in which each of a budget's close candidates is measured again, interleaved on one GPU."""
+    """Rounds in which a budget's close candidates run again, interleaved on one GPU."""
     profiles: int = 8
     """Configurations to profile: budgets' picks, then the frontier."""
     slot_share: float = 0.25
@@ -34,7 +34,7 @@ class FollowUpPolicy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CpuFallback:
-    """What ``measure`` becomes on a machine without a GPU, and the time (seconds) the whole sweep gets there."""
+    """What replaces ``measure`` on a machine without a GPU, and the whole sweep's seconds there."""
 
     warmup_steps: int = 2
     steps: int | None = 2
@@ -43,7 +43,7 @@ class CpuFallback:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What a trial may take of its node; 0 is "auto": its GPU's share, which only the node can tell."""
+    """What a trial may take of its node; 0 is "auto": its GPU's share, which the node decides."""
 
     cpus_per_trial: int = 0
     host_bytes: int = 0
@@ -51,7 +51,7 @@ class Resources:
     gpu_models: tuple[str, ...] = ()
     """Words in the names of the GPU models to measure on; empty: all models."""
     screen_gpus: bool = True
-    """Compare the GPUs of a model before measuring, and leave out those that are throttled or slow."""
+    """Compare the GPUs of a model before measuring, and leave out throttled or slow ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,10 @@ class SweepConfig:
     exclude: tuple[Grid, ...] = ()
     trials: tuple[Assignment, ...] = ()
     baseline: Assignment = field(default_factory=dict)
-    """Every axis with a value: what a trial takes where it names none, and what the report compares with."""
+    """Every axis with a value.
+
+    A trial takes it where it names none, and the report compares with it.
+    """
     measure: MeasureSpec = field(default_factory=MeasureSpec)
     repeats: int = 1
     follow_up: FollowUpPolicy = field(default_factory=FollowUpPolicy)
@@ -96,7 +99,7 @@ class SweepConfig:
 
     @property
     def axes_in_play(self) -> tuple[str, ...]:
-        """The axes that take more than one value somewhere in the sweep, in the order of the file."""
+        """The axes with more than one value somewhere in the sweep, in the order of the file."""
         values: dict[str, set[Choice]] = {}
         for grid in (self.axes, *self.subsets.values()):
             for axis, listed in grid.items():

@@ -1,4 +1,4 @@
-"""Combinations that cannot be, as a table of rules with reasons: such a point becomes a row without being run."""
+"""Combinations that cannot run, as a table of rules with reasons."""
 
 from __future__ import annotations
 
@@ -15,120 +15,145 @@ Variants = Mapping[str, Variant]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """A combination that cannot be: its name, one sentence why, and when it applies."""
+    """A combination that cannot run: its name, one sentence why, and when it applies."""
 
     name: str
     reason: str
     applies: Callable[[Choices, Variants], bool]
 
 
-def _tagged(*tags: str) -> Callable[[Choices, Variants], bool]:
-    """Every one of the tags is on some chosen variant."""
+def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
+    """The first rule that forbids the combination, or None."""
+    for rule in RULES:
+        if rule.applies(choices, variants):
+            return rule
+    return None
+
+
+def _has(variants: Variants, trait: str) -> bool:
+    """Whether a chosen variant has the trait."""
+    return any(trait in variant.traits for variant in variants.values())
+
+
+def _all_of(*traits: str) -> Callable[[Choices, Variants], bool]:
+    """A condition: the chosen variants have all these traits together."""
 
     def applies(choices: Choices, variants: Variants) -> bool:
-        return all(any(tag in variant.tags for variant in variants.values()) for tag in tags)
+        return all(_has(variants, trait) for trait in traits)
 
     return applies
 
 
-def _optimizer_is_not_deepspeeds(choices: Choices, variants: Variants) -> bool:
-    optimizer = variants.get("optimizer")
-    other = optimizer is not None and "torch_adamw" not in optimizer.tags
-    return other and _tagged("offloaded_optimizer")(choices, variants)
+def _accumulates_with(trait: str) -> Callable[[Choices, Variants], bool]:
+    """A condition: gradients are accumulated, and a chosen variant has the trait."""
+
+    def applies(choices: Choices, variants: Variants) -> bool:
+        return choices.get("accumulation") != 1 and _has(variants, trait)
+
+    return applies
 
 
-def _flash_in_32_bits(choices: Choices, variants: Variants) -> bool:
-    precision = variants.get("precision")
-    full = precision is not None and not {"bf16", "fp16"} & precision.training_arguments.keys()
-    return full and _tagged("half_precision_only")(choices, variants)
-
-
-def _layerwise_accumulates(choices: Choices, variants: Variants) -> bool:
-    return choices.get("accumulation") != 1 and _tagged("layerwise")(choices, variants)
-
-
-def _lomo_accumulates(choices: Choices, variants: Variants) -> bool:
-    return choices.get("accumulation") != 1 and _tagged("lomo")(choices, variants)
-
-
-def _lomo_scaled(choices: Choices, variants: Variants) -> bool:
-    precision = variants.get("precision")
-    fp16 = precision is not None and "fp16" in precision.training_arguments
-    return fp16 and _tagged("lomo")(choices, variants)
-
-
-def _accumulation_is_broken(choices: Choices, variants: Variants) -> bool:
+def _accumulation_is_no_integer(choices: Choices, variants: Variants) -> bool:
     return not isinstance(choices.get("accumulation"), int)
+
+
+def _offloads_another_optimizer(choices: Choices, variants: Variants) -> bool:
+    optimizer = variants.get("optimizer")
+    if optimizer is None or "torch_adamw" in optimizer.traits:
+        return False
+    return _has(variants, "offloaded_optimizer")
+
+
+def _is_lomo_with_loss_scaling(choices: Choices, variants: Variants) -> bool:
+    precision = variants.get("precision")
+    scales = precision is not None and "fp16" in precision.training_arguments
+    return scales and _has(variants, "lomo")
+
+
+def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
+    precision = variants.get("precision")
+    if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
+        return False
+    return _has(variants, "half_precision_only")
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         name="whole_accumulation",
-        reason="The effective batch is not a multiple of the micro-batch, so no whole accumulation gives it.",
-        applies=_accumulation_is_broken,
+        reason="The effective batch is not a multiple of the micro-batch, so no whole accumulation "
+        "gives it.",
+        applies=_accumulation_is_no_integer,
     ),
     Rule(
         name="offloaded_optimizer_is_cpu_adam",
-        reason="An offloaded optimizer is DeepSpeed's own CPU AdamW, which would silently replace this one.",
-        applies=_optimizer_is_not_deepspeeds,
+        reason="An offloaded optimizer is DeepSpeed's own CPU AdamW, which would silently replace "
+        "this one.",
+        applies=_offloads_another_optimizer,
     ),
     Rule(
-        # GaLore and APOLLO project matrices; DeepSpeed's ZeRO optimizers own one flat vector per parameter group.
+        # GaLore and APOLLO project matrices. DeepSpeed's ZeRO optimizers own one flat vector per
+        # parameter group.
         name="low_rank_needs_matrices",
-        reason="ZeRO hands the optimizer flat partitions, and a low-rank optimizer projects whole weight matrices.",
-        applies=_tagged("low_rank", "zero"),
+        reason="ZeRO hands the optimizer flat partitions, and a low-rank optimizer projects whole "
+        "weight matrices.",
+        applies=_all_of("low_rank", "zero"),
     ),
     Rule(
         # transformers.trainer_optimizer._setup_low_rank_optimizer raises this.
         name="layerwise_without_accumulation",
-        reason="A layer-wise optimizer updates each layer during the backward pass, so gradients cannot accumulate.",
-        applies=_layerwise_accumulates,
+        reason="A layer-wise optimizer updates each layer during the backward pass, so gradients "
+        "cannot accumulate.",
+        applies=_accumulates_with("layerwise"),
     ),
     Rule(
         name="lomo_without_accumulation",
         reason="LOMO updates the weights during the backward pass, so gradients cannot accumulate.",
-        applies=_lomo_accumulates,
+        applies=_accumulates_with("lomo"),
     ),
     Rule(
-        # accelerate.Accelerator.backward: the DeepSpeed and the loss scaler's branches come before LOMO's.
+        # accelerate.Accelerator.backward takes the DeepSpeed branch before LOMO's.
         name="lomo_without_deepspeed",
-        reason="Under DeepSpeed, Accelerate never calls the fused backward pass in which LOMO updates the weights.",
-        applies=_tagged("lomo", "deepspeed"),
+        reason="Under DeepSpeed, Accelerate never calls the fused backward pass in which LOMO "
+        "updates the weights.",
+        applies=_all_of("lomo", "deepspeed"),
     ),
     Rule(
+        # accelerate.Accelerator.backward takes the loss scaler's branch before LOMO's.
         name="lomo_without_loss_scaling",
-        reason="With fp16's loss scaling, Accelerate never calls the fused backward pass in which LOMO updates.",
-        applies=_lomo_scaled,
+        reason="With fp16's loss scaling, Accelerate never calls the fused backward pass in which "
+        "LOMO updates the weights.",
+        applies=_is_lomo_with_loss_scaling,
     ),
     Rule(
         name="lomo_needs_trainer",
-        reason="LOMO needs the learning rate in its backward pass, which the Trainer gives and a plain loop does not.",
-        applies=_tagged("lomo", "accelerate"),
+        reason="LOMO needs the learning rate in its backward pass, which the Trainer gives and a "
+        "plain loop does not.",
+        applies=_all_of("lomo", "accelerate"),
     ),
     Rule(
         name="schedule_free_needs_trainer",
-        reason="A schedule-free optimizer must be switched to its training mode, which a plain loop does not do.",
-        applies=_tagged("schedule_free", "accelerate"),
+        reason="A schedule-free optimizer must be switched to its training mode, which a plain "
+        "loop does not do.",
+        applies=_all_of("schedule_free", "accelerate"),
     ),
     Rule(
         name="plain_loop_without_deepspeed",
-        reason="The plain Accelerate loop runs PyTorch's own engine; DeepSpeed is driven by the Trainer.",
-        applies=_tagged("deepspeed", "accelerate"),
+        reason="The plain Accelerate loop runs PyTorch's own engine; DeepSpeed is driven by the "
+        "Trainer.",
+        applies=_all_of("deepspeed", "accelerate"),
     ),
     Rule(
         name="plain_loop_is_eager",
-        reason="The plain Accelerate loop runs eagerly; torch_compile is an argument of the Trainer.",
-        applies=_tagged("compiled", "accelerate"),
+        reason="The plain Accelerate loop runs eagerly; torch_compile is an argument of the "
+        "Trainer.",
+        applies=_all_of("compiled", "accelerate"),
     ),
     Rule(
-        # transformers.integrations.flash_attention casts to the autocast dtype, else to the weights' own.
+        # transformers.integrations.flash_attention casts to the autocast dtype, else to the
+        # weights' own.
         name="flash_attention_in_16_bits",
-        reason="FlashAttention-2 computes in fp16 or bf16 only, and this precision keeps 32-bit activations.",
-        applies=_flash_in_32_bits,
+        reason="FlashAttention-2 computes in fp16 or bf16 only, and this precision keeps 32-bit "
+        "activations.",
+        applies=_is_half_precision_kernel_in_32_bits,
     ),
 )
-
-
-def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
-    """The first rule that forbids the combination, or None."""
-    return next((rule for rule in RULES if rule.applies(choices, variants)), None)

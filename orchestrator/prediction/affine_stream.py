@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernels import FORMULAS
@@ -17,9 +16,9 @@ class Allocation:
     formula: str
     integers: tuple[int, ...]
     kind: str
-    """What it holds: "weights", "saved activations" ..., the words of ``jobs.anatomy.memory.kinds``."""
+    """What it holds: "weights", "saved activations" ...; see ``jobs.anatomy.memory.kinds``."""
     once: str = ""
-    """Name of something taken once in a process and kept: later allocations of it are none."""
+    """Name of what a process takes once and keeps: later allocations of this name are none."""
 
     def nbytes(self, gpu: Gpu) -> int:
         """Bytes asked for, before the allocator rounds them."""
@@ -38,54 +37,43 @@ Event = Allocation | Free
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
-    """One part of a trial (the model being built, a micro-batch, an update), traced at one micro-batch."""
+    """One part of a trial: the model being built, a micro-batch, or an update."""
 
     events: tuple[Event, ...]
     samples: int = 0
-    """Micro-batch it was traced at; 0: it does not depend on it."""
+    """Micro-batch at which it was traced; 0: it does not depend on it."""
     kernels: frozenset[str] = frozenset()
-    """Operators worth knowing of: attention kernels, collective experts."""
+    """Libraries and kernels that ran: "cudnn", "flash" ..."""
 
 
 def between(low: Stream, high: Stream, samples: int) -> Stream | None:
-    """The stream at another micro-batch: sizes are affine in it. None where the two do not have the same events."""
+    """The stream at another micro-batch, whose sizes are affine in it.
+
+    None where the two streams do not have the same events.
+    """
     if samples == low.samples:
         return low
     if samples == high.samples:
         return high
     if len(low.events) != len(high.events):
         return None
+    position = (samples - low.samples) / (high.samples - low.samples)
     events: list[Event] = []
-    for first, second in zip(low.events, high.events, strict=True):
-        if isinstance(first, Free) or isinstance(second, Free):
-            if first != second:
-                return None
-            events.append(first)
-            continue
-        event = _affine(first, second, (samples - low.samples) / (high.samples - low.samples))
+    for low_event, high_event in zip(low.events, high.events, strict=True):
+        event = _between_events(low_event, high_event, position)
         if event is None:
             return None
         events.append(event)
     return Stream(events=tuple(events), samples=samples, kernels=low.kernels | high.kernels)
 
 
-def _affine(low: Allocation, high: Allocation, position: float) -> Allocation | None:
-    if (low.number, low.formula, len(low.integers)) != (
-        high.number,
-        high.formula,
-        len(high.integers),
-    ):
+def _between_events(low: Event, high: Event, position: float) -> Event | None:
+    if isinstance(low, Free) or isinstance(high, Free):
+        return low if low == high else None
+    is_same = (low.number, low.formula) == (high.number, high.formula)
+    if not is_same or len(low.integers) != len(high.integers):
         return None
     if low.integers == high.integers:
         return low
-    return Allocation(
-        number=low.number,
-        formula=low.formula,
-        integers=_interpolated(low.integers, high.integers, position),
-        kind=low.kind,
-        once=low.once,
-    )
-
-
-def _interpolated(low: Sequence[int], high: Sequence[int], position: float) -> tuple[int, ...]:
-    return tuple(round(a + (b - a) * position) for a, b in zip(low, high, strict=True))
+    pairs = zip(low.integers, high.integers, strict=True)
+    return replace(low, integers=tuple(round(a + (b - a) * position) for a, b in pairs))

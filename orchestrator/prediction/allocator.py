@@ -1,38 +1,46 @@
-"""PyTorch's CUDA caching allocator, as far as byte counts go: rounding, pools, splitting, merging and segments."""
+"""PyTorch's CUDA caching allocator, as far as byte counts go: rounding, pools, segments."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-# c10/core/AllocatorConfig.h and c10/cuda/CUDACachingAllocator.cpp, default settings, torch 2.11 to 2.13.
+# c10/core/AllocatorConfig.h and c10/cuda/CUDACachingAllocator.cpp, default settings, torch 2.11 to
+# 2.13.
 MIN_BLOCK = 512
 SMALL_SIZE = 2**20
 SMALL_BUFFER = 2 * 2**20
 MIN_LARGE_ALLOCATION = 10 * 2**20
 LARGE_BUFFER = 20 * 2**20
 ROUND_LARGE = 2 * 2**20
-_HIGHEST = 2**47
+_HIGHEST_ADDRESS = 2**47
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class Block:
+    """Part of a segment of device memory, linked to its neighbours there."""
+
     address: int
     size: int
     small: bool
     free: bool = True
-    previous: _Block | None = None
-    next: _Block | None = None
+    previous: Block | None = None
+    next: Block | None = None
+
+
+def _empty_pools() -> dict[bool, list[tuple[int, int, Block]]]:
+    return {True: [], False: []}
 
 
 @dataclass(slots=True)
 class CachingAllocator:
-    """One stream of one device. ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does.
+    """One stream of one device.
 
-    A request takes the smallest cached block that holds it (the lowest address among equals) and splits off what is
-    left if that is worth keeping: at least 512 B in the pool of small blocks, more than 1 MiB in the other.
-    Segments come from the device without limit and are never returned: each below the one before, as recorded peaks
-    show, or with ``upwards`` above it, which decides between blocks of one size.
+    ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does. A request takes the
+    smallest cached block that holds it, and of equal blocks the lowest address. It splits off what
+    is left if that is worth keeping: at least 512 B in the pool of small blocks, more than 1 MiB in
+    the other. Segments come from the device without limit and are never returned. Each lies below
+    the one before, as recorded peaks show; with ``upwards`` it lies above.
     """
 
     upwards: bool = False
@@ -40,11 +48,10 @@ class CachingAllocator:
     reserved: int = 0
     peak_allocated: int = 0
     peak_reserved: int = 0
-    _free: dict[bool, list[tuple[int, int, _Block]]] = field(
-        default_factory=lambda: {True: [], False: []}
-    )
+    _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=_empty_pools)
+    """Whether small -> the free blocks of the pool, as (size, address, block) in order."""
 
-    def allocate(self, nbytes: int) -> _Block | None:
+    def allocate(self, nbytes: int) -> Block | None:
         """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
         if nbytes <= 0:
             return None
@@ -57,13 +64,14 @@ class CachingAllocator:
         self.peak_allocated = max(self.peak_allocated, self.allocated)
         return block
 
-    def free(self, block: _Block | None) -> None:
+    def free(self, block: Block | None) -> None:
         """Give a block back to its pool, merged with free neighbours of its segment."""
         if block is None:
             return
         self.allocated -= block.size
         block.free = True
-        before, after = block.previous, block.next
+        before = block.previous
+        after = block.next
         if after is not None and after.free:
             self._take(after)
             block.size += after.size
@@ -75,36 +83,38 @@ class CachingAllocator:
             block = before
         insort(self._free[block.small], (block.size, block.address, block))
 
-    def _cached(self, size: int, small: bool) -> _Block | None:
+    def _cached(self, size: int, small: bool) -> Block | None:
         pool = self._free[small]
         index = bisect_left(pool, (size, -1))
         return pool.pop(index)[2] if index < len(pool) else None
 
-    def _segment(self, size: int, small: bool) -> _Block:
+    def _segment(self, size: int, small: bool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        address = self.reserved - nbytes if self.upwards else _HIGHEST - self.reserved
-        return _Block(address=address, size=nbytes, small=small)
+        address = self.reserved - nbytes if self.upwards else _HIGHEST_ADDRESS - self.reserved
+        return Block(address=address, size=nbytes, small=small)
 
-    def _split(self, block: _Block, size: int) -> None:
+    def _split(self, block: Block, size: int) -> None:
         remaining = block.size - size
-        if remaining < MIN_BLOCK if block.small else remaining <= SMALL_SIZE:
+        is_worth_keeping = remaining >= MIN_BLOCK if block.small else remaining > SMALL_SIZE
+        if not is_worth_keeping:
             return
-        rest = _Block(address=block.address + size, size=remaining, small=block.small)
+        rest = Block(address=block.address + size, size=remaining, small=block.small)
         _link(rest, block.next)
         _link(block, rest)
         block.size = size
         insort(self._free[rest.small], (rest.size, rest.address, rest))
 
-    def _take(self, block: _Block) -> None:
+    def _take(self, block: Block) -> None:
         pool = self._free[block.small]
         del pool[bisect_left(pool, (block.size, block.address))]
 
 
 def rounded(nbytes: int) -> int:
     """The size of a request: a multiple of 512 B."""
-    return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
+    blocks = max(1, -(-nbytes // MIN_BLOCK))
+    return blocks * MIN_BLOCK
 
 
 def segment_bytes(size: int) -> int:
@@ -116,7 +126,7 @@ def segment_bytes(size: int) -> int:
     return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 
-def _link(left: _Block, right: _Block | None) -> None:
+def _link(left: Block, right: Block | None) -> None:
     left.next = right
     if right is not None:
         right.previous = left

@@ -1,4 +1,4 @@
-"""Trials to predictions: traces are shared between trials that differ only in batch or optimizer."""
+"""Trials to predictions. Trials that differ only in batch or optimizer share their traces."""
 
 from __future__ import annotations
 
@@ -6,43 +6,53 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.affine_stream import Stream, between
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.prediction import Figure, Prediction, figure
-from orchestrator.prediction.replay import Outcome, Trial, replay
-from orchestrator.prediction.unsupported import unknown
+from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.units import MIB
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.fake_step import Rehearsal, Updates
+    from orchestrator.prediction.fake_step import FakeStep, Updates
 
-_BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps")
-_UPDATE = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
-_MIB = 2**20
-_PAGE = 2 * _MIB
-_FRAGILE = 0.02  # by more than this share the order of segments makes a difference: neither is then the likelier
+_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
+_UNTRACED_ARGUMENTS = (*_BATCH_ARGUMENTS, *_UPDATE_ARGUMENTS, "tf32")
+"""Training arguments that change nothing in how a micro-batch runs through the model."""
+_UNTRACED_PREFIXES = ("dataloader_", "logging_")
+_PAGE_BYTES = 2 * MIB
+_FRAGILE = 0.02
+"""Share by which the order of segments may change the reserved memory before neither is likely."""
+MicroBatches = tuple[Stream, Stream | None]
+"""A micro-batch that meets no gradients, and with accumulation one that meets them."""
 
 
 def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """Predictions in the order of the trials; what libraries have to say meanwhile is kept off stdout and stderr."""
+    """Predictions in the order of the trials. What libraries print is kept off stdout."""
+    predictions: dict[str, Prediction] = {}
+    with _quiet_libraries():
+        for group in sharing_traces(trials):
+            for prediction in _ModelGroup(group, gpu).predictions():
+                predictions[prediction.trial_id] = prediction
+    return [predictions[trial.trial_id] for trial in trials]
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            groups = (_Group(group, gpu) for group in sharing_traces(trials))
-            found = {
-                prediction.trial_id: prediction
-                for group in groups
-                for prediction in group.predictions()
-            }
+            yield
     finally:
         logging.disable(logging.NOTSET)
-    return [found[trial.trial_id] for trial in trials]
 
 
 def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
@@ -54,160 +64,187 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
 
 
 def _model_key(spec: TrialSpec) -> str:
-    """Trials with equal keys share a model and how a micro-batch runs through it."""
-    recipe = to_json(spec.recipe)
-    arguments = {
-        k: v
-        for k, v in recipe["training_arguments"].items()
-        if k not in (*_BATCH, *_UPDATE, "tf32")
-    }
-    arguments = {
-        k: v for k, v in arguments.items() if not k.startswith(("dataloader_", "logging_"))
-    }
-    hooks = {place: hook for place, hook in recipe["hooks"].items() if place != "optimizer"}
+    """Equal for trials that share a model, and the way a micro-batch runs through it."""
+    settings = to_json(spec.settings)
+    hooks = {place: hook for place, hook in settings["hooks"].items() if place != "optimizer"}
     parts = [
         to_json(spec.model),
         to_json(spec.data),
-        arguments,
-        recipe["model_kwargs"],
+        _traced_arguments(settings["training_arguments"]),
+        settings["model_kwargs"],
         hooks,
-        recipe["deepspeed"],
+        settings["deepspeed"],
+        bool(unpredictable(spec)),
     ]
-    return json.dumps([*parts, bool(unknown(spec))], sort_keys=True)
+    return json.dumps(parts, sort_keys=True)
+
+
+def _traced_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
+    }
 
 
 def _update_key(spec: TrialSpec) -> str:
-    arguments = {k: v for k, v in spec.recipe.training_arguments.items() if k in _UPDATE}
-    return json.dumps([arguments, to_json(spec.recipe.hooks.get("optimizer"))], sort_keys=True)
+    """Equal for trials whose optimizer makes the same step."""
+    given = spec.settings.training_arguments
+    arguments = {name: given[name] for name in _UPDATE_ARGUMENTS if name in given}
+    hook = to_json(spec.settings.hooks.get("optimizer"))
+    return json.dumps([arguments, hook], sort_keys=True)
 
 
-class _Group:
-    """Trials of one model; a micro-batch is traced at two sizes where three or more are wanted."""
+class _ModelGroup:
+    """Trials of one model. A micro-batch is traced at two sizes where three or more are asked."""
 
     def __init__(self, trials: list[TrialSpec], gpu: Gpu) -> None:
-        self._trials, self._gpu = trials, gpu
-        self._micro: dict[tuple[int, bool], tuple[Stream, Stream | None]] = {}
+        self._trials = trials
+        self._gpu = gpu
+        self._accumulates = any(trial.accumulation > 1 for trial in trials)
+        self._traces: dict[int, MicroBatches] = {}
+        """Micro-batch -> its streams."""
         self._updates: dict[str, Updates] = {}
 
     def predictions(self) -> Iterator[Prediction]:
         """One for each trial, in order."""
-        if reason := unknown(self._trials[0]):
-            yield from (_nothing(spec, unknown(spec) or reason) for spec in self._trials)
+        reason = unpredictable(self._trials[0])
+        if reason:
+            for spec in self._trials:
+                yield _unknown(spec, unpredictable(spec) or reason)
             return
         with quick_imports():
-            from orchestrator.prediction.fake_step import Rehearsal
+            from orchestrator.prediction.fake_step import FakeStep
 
         try:
-            rehearsal = Rehearsal(self._trials[0], self._gpu)
-        except (
-            Exception
-        ) as error:  # whatever a model of the user's raises: nothing is known of these trials
-            yield from (_nothing(spec, _said(error)) for spec in self._trials)
+            step = FakeStep(self._trials[0], self._gpu)
+        except Exception as error:  # a model of the user's may raise anything
+            for spec in self._trials:
+                yield _unknown(spec, _first_line(error))
             return
         for spec in self._trials:
             try:
-                yield self._prediction(spec, rehearsal)
+                yield self._prediction(spec, step)
             except Exception as error:
-                yield _nothing(spec, _said(error))
+                yield _unknown(spec, _first_line(error))
 
-    def _prediction(self, spec: TrialSpec, rehearsal: Rehearsal) -> Prediction:
-        first, later = self._micro_batch(spec, rehearsal)
-        if spec.recipe.deepspeed is not None:
-            return self._under_deepspeed(spec, rehearsal, first, later)
-        key = _update_key(spec)
-        if key not in self._updates:
-            self._updates[key] = rehearsal.updates(spec)
-        updates = self._updates[key]
-        trial = Trial(
-            model=rehearsal.weights,
+    def _prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
+        first, later = self._micro_batches(spec.micro_batch, step)
+        if spec.settings.deepspeed is not None:
+            return self._prediction_under_deepspeed(spec, step, first, later)
+        updates = self._updates_of(spec, step)
+        streams = TrialStreams(
+            model=step.weights,
             first=first,
             later=later,
             accumulation=spec.accumulation,
             first_update=updates.first,
             update=updates.later,
         )
-        return _seen(spec, replay(trial, self._gpu), first.kernels, updates.paged, self._gpu)
+        peaks = replay(streams, self._gpu)
+        outside = _outside_allocator(first, self._gpu)
+        return _predicted(spec, peaks, reserved_interval(peaks), outside, updates.paged)
 
-    def _under_deepspeed(
-        self, spec: TrialSpec, rehearsal: Rehearsal, first: Stream, later: Stream | None
+    def _prediction_under_deepspeed(
+        self, spec: TrialSpec, step: FakeStep, first: Stream, later: Stream | None
     ) -> Prediction:
         from orchestrator.prediction import zero
 
-        engine = zero.Engine.of(spec, rehearsal.hidden_size)
-        if reason := engine.unknown(rehearsal.model):
-            return _nothing(spec, reason)
-        trial = zero.trial(rehearsal.model, engine, first, later, spec.accumulation)
-        return _seen(
-            spec, replay(trial, self._gpu), first.kernels, (), self._gpu, zero_stage=engine.stage
-        )
+        engine = zero.ZeroEngine.of(spec, step.hidden_size)
+        reason = engine.unpredictable(step.model)
+        if reason:
+            return _unknown(spec, reason)
+        streams = zero.trial_streams(step.model, engine, first, later, spec.accumulation)
+        peaks = replay(streams, self._gpu)
+        # The engine sets its partitions up with copies whose memory stays reserved. Margins from
+        # the runs in docs/results.
+        reserved = figure(peaks.reserved, below=0.05, above=0.1, slack=20 * MIB)
+        outside = _outside_allocator(first, self._gpu)
+        if engine.stage == 3:
+            outside += self._gpu.deepspeed_zero3_bytes
+        else:
+            outside += self._gpu.deepspeed_bytes
+        return _predicted(spec, peaks, reserved, outside, ())
 
-    def _micro_batch(self, spec: TrialSpec, rehearsal: Rehearsal) -> tuple[Stream, Stream | None]:
-        accumulated = any(trial.accumulation > 1 for trial in self._trials)
-        wanted = sorted({trial.micro_batch for trial in self._trials})
-        affine = [size for size in wanted if size > 1]  # one sample alone is laid out unlike many
-        samples = spec.micro_batch
+    def _updates_of(self, spec: TrialSpec, step: FakeStep) -> Updates:
+        key = _update_key(spec)
+        if key not in self._updates:
+            self._updates[key] = step.updates(spec)
+        return self._updates[key]
+
+    def _micro_batches(self, samples: int, step: FakeStep) -> MicroBatches:
+        """A micro-batch, interpolated between the smallest and the largest where it can be."""
+        sizes = sorted({trial.micro_batch for trial in self._trials})
+        affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
         if len(affine) > 2 and samples in affine[1:-1]:
-            ends = [
-                self._traced(size, rehearsal, accumulated=accumulated)
-                for size in (affine[0], affine[-1])
-            ]
-            first = between(ends[0][0], ends[1][0], samples)
-            later = ends[0][1] and ends[1][1] and between(ends[0][1], ends[1][1], samples)
-            if first is not None and (later is not None or not accumulated):
-                return first, later
-        return self._traced(samples, rehearsal, accumulated=accumulated)
+            smallest = self._traced(affine[0], step)
+            largest = self._traced(affine[-1], step)
+            interpolated = _interpolated(smallest, largest, samples)
+            if interpolated is not None:
+                return interpolated
+        return self._traced(samples, step)
 
-    def _traced(
-        self, samples: int, rehearsal: Rehearsal, *, accumulated: bool
-    ) -> tuple[Stream, Stream | None]:
-        key = (samples, accumulated)
-        if key not in self._micro:
-            self._micro[key] = rehearsal.micro_batches(samples, accumulated=accumulated)
-        return self._micro[key]
+    def _traced(self, samples: int, step: FakeStep) -> MicroBatches:
+        if samples not in self._traces:
+            self._traces[samples] = step.micro_batches(samples, accumulated=self._accumulates)
+        return self._traces[samples]
 
 
-def _seen(
+def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroBatches | None:
+    """The streams between two traces; None where the traces do not have the same events."""
+    first = between(low[0], high[0], samples)
+    if first is None:
+        return None
+    if low[1] is None or high[1] is None:
+        return first, None
+    later = between(low[1], high[1], samples)
+    return None if later is None else (first, later)
+
+
+def _outside_allocator(stream: Stream, gpu: Gpu) -> int:
+    """Bytes of the device that a training takes outside the caching allocator."""
+    outside = gpu.context_bytes + gpu.kernels_bytes
+    if "cudnn" in stream.kernels:
+        outside += gpu.cudnn_bytes
+    return outside
+
+
+def _predicted(
     spec: TrialSpec,
-    outcome: Outcome,
-    kernels: frozenset[str],
+    peaks: ReplayedPeaks,
+    reserved: Figure,
+    outside: int,
     paged: Sequence[int],
-    gpu: Gpu,
-    *,
-    zero_stage: int | None = None,
 ) -> Prediction:
-    outside = gpu.context_bytes + gpu.kernels_bytes + gpu.cudnn_bytes * ("cudnn" in kernels)
-    if zero_stage is None:
-        reserved = settled(outcome)
-    else:
-        # The engine sets its partitions up with copies whose memory stays reserved.
-        reserved = figure(outcome.peak_reserved, below=0.05, above=0.1, slack=20 * _MIB)
-        outside += gpu.deepspeed_zero3_bytes if zero_stage == 3 else gpu.deepspeed_bytes
-    # Managed memory comes in pages; how densely small states share them is the driver's business.
-    least, most = sum(paged), sum(-(-nbytes // _PAGE) * _PAGE for nbytes in paged)
+    # Managed memory comes in pages. How densely small states share them is up to the driver.
+    least_paged = sum(paged)
+    pages = [-(-nbytes // _PAGE_BYTES) for nbytes in paged]
+    most_paged = sum(pages) * _PAGE_BYTES
     return Prediction(
         trial_id=spec.trial_id,
         choices=spec.choices,
-        allocated=figure(outcome.peak_allocated, below=0.01, above=0.01),
+        allocated=figure(peaks.allocated, below=0.01, above=0.01),
         reserved=reserved,
         device=Figure(
-            bytes=reserved.bytes + outside + (least + most) // 2,
+            bytes=reserved.bytes + outside + (least_paged + most_paged) // 2,
             low=reserved.low + outside,
-            high=reserved.high + outside + most,
+            high=reserved.high + outside + most_paged,
         ),
-        anatomy=outcome.at_peak,
+        anatomy=peaks.at_peak,
     )
 
 
-def settled(outcome: Outcome) -> Figure:
-    """Reserved memory, in the margins that two rounds of measurements needed around both orders of segments."""
-    low, high = sorted((outcome.peak_reserved, outcome.reserved_otherwise))
-    likely = outcome.peak_reserved if high - low <= _FRAGILE * high else (low + high) // 2
-    return Figure(bytes=likely, low=int(low * 0.94), high=int(high * 1.07) + 20 * _MIB)
+def reserved_interval(peaks: ReplayedPeaks) -> Figure:
+    """Reserved memory, with the margins that two rounds of measurements needed around it."""
+    low, high = sorted((peaks.reserved, peaks.reserved_upwards))
+    likely = peaks.reserved if high - low <= _FRAGILE * high else (low + high) // 2
+    return Figure(bytes=likely, low=int(low * 0.94), high=int(high * 1.07) + 20 * MIB)
 
 
-def _nothing(spec: TrialSpec, reason: str) -> Prediction:
+def _unknown(spec: TrialSpec, reason: str) -> Prediction:
     return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=reason)
 
 
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"

@@ -1,34 +1,39 @@
-"""A trial's model, data and optimizer, built as the job builds them, on tensors without data; its parts as streams."""
+"""A trial's model, data and optimizer as the job builds them, on tensors without data."""
 
 from __future__ import annotations
 
-import sys
+import inspect
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import transformers
 from accelerate.utils import convert_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers.utils import import_utils
 
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
-from jobs.trial import models
-from jobs.trial.run import hook
+from jobs.tasks import AUTO_CLASSES
+from jobs.techniques.hooks import bound
+from jobs.trial import data, models
 from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
-from orchestrator.prediction.allocation_trace import Recorder
+from orchestrator.prediction.allocation_trace import AllocationRecorder
 from orchestrator.prediction.cuda_semantics import cuda_semantics
+from orchestrator.prediction.fake_libraries import (
+    forget_bitsandbytes_overrides,
+    movable_modules,
+    plain_paged_memory,
+    usual_masks,
+)
 from orchestrator.prediction.gpus import Gpu
 
-_ON_A_GPU_ONLY = (
+_GPU_ARGUMENTS = (
     "tf32",
     "bf16",
     "fp16",
@@ -37,63 +42,76 @@ _ON_A_GPU_ONLY = (
     "torch_compile_mode",
     "deepspeed",
 )
-_PAGED_ELEMENTS = 100_000  # bitsandbytes keeps states of smaller parameters in plain memory
+"""Training arguments that a machine without a GPU refuses."""
+_PAGED_ELEMENTS = 100_000
+"""bitsandbytes keeps the states of smaller parameters in plain memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Updates:
-    """An optimizer's step: the one that creates its states, those after, and the bytes of states in managed memory."""
+    """An optimizer's steps."""
 
     first: Stream
+    """The step that creates the states."""
     later: Stream
     paged: tuple[int, ...]
+    """Bytes of each state in managed memory."""
 
 
-class Rehearsal:
-    """The model of one or more trials that differ only in batch and optimizer.
+class FakeStep:
+    """The model of trials that differ only in batch and optimizer, and the parts of their step.
 
-    Raises what building or running the trial would raise; operators whose result's shape depends on data raise
-    ``torch._subclasses.fake_tensor.DynamicOutputShapeException``.
+    Raises what building or running the trial would raise. An operator whose result's shape depends
+    on data raises ``torch._subclasses.fake_tensor.DynamicOutputShapeException``.
     """
 
     def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
-        self._spec, self._gpu = spec, gpu
-        self._recorder = Recorder()
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._spec = spec
+        self._gpu = gpu
+        self._recorder = AllocationRecorder()
+        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
-        with self._stage(), self._recorder.phase("build"):
-            self.model = self._built()
-            if spec.recipe.deepspeed is not None:
-                zero.cast(self.model, precision(spec) or torch.float32)
+        with self._traced(), self._recorder.phase("build"):
+            self.model = self._built_model()
+            if spec.settings.deepspeed is not None:
+                zero.cast(self.model, autocast_dtype(spec) or torch.float32)
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
+        self._set_up_model()
+        self._sample = _sample(spec, self.model.config)
+
+    def _set_up_model(self) -> None:
+        """What the loop does to the model before it trains."""
         accelerate_loop.enable_checkpointing(self.model, self._arguments)
-        if _by_trainer(spec) and hasattr(self._arguments, "use_cache"):
+        if _runs_trainer(self._spec) and hasattr(self._arguments, "use_cache"):
             config: Any = self.model.config
             config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
         self.model.train()
-        self._sample = _sample(spec, self.model.config)
 
     @contextmanager
-    def _stage(self) -> Iterator[None]:
-        with warnings.catch_warnings(), patch.object(torch.nn.Module, "_apply", _apply):
+    def _traced(self) -> Iterator[None]:
+        with warnings.catch_warnings(), movable_modules(), usual_masks():
             warnings.simplefilter("ignore")
-            with _untold(), cuda_semantics(self._gpu), self._fake, self._recorder:
+            with cuda_semantics(self._gpu), self._fake_mode, self._recorder:
                 yield
 
-    def _built(self) -> torch.nn.Module:
-        spec, kwargs = self._spec.model, self._spec.recipe.model_kwargs
-        device = torch.device("cpu")
+    def _built_model(self) -> torch.nn.Module:
+        spec = self._spec.model
+        kwargs = self._spec.settings.model_kwargs
         if spec.name_or_path is not None:
-            auto = getattr(transformers, models.AUTO_CLASSES[spec.task])
-            kwargs = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
-            model = auto.from_config(
-                models.architecture_config(spec), trust_remote_code=spec.trust_remote_code, **kwargs
+            # The architecture alone: weights of a checkpoint would need data.
+            auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
+            dtype = getattr(torch, kwargs.get("dtype", "float32"))
+            model = auto_class.from_config(
+                models.architecture_config(spec),
+                trust_remote_code=spec.trust_remote_code,
+                **{**kwargs, "dtype": dtype},
             )
         else:
-            model = models.build(spec, kwargs, device)
-        adapt = hook(self._spec, "model")
-        return adapt(model, spec.task, self._arguments) if adapt else model  # type: ignore[no-any-return]
+            model = models.build(spec, kwargs, torch.device("cpu"))
+        adapt = bound(self._spec, "model")
+        adapted: torch.nn.Module = adapt(model, spec.task, self._arguments) if adapt else model
+        return adapted
 
     @property
     def hidden_size(self) -> int:
@@ -101,44 +119,47 @@ class Rehearsal:
         return int(getattr(self.model.config, "hidden_size", 0) or 0)
 
     def micro_batches(self, samples: int, *, accumulated: bool) -> tuple[Stream, Stream | None]:
-        """A micro-batch that meets no gradients and, where ``accumulated``, one that meets those of the first."""
+        """A micro-batch that meets no gradients, and one that meets those of the first.
+
+        The second is None unless ``accumulated``.
+        """
         self.model.zero_grad()
-        kept: list[Any] = []
-        with self._stage():
+        batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
+        later = None
+        with self._traced():
             self._recorder.stream()
-            self._micro_batch(samples, kept)
+            batches.append(self._micro_batch(samples))
             first = self._recorder.stream(samples=samples)
-            if not accumulated:
-                return first, None
-            self._micro_batch(samples, kept)
-            return first, self._recorder.stream(samples=samples)
+            if accumulated:
+                batches.append(self._micro_batch(samples))
+                later = self._recorder.stream(samples=samples)
+        return first, later
 
-    def _micro_batch(self, samples: int, kept: list[Any]) -> None:
-        """Forward and backward as the loop does them; what it allocates for the whole step is appended to ``kept``."""
-        recorder = self._recorder
-        with recorder.phase("inputs"):
+    def _micro_batch(self, samples: int) -> dict[str, torch.Tensor]:
+        """Run forward and backward as the loop does; returns the inputs."""
+        with self._recorder.phase("inputs"):
             batch = {
-                name: torch.empty((samples, *t.shape), dtype=t.dtype)
-                for name, t in self._sample.items()
+                name: torch.empty((samples, *tensor.shape), dtype=tensor.dtype)
+                for name, tensor in self._sample.items()
             }
-            kept.append(batch)
-        extra = self._loss_arguments(batch)
-        with recorder.phase("forward"):
-            loss = self._loss({**batch, **extra})
-        with recorder.phase("backward"):
+        loss_arguments = self._loss_arguments()
+        with self._recorder.phase("forward"):
+            loss = self._loss({**batch, **loss_arguments})
+        with self._recorder.phase("backward"):
             loss.backward()
-            del loss, extra
+            del loss, loss_arguments
+        return batch
 
-    def _loss_arguments(self, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
-        """The Trainer tells models that take it how many labels count."""
-        if _by_trainer(self._spec) and _accepts_loss_arguments(self.model):
+    def _loss_arguments(self) -> dict[str, Any]:
+        """The count of labels, which the Trainer gives to the models that take it."""
+        if _runs_trainer(self._spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
 
     def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """The loss, its outputs raised to 32 bits after autocast as accelerate does."""
-        dtype = precision(self._spec)
-        if dtype is None or self._spec.recipe.deepspeed is not None:
+        """The loss; after autocast the outputs are in 32 bits, as accelerate converts them."""
+        dtype = autocast_dtype(self._spec)
+        if dtype is None or self._spec.settings.deepspeed is not None:
             return self.model(**inputs).loss  # type: ignore[no-any-return]
         with torch.autocast("cpu", dtype=dtype):
             outputs = self.model(**inputs)
@@ -146,16 +167,16 @@ class Rehearsal:
         return outputs.loss  # type: ignore[no-any-return]
 
     def updates(self, spec: TrialSpec) -> Updates:
-        """Clipping and the optimizer's step of ``spec``: the one that creates its states, and those after."""
+        """Clipping and the optimizer's step of ``spec``."""
         arguments = _arguments(spec)
-        with self._stage(), _unmanaged():
+        with self._traced(), plain_paged_memory():
             for parameter in self.model.parameters():
                 parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
             self._recorder.stream()
             with self._recorder.phase("update"):
                 optimizer = self._optimizer(spec, arguments)
                 self._update(spec, arguments, optimizer)
-            paged = self._only_on_device(optimizer)
+            paged = self._leave_out_host_states(optimizer)
             first = self._recorder.stream()
             with self._recorder.phase("update"):
                 self._update(spec, arguments, optimizer)
@@ -164,13 +185,11 @@ class Rehearsal:
         return Updates(first=first, later=later, paged=tuple(paged))
 
     def _optimizer(self, spec: TrialSpec, arguments: Any) -> torch.optim.Optimizer:
-        if "bitsandbytes" in sys.modules:
-            # Its record of which parameters keep 32-bit states is a singleton, and knows those of the last trial.
-            sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
-        make = hook(spec, "optimizer")
+        forget_bitsandbytes_overrides()
+        make = bound(spec, "optimizer")
         if make is not None:
             optimizer = make(self.model, arguments)
-        elif not _by_trainer(spec):
+        elif not _runs_trainer(spec):
             optimizer = accelerate_loop.named_optimizer(self.model, arguments)
         else:
             trainer = transformers.Trainer(model=self.model, args=arguments)
@@ -182,96 +201,58 @@ class Rehearsal:
         return optimizer  # type: ignore[no-any-return]
 
     def _update(self, spec: TrialSpec, arguments: Any, optimizer: torch.optim.Optimizer) -> None:
-        if _by_trainer(spec) and arguments.max_grad_norm:
+        if _runs_trainer(spec) and arguments.max_grad_norm:
             trained = [p for p in self.model.parameters() if p.grad is not None]
             torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
         optimizer.step()
 
-    def _only_on_device(self, optimizer: Any) -> list[int]:
-        """Leave out states that the allocator does not see; returns the sizes of those in managed memory.
+    def _leave_out_host_states(self, optimizer: Any) -> list[int]:
+        """Leave out states that the allocator does not hold; returns the bytes of paged ones.
 
-        torch.optim counts steps on the host unless its kernels are fused; bitsandbytes pages large states.
+        torch.optim counts steps on the host unless its kernels are fused. bitsandbytes keeps large
+        states in managed memory.
         """
         paged = []
+        counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
         for parameter, state in optimizer.state.items():
-            fused = any(
-                group.get("fused") or group.get("capturable") for group in optimizer.param_groups
+            is_paged = getattr(optimizer, "is_paged", False) and (
+                parameter.numel() >= _PAGED_ELEMENTS
             )
             for name, tensor in state.items():
                 if not isinstance(tensor, torch.Tensor):
                     continue
-                managed = getattr(optimizer, "is_paged", False) and name.startswith("state")
-                if managed and parameter.numel() >= _PAGED_ELEMENTS:
+                if is_paged and name.startswith("state"):
                     paged.append(tensor.nbytes)
                     self._recorder.leave_out(tensor)
-                elif name == "step" and not fused:
+                elif name == "step" and not counts_on_device:
                     self._recorder.leave_out(tensor)
         return paged
 
 
-def _untold() -> AbstractContextManager[Any]:
-    """transformers makes every mask where it sees tensors without data; a real step leaves out those of no effect."""
-    return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
+def _counts_on_device(group: dict[str, Any]) -> bool:
+    return bool(group.get("fused") or group.get("capturable"))
 
 
-@contextmanager
-def _unmanaged() -> Iterator[None]:
-    """bitsandbytes asks CUDA for managed memory; without a GPU its states are plain tensors."""
-    try:
-        from bitsandbytes import functional
-    except ImportError:
-        yield
-        return
-
-    def plain(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype)
-
-    with (
-        patch.object(functional, "get_paged", plain),
-        patch.object(functional, "fill", lambda *_: None),
-    ):
-        yield
+def _runs_trainer(spec: TrialSpec) -> bool:
+    return spec.settings.hooks["loop"].name == "trainer_loop"
 
 
-def _apply(
-    module: torch.nn.Module, function: Callable[[Any], Any], recurse: bool = True
-) -> torch.nn.Module:
-    """``Module._apply`` without its swap, which tensors without data refuse; moving them changes nothing."""
-    for child in module.children() if recurse else ():
-        _apply(child, function)
-    for name, parameter in module._parameters.items():
-        if parameter is None:
-            continue
-        with torch.no_grad():
-            applied = function(parameter)
-        if applied is not parameter:
-            module._parameters[name] = torch.nn.Parameter(applied, parameter.requires_grad)
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            module._buffers[name] = function(buffer)
-    return module
-
-
-def _by_trainer(spec: TrialSpec) -> bool:
-    return spec.recipe.hooks["loop"][0] == "jobs.loops.trainer:train"
-
-
-def precision(spec: TrialSpec) -> torch.dtype | None:
+def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
     """The dtype of autocast; None where there is none."""
-    arguments = spec.recipe.training_arguments
-    return (
-        torch.bfloat16
-        if arguments.get("bf16")
-        else torch.float16
-        if arguments.get("fp16")
-        else None
-    )
+    arguments = spec.settings.training_arguments
+    if arguments.get("bf16"):
+        return torch.bfloat16
+    if arguments.get("fp16"):
+        return torch.float16
+    return None
 
 
 def _arguments(spec: TrialSpec) -> Any:
     """The trial's ``TrainingArguments``, without what only a GPU accepts."""
-    kept = {k: v for k, v in spec.recipe.training_arguments.items() if k not in _ON_A_GPU_ONLY}
-    plain = replace(spec, recipe=replace(spec.recipe, training_arguments=kept))
+    arguments = dict(spec.settings.training_arguments)
+    for name in _GPU_ARGUMENTS:
+        arguments.pop(name, None)
+    plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
@@ -279,21 +260,18 @@ def _arguments(spec: TrialSpec) -> Any:
 
 def _sample(spec: TrialSpec, config: Any) -> dict[str, torch.Tensor]:
     """One sample of the trial's data, for its names, shapes and dtypes."""
-    from jobs.trial import data
-
-    assert spec.data.synthetic is not None
-    one = replace(spec.data, synthetic=replace(spec.data.synthetic, samples=1))
-    dataset, _ = data.load(one, spec.model.task, config, samples=1, seed=0)
+    synthetic = spec.data.synthetic
+    assert synthetic is not None
+    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
+    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
     return {name: torch.as_tensor(value) for name, value in dataset[0].items()}
 
 
 def _accepts_loss_arguments(model: Any) -> bool:
-    """The Trainer's own test: ``accepts_loss_kwargs``, else whether ``forward`` takes any keyword."""
-    import inspect
-
+    """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    told = getattr(inner, "accepts_loss_kwargs", None)
-    if told is not None:
-        return bool(told)
+    declared = getattr(inner, "accepts_loss_kwargs", None)
+    if declared is not None:
+        return bool(declared)
     parameters = inspect.signature(inner.forward).parameters.values()
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

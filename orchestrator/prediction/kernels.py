@@ -1,79 +1,135 @@
-"""What CUDA kernels take from the allocator for themselves while they run: workspaces that no tensor shows."""
+"""What CUDA kernels take from the allocator while they run: workspaces that no tensor shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from orchestrator.prediction.gpus import Gpu
 
 Dimension = tuple[int, int]
 """Stride and size, both in elements."""
+_WARP = 32
+_LARGEST_VECTOR = 4
+_FLOAT_BYTES = 4
 
 
 def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
-    """Partial sums of a reduction that many thread blocks share (``sum``, ``mean``): 0 where one block does an output.
+    """Partial sums of a reduction (``sum``, ``mean``) of which many thread blocks share an output.
 
-    ``layout`` is, for each dimension, its size, its stride and 1 where it is summed. Follows ``setReduceConfig`` in
+    ``layout`` has three integers per dimension: its size, its stride, and 1 where it is summed.
+    0 where one block computes an output. Follows ``setReduceConfig`` in
     aten/src/ATen/native/cuda/Reduce.cuh for sums accumulated in 4 bytes.
     """
     reduced, kept = _coalesced(layout)
-    inputs, outputs = (prod(size for _, size in dims) for dims in (reduced, kept))
+    inputs = prod(size for _, size in reduced)
+    outputs = prod(size for _, size in kept)
     if not reduced or not inputs or not outputs:
         return 0
     along = not kept or reduced[0][0] < kept[0][0]
-    stride, width = (reduced if along else kept)[0]
+    width, vector = _vectorized(reduced, kept, along=along)
     height = outputs if along else inputs
-    vector = 1
-    if stride == 1 and along and not kept and len(reduced) == 1 and width > 128:
-        width //= 4
-    elif stride == 1 and not along:
-        vector = _vector([width, *(s for s, _ in (*reduced, *kept[1:]))])
-        width //= vector
-    return _shared_by_blocks(gpu, inputs, outputs, width, height, vector, along=along)
+    block = _block(width, height, vector, along=along)
+    return _shared_bytes(gpu, block, inputs, outputs)
 
 
-def _shared_by_blocks(
-    gpu: Gpu, inputs: int, outputs: int, width: int, height: int, vector: int, *, along: bool
-) -> int:
-    """Bytes of the buffer through which blocks of one output exchange what they summed."""
-    most = 512 // vector
-    columns, rows = (min(_last_power_of_2(size), most) for size in (width, height))
-    block_width = min(columns, 32)
-    block_height = min(rows, most // block_width)
-    block_width = min(columns, most // block_height)
-    step = block_width if along else 1
-    outputs_per_block = 1 if along else block_width
-    if -(-inputs // step) < min(block_height * 16, 256):
+def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool) -> tuple[int, int]:
+    """Length of the closest dimension in vectors, and the outputs in a vector.
+
+    Contiguous inputs are read as vectors. Along the reduction these are four inputs of one output.
+    Across it they are as many outputs as divide every size and stride.
+    """
+    closest_stride, width = (reduced if along else kept)[0]
+    if closest_stride != 1:
+        return width, 1
+    if not along:
+        further = [stride for stride, _ in (*reduced, *kept[1:])]
+        vector = _vector_length([width, *further])
+        return width // vector, vector
+    if not kept and len(reduced) == 1 and width > 128:
+        return width // _LARGEST_VECTOR, 1
+    return width, 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ThreadBlock:
+    """The shape that PyTorch gives a block of a reduction."""
+
+    width: int
+    height: int
+    vector: int
+    """Outputs that a thread computes."""
+    along: bool
+    """Whether a block's width lies along the summed dimension."""
+
+    @property
+    def threads(self) -> int:
+        return self.width * self.height
+
+    @property
+    def outputs(self) -> int:
+        """Outputs that a block computes, in vectors."""
+        return 1 if self.along else self.width
+
+    @property
+    def inputs_a_step(self) -> int:
+        """Inputs of an output that a row of threads reads at a time."""
+        return self.width if self.along else 1
+
+
+def _block(width: int, height: int, vector: int, *, along: bool) -> _ThreadBlock:
+    """``ReduceConfig::set_block_dimension``: powers of two, a warp wide if the data allows it."""
+    most_threads = 512 // vector
+    columns = min(_last_power_of_2(width), most_threads)
+    rows = min(_last_power_of_2(height), most_threads)
+    block_width = min(columns, _WARP)
+    block_height = min(rows, most_threads // block_width)
+    block_width = min(columns, most_threads // block_height)
+    return _ThreadBlock(width=block_width, height=block_height, vector=vector, along=along)
+
+
+def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
+    """Bytes of the buffer through which the blocks of one output exchange what they summed."""
+    # Few inputs are summed without splitting them over the rows of a block.
+    if -(-inputs // block.inputs_a_step) < min(block.height * 16, 256):
         return 0
-    per_thread = -(-inputs // (step * block_height))
-    target = gpu.multiprocessors * (gpu.threads_per_multiprocessor // (block_width * block_height))
-    grid = -(-(outputs // vector) // outputs_per_block)
-    if per_thread < 256 or grid > target:
+    inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
+    blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
+    blocks = -(-(outputs // block.vector) // block.outputs)
+    if inputs_a_thread < 256 or blocks > blocks_at_once:
         return 0
-    blocks = max(min(-(-target // grid), -(-per_thread // 16)), -(-per_thread // 256))
-    if blocks <= 1:
+    # As many blocks share an output as fill the GPU, each thread with 16 to 256 inputs.
+    wanted = min(-(-blocks_at_once // blocks), -(-inputs_a_thread // 16))
+    sharing = max(wanted, -(-inputs_a_thread // 256))
+    if sharing <= 1:
         return 0
-    return 4 * outputs * blocks * (1 if along else block_width * vector)
+    return _FLOAT_BYTES * outputs * sharing * block.outputs * (1 if block.along else block.vector)
 
 
 def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]:
     """Summed and kept dimensions, the closest first, neighbours merged as TensorIterator does."""
-    parts = [layout[i : i + 3] for i in range(0, len(layout), 3)]
-    merged: tuple[list[Dimension], list[Dimension]] = ([], [])
-    for size, stride, is_reduced in sorted(parts, key=lambda part: part[1]):
-        dims = merged[0 if is_reduced else 1]
+    dimensions = [layout[start : start + 3] for start in range(0, len(layout), 3)]
+    reduced: list[Dimension] = []
+    kept: list[Dimension] = []
+    for size, stride, is_reduced in sorted(dimensions, key=_stride):
+        merged = reduced if is_reduced else kept
         if size == 1:
             continue
-        if dims and dims[-1][0] * dims[-1][1] == stride:
-            dims[-1] = (dims[-1][0], dims[-1][1] * size)
+        if merged and merged[-1][0] * merged[-1][1] == stride:
+            closer_stride, closer_size = merged[-1]
+            merged[-1] = (closer_stride, closer_size * size)
         else:
-            dims.append((stride, size))
-    return merged
+            merged.append((stride, size))
+    return reduced, kept
 
 
-def _vector(lengths: Sequence[int]) -> int:
-    vector = 4
+def _stride(dimension: Sequence[int]) -> int:
+    return dimension[1]
+
+
+def _vector_length(lengths: Sequence[int]) -> int:
+    vector = _LARGEST_VECTOR
     for length in lengths:
         while length % vector:
             vector //= 2
@@ -85,48 +141,58 @@ def _last_power_of_2(size: int) -> int:
 
 
 def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> int:
-    """Sorted indices and partial rows of ``embedding_dense_backward``; small inputs take another kernel.
+    """Sorted indices and partial rows of ``embedding_dense_backward``.
 
-    After aten/src/ATen/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu: partial sums of ten indices each.
+    Small inputs take another kernel. After aten/src/ATen/native/cuda/Embedding.cu and
+    EmbeddingBackwardKernel.cu: partial sums of ten indices each.
     """
     if indices <= 3072:
         return 0
-    partial = indices // 10 + min(indices, rows)
-    return 8 * (5 * indices + partial) + 4 * partial * (-(-width // 32) * 32)
+    partial_rows = indices // 10 + min(indices, rows)
+    index_bytes = 8 * (5 * indices + partial_rows)
+    return index_bytes + _FLOAT_BYTES * partial_rows * (-(-width // _WARP) * _WARP)
 
 
 def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
-    """Partial sums of a weight's or bias's gradient where very many rows are normalized, 32 to a block.
+    """Partial sums of a weight's or bias's gradient where very many rows are normalized.
 
-    After ``LaunchGammaBetaBackwardCUDAKernel`` in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    32 rows to a block. After ``LaunchGammaBetaBackwardCUDAKernel`` in
+    aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
-    if rows <= 2**16 or width // 32 >= gpu.multiprocessors // 2:
+    if rows <= 2**16 or width // _WARP >= gpu.multiprocessors // 2:
         return 0
-    return element * width * min(2**15 // -(-width // 32), -(-rows // 32))
+    blocks = min(2**15 // -(-width // _WARP), -(-rows // _WARP))
+    return element * width * blocks
 
 
 def cudnn_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, key_heads: int
 ) -> int:
-    """32-bit query gradients and row sums; keys and values per query head where heads share them."""
-    accumulated = 4 * batch * heads * queries * (width + 1)
-    expanded = 2 * 2 * batch * heads * keys * width if key_heads != heads else 0
-    return accumulated + expanded
+    """32-bit query gradients and row sums; keys and values per query head if heads share them."""
+    accumulated = _FLOAT_BYTES * batch * heads * queries * (width + 1)
+    if key_heads == heads:
+        return accumulated
+    expanded = 2 * batch * heads * keys * width
+    return accumulated + 2 * expanded  # keys and values, 16 bits each
 
 
 def efficient_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, element: int
 ) -> int:
-    """Row sums and query gradients, these in 32 bits and in whole tiles of 64 × 64 with a lock each; before them the
-    product of 32-bit outputs with their gradients; for wide 16-bit heads accumulators of keys and values.
+    """Row sums, and query gradients in 32 bits in whole tiles of 64 × 64 with a lock each.
 
-    After aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
+    Before these, the product of 32-bit outputs with their gradients; for wide 16-bit heads also
+    accumulators of keys and values. After
+    aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
     """
-    rows = 4 * batch * heads * queries
-    tiles = 4 * batch * heads * -(-queries // 64) * -(-width // 64) * (64 * 64 + 4)
-    if element == 4:
-        return 2 * rows + max(rows * width, tiles)
-    return rows + tiles + (4 * batch * heads * 2 * keys * width if width > 64 else 0)
+    row_sums = _FLOAT_BYTES * batch * heads * queries
+    tiles = batch * heads * -(-queries // 64) * -(-width // 64)
+    tile_bytes = _FLOAT_BYTES * tiles * (64 * 64 + 4)
+    if element == _FLOAT_BYTES:
+        product = row_sums * width
+        return 2 * row_sums + max(product, tile_bytes)
+    accumulators = _FLOAT_BYTES * batch * heads * 2 * keys * width if width > 64 else 0
+    return row_sums + tile_bytes + accumulators
 
 
 def plain_bytes(gpu: Gpu, nbytes: int) -> int:
@@ -135,12 +201,12 @@ def plain_bytes(gpu: Gpu, nbytes: int) -> int:
 
 
 def cublas_bytes(gpu: Gpu) -> int:
-    """What cuBLAS is given once per thread."""
+    """The workspace that cuBLAS gets once per thread."""
     return gpu.cublas_workspace_bytes
 
 
 def cublaslt_bytes(gpu: Gpu) -> int:
-    """What cuBLASLt is given once per thread."""
+    """The workspace that cuBLASLt gets once per thread."""
     return gpu.cublaslt_workspace_bytes
 
 
@@ -154,4 +220,4 @@ FORMULAS: Mapping[str, Callable[..., int]] = {
     "cublas": cublas_bytes,
     "cublaslt": cublaslt_bytes,
 }
-"""How a recorded allocation's size follows from its integers."""
+"""Name -> how a recorded allocation's size follows from its integers."""

@@ -1,4 +1,4 @@
-"""How a rehearsal's libraries are imported: most of what a single prediction takes is that."""
+"""How the traced libraries are imported: imports take most of the time of a single prediction."""
 
 from __future__ import annotations
 
@@ -12,40 +12,53 @@ from unittest.mock import patch
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import inside without the collector, which would walk through all that is there again and again, and without
-    what no rehearsal runs: Inductor, with which bitsandbytes compiles kernels, and torchao, with which transformers
-    reads weights that it quantized."""
-    collected = gc.isenabled()
+    """Import inside without the garbage collector, and without what no trace runs.
+
+    The collector would walk through everything again and again. Left out are Inductor, with which
+    bitsandbytes compiles kernels, and torchao, with which transformers reads quantized weights.
+    """
+    was_collecting = gc.isenabled()
     gc.disable()
     try:
         import torch
 
-        with patch.object(torch, "compile", _as_it_is), suppress(ImportError):
+        with patch.object(torch, "compile", _uncompiled), suppress(ImportError):
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
-        with patch.object(utils, "is_torchao_available", lambda *_: False):
+        with patch.object(utils, "is_torchao_available", _is_not_available):
             yield
     finally:
         gc.freeze()  # libraries stay: later collections need not look at them
-        if collected:
+        if was_collecting:
             gc.enable()
 
 
 @contextmanager
 def without_gpus() -> Iterator[None]:
-    """Hide the machine's GPUs from what is imported inside: PyTorch would open a context on one, where it takes memory
-    from whoever measures there, and a rehearsal is one without a GPU."""
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    """Hide the machine's GPUs from what is imported inside.
+
+    PyTorch would open a context on one, and take memory from a measurement that runs there.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
         yield
     finally:
-        if seen is None:
+        if visible is None:
             del os.environ["CUDA_VISIBLE_DEVICES"]
         else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = seen
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
-def _as_it_is(function: Callable[..., Any] | None = None, **_: Any) -> Any:
-    return function or (lambda decorated: decorated)
+def _uncompiled(function: Callable[..., Any] | None = None, **_: Any) -> Any:
+    """``torch.compile`` as a decorator, with or without arguments, that compiles nothing."""
+    return _unchanged if function is None else function
+
+
+def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _is_not_available(*_: Any) -> bool:
+    return False

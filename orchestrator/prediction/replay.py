@@ -1,23 +1,26 @@
-"""Streams put together to training steps and run through the allocator: the peak, and what it consisted of."""
+"""Streams put together to training steps and run through the allocator: the peak, and its parts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from orchestrator.prediction.affine_stream import Allocation, Stream
-from orchestrator.prediction.allocator import CachingAllocator
+from orchestrator.prediction.allocator import Block, CachingAllocator
 from orchestrator.prediction.gpus import Gpu
 
-_STEPS = 3  # optimizer states exist from the second on; the third shows what fragmentation adds
-_MICRO_BATCHES = 3  # of an accumulation: the second finds gradients, later ones repeat it
+_STEPS = 3
+"""Optimizer states exist from the second step on; the third shows what fragmentation adds."""
+_REPLAYED_MICRO_BATCHES = 3
+"""Micro-batches of an accumulation: the second meets gradients, later ones repeat it."""
+Key = tuple[int, int]
+"""An allocation: the run of a stream, and its number in the stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
-    """A trial as streams. Everything that outlives a micro-batch or an update is not freed in its stream."""
+class TrialStreams:
+    """A trial as streams. What outlives a micro-batch or an update is not freed in its stream."""
 
     model: Stream
     first: Stream
@@ -26,38 +29,88 @@ class Trial:
     """A micro-batch that meets the gradients of the one before; None without accumulation."""
     accumulation: int
     first_update: Stream
-    """Clipping and the optimizer's step that creates its states."""
+    """Clipping, and the optimizer's step that creates its states."""
     update: Stream
     reserved_elsewhere: int = 0
     """Bytes cached for another CUDA stream, which are not given to this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """What a replay saw. Bytes."""
+class ReplayedPeaks:
+    """The peaks of a replay, in bytes."""
 
-    peak_allocated: int
-    peak_reserved: int
-    reserved_otherwise: int
-    """The same with segments in the other order: where that makes a difference, little would."""
+    allocated: int
+    reserved: int
+    reserved_upwards: int
+    """The same with segments at rising addresses: where that differs, the order matters."""
     at_peak: Mapping[str, int]
-    """Kind -> bytes at the moment of the peak; they add up to ``peak_allocated``."""
+    """Kind -> bytes at the moment of the allocated peak; they add up to it."""
+
+
+def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
+    """Build the model and train a few steps.
+
+    The peaks are those of the training, as the memory tracker resets them after the model is built.
+    """
+    downwards = _Replay(gpu=gpu)
+    downwards.train(trial)
+    upwards = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
+    upwards.train(trial)
+    return ReplayedPeaks(
+        allocated=downwards.allocator.peak_allocated,
+        reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
+        reserved_upwards=upwards.allocator.peak_reserved + trial.reserved_elsewhere,
+        at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
+    )
 
 
 @dataclass(slots=True)
 class _Replay:
+    """The state of a process's memory while streams are run."""
+
     gpu: Gpu
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
-    blocks: dict[tuple[int, int], tuple[Any, str]] = field(default_factory=dict)
-    once: set[str] = field(default_factory=set)
-    held: Counter[str] = field(default_factory=Counter)
+    blocks: dict[Key, tuple[Block | None, str]] = field(default_factory=dict)
+    """Living allocations, each with its kind."""
+    taken_once: set[str] = field(default_factory=set)
+    by_kind: Counter[str] = field(default_factory=Counter)
+    """Kind -> bytes now."""
     at_peak: Counter[str] = field(default_factory=Counter)
+    """Kind -> bytes at the peak so far."""
     runs: int = 0
 
-    def run(self, stream: Stream) -> list[tuple[int, int]]:
-        """Play a stream; returns what it leaves allocated, except what is kept for good."""
+    def train(self, trial: TrialStreams) -> None:
+        """Run a trial's streams in the order of a training."""
+        self.run(trial.model)
+        self.allocator.peak_allocated = self.allocator.allocated
+        self.at_peak = self.by_kind.copy()
+        for step in range(_STEPS):
+            temporary = self._micro_batches(trial)
+            self.run(trial.update if step else trial.first_update)
+            # ``zero_grad``, and the step's batches go out of scope.
+            for key in temporary:
+                self.free(key)
+
+    def _micro_batches(self, trial: TrialStreams) -> list[Key]:
+        """The micro-batches of a step; returns what they leave allocated."""
+        left = self.run(trial.first)
+        for _ in range(trial.accumulation - _REPLAYED_MICRO_BATCHES):
+            left += self._inputs(trial.first)
+        if trial.later is not None:
+            for _ in range(min(trial.accumulation, _REPLAYED_MICRO_BATCHES) - 1):
+                left += self.run(trial.later)
+        return left
+
+    def _inputs(self, stream: Stream) -> list[Key]:
+        """The inputs alone: an accumulation fetches all its micro-batches before the first runs."""
+        allocations = [event for event in stream.events if isinstance(event, Allocation)]
+        inputs = [allocation for allocation in allocations if allocation.kind == "inputs"]
+        return self.run(Stream(events=tuple(inputs)))
+
+    def run(self, stream: Stream) -> list[Key]:
+        """Run a stream; returns what it leaves allocated, except what is kept for good."""
         self.runs += 1
-        left: dict[tuple[int, int], None] = {}
+        left: dict[Key, None] = {}
         for event in stream.events:
             key = (self.runs, event.number)
             if not isinstance(event, Allocation):
@@ -66,68 +119,25 @@ class _Replay:
             elif not event.once:
                 self._allocate(key, event)
                 left[key] = None
-            elif event.once not in self.once:
-                self.once.add(event.once)
+            elif event.once not in self.taken_once:
+                self.taken_once.add(event.once)
                 self._allocate(key, event)
         return list(left)
 
-    def batch(self, stream: Stream) -> list[tuple[int, int]]:
-        """The inputs alone: all micro-batches of an accumulation are fetched before the first is run."""
-        inputs = [
-            event
-            for event in stream.events
-            if isinstance(event, Allocation) and event.kind == "inputs"
-        ]
-        return self.run(Stream(events=tuple(inputs)))
-
-    def _allocate(self, key: tuple[int, int], event: Allocation) -> None:
-        allocator = self.allocator
-        before = allocator.peak_allocated
-        block = allocator.allocate(event.nbytes(self.gpu))
+    def _allocate(self, key: Key, event: Allocation) -> None:
+        peak_before = self.allocator.peak_allocated
+        block = self.allocator.allocate(event.nbytes(self.gpu))
         self.blocks[key] = (block, event.kind)
         if block is not None:
-            self.held[event.kind] += block.size
-        if allocator.peak_allocated > before:
-            self.at_peak = self.held.copy()
+            self.by_kind[event.kind] += block.size
+        if self.allocator.peak_allocated > peak_before:
+            self.at_peak = self.by_kind.copy()
 
-    def free(self, key: tuple[int, int]) -> None:
+    def free(self, key: Key) -> None:
+        """Give an allocation back, if it lives."""
         if key not in self.blocks:
             return
         block, kind = self.blocks.pop(key)
         if block is not None:
-            self.held[kind] -= block.size
+            self.by_kind[kind] -= block.size
         self.allocator.free(block)
-
-
-def replay(trial: Trial, gpu: Gpu) -> Outcome:
-    """Build the model and train a few steps; the peaks are those of the training, as the tracker resets them."""
-    state = _trained(trial, _Replay(gpu=gpu))
-    otherwise = _trained(trial, _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True)))
-    return Outcome(
-        peak_allocated=state.allocator.peak_allocated,
-        peak_reserved=state.allocator.peak_reserved + trial.reserved_elsewhere,
-        reserved_otherwise=otherwise.allocator.peak_reserved + trial.reserved_elsewhere,
-        at_peak={kind: nbytes for kind, nbytes in state.at_peak.items() if nbytes},
-    )
-
-
-def _trained(trial: Trial, state: _Replay) -> _Replay:
-    state.run(trial.model)
-    state.allocator.peak_allocated = state.allocator.allocated
-    state.at_peak = state.held.copy()
-    for step in range(_STEPS):
-        passing = state.run(trial.first)
-        for _ in range(trial.accumulation - _MICRO_BATCHES):
-            passing += state.batch(trial.first)
-        for _ in range(min(trial.accumulation, _MICRO_BATCHES) - 1):
-            if trial.later is not None:
-                passing += state.run(trial.later)
-        state.run(trial.update if step else trial.first_update)
-        _drop(state, passing)
-    return state
-
-
-def _drop(state: _Replay, keys: Iterable[tuple[int, int]]) -> None:
-    """``zero_grad``, and the step's batches going out of scope."""
-    for key in keys:
-        state.free(key)

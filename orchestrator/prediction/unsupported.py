@@ -1,4 +1,4 @@
-"""Trials whose memory is not predicted, and why: better no figure than a wrong one."""
+"""Trials whose memory is not predicted, and why: no figure is better than a wrong one."""
 
 from __future__ import annotations
 
@@ -12,52 +12,71 @@ _ARGUMENTS = {
     "auto_find_batch_size": "the micro-batch is found while training",
     "torch_empty_cache_steps": "the allocator's cache is emptied between steps",
     "use_ipex": "IPEX replaces operators",
-    "optim_target_modules": "low-rank optimizers project gradients in libraries that are not traced",
+    "optim_target_modules": "low-rank optimizers project gradients in libraries that are not "
+    "traced",
 }
+"""Training argument -> why a trial that sets it is not predicted."""
 
 
-def unknown(spec: TrialSpec) -> str:
+def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty where something is."""
-    arguments, kwargs = spec.recipe.training_arguments, spec.recipe.model_kwargs
-    if arguments.get("torch_compile"):
+    return (
+        _untraced_kernels(spec)
+        or _untraced_data(spec)
+        or _untraced_states(spec)
+        or _untraced_arguments(spec)
+        or _unmodelled_deepspeed(spec)
+    )
+
+
+def _untraced_kernels(spec: TrialSpec) -> str:
+    if spec.settings.training_arguments.get("torch_compile"):
         return "torch.compile plans its own buffers"
-    attention = str(kwargs.get("attn_implementation", ""))
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex")):
         return f"{attention} runs kernels that are not traced"
-    if "kernels" in spec.recipe.hooks:
-        return "which kernel computes attention is not the traced one's choice"
+    if "kernels" in spec.settings.hooks:
+        return "the trace cannot restrict attention to one kernel"
+    return ""
+
+
+def _untraced_data(spec: TrialSpec) -> str:
     if spec.data.file is not None:
         return "the lengths of a data file's samples are known only as batches are drawn"
+    return ""
+
+
+def _untraced_states(spec: TrialSpec) -> str:
+    arguments = spec.settings.training_arguments
     if str(arguments.get("optim", "")).startswith(("adamw_torch_8bit", "adamw_torch_4bit")):
         return "torchao compiles its optimizers"
     if (arguments.get("gradient_checkpointing_kwargs") or {}).get("offload"):
         return "activations offloaded to the host overlap with the computation"
-    never = next(
-        (word.partition(":")[2] for word in spec.recipe.requires if word.startswith("never:")), ""
-    )
-    if never:
-        return never
-    return next(
-        (reason for name, reason in _ARGUMENTS.items() if arguments.get(name)), ""
-    ) or _deepspeed(spec)
+    return ""
 
 
-def _deepspeed(spec: TrialSpec) -> str:
-    config = spec.recipe.deepspeed
+def _untraced_arguments(spec: TrialSpec) -> str:
+    for name, reason in _ARGUMENTS.items():
+        if spec.settings.training_arguments.get(name):
+            return reason
+    return ""
+
+
+def _unmodelled_deepspeed(spec: TrialSpec) -> str:
+    config = spec.settings.deepspeed
     if config is None:
         return ""
     zero = config.get("zero_optimization", {})
-    offloaded = {
-        part: str((zero.get(f"offload_{part}") or {}).get("device", "none"))
-        for part in ("optimizer", "param")
-    }
-    if "nvme" in offloaded.values():
+    devices = {}
+    for part in ("optimizer", "param"):
+        devices[part] = str((zero.get(f"offload_{part}") or {}).get("device", "none"))
+    if "nvme" in devices.values():
         return "NVMe offload keeps buffers whose number depends on the disk"
-    if offloaded["optimizer"] == "none":
-        if not str(spec.recipe.training_arguments.get("optim", "adamw_torch_fused")).startswith(
-            "adamw_torch"
-        ):
-            return "DeepSpeed flattens parameters before this optimizer sees them"
-        if spec.accumulation > 1:
-            return "how DeepSpeed accumulates gradients on the GPU is not modelled"
+    if devices["optimizer"] != "none":
+        return ""
+    optimizer = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
+    if not optimizer.startswith("adamw_torch"):
+        return "DeepSpeed flattens parameters before this optimizer sees them"
+    if spec.accumulation > 1:
+        return "how DeepSpeed accumulates gradients on the GPU is not modelled"
     return ""

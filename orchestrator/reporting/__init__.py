@@ -1,0 +1,21 @@
+"""Every sentence, table, picture and page that a person reads.
+
+content.py         what a section holds: sentences, and tables of plain values
+sections/          the sections of a report, one file each
+report.py          a run's data set with its sections filled in
+configurations.py  configurations as rows: columns, marks, and what the marks mean
+flags.py           flags in words
+anatomies.py       the anatomies that a report shows
+terminal.py        renderers: the printed end of a run,
+markdown.py        report.md,
+json_output.py     JSON,
+html/              report.html
+plots/             pictures
+publish.py         writes all of them, and the tables
+dataset_card.py    the card of a run on the Hugging Face Hub
+schema_page.py     docs/schema.md
+recommendation.py  what verbs print; so do comparison.py, explanation.py,
+                   batch_size.py, plan.py and prediction.py
+workload.py        a user's own training: its time, price and energy
+config_reference.py  docs: every key of a config
+"""

@@ -1,112 +1,140 @@
-"""A comparison as people read it, as Markdown for a pull request, and as JSON."""
+"""A comparison of two runs as people read it, as Markdown for a pull request, and as JSON."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
-from orchestrator.analysis.comparison import Change, Comparison, Shift
-from orchestrator.api import MeasuredRun
+from orchestrator.analysis.comparison import Change, Comparison, MedianShift
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.markdown import grid
 from orchestrator.units import change, count, memory, number
 
-_SPEED = ("faster", "slower")
+_OF_SPEED = ("faster", "slower")
+FOLD_FROM = 10
+"""Markdown folds a table of more changes than this."""
 
 
-def render(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> str:
-    """Lines of text: what was compared, what differs, what changed."""
-    lines = [f"{_name(before)} -> {_name(after)}: {_counts(found)}"]
-    lines += [f"  {what}: {old} -> {new}" for what, old, new in found.differences]
-    lines += [] if found.shift is None else [_shift(found.shift)]
-    lines += [f"{c.kind}: {c.label}: {_figures(c)}" for c in found.changes] or [
-        "no configuration changed"
-    ]
-    return "\n".join(lines)
+def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
+    """Lines of text: what was compared, how the runs differ, what changed."""
+    return "\n".join(_lines(before, after, comparison))
 
 
-def markdown(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> str:
+def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
+    yield f"{_name(before)} -> {_name(after)}: {_counts(comparison)}"
+    for difference in comparison.differences:
+        yield f"  {difference.label}: {difference.before} -> {difference.after}"
+    if comparison.shift is not None:
+        yield _shift(comparison.shift)
+    for changed in comparison.changes:
+        yield f"{changed.kind}: {changed.label}: {_figures(changed)}"
+    if not comparison.changes:
+        yield "no configuration changed"
+
+
+def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """The same for GitHub: tables, the long ones folded."""
-    return "\n".join(_markdown(before, after, found)) + "\n"
+    return "\n".join(_markdown(before, after, comparison)) + "\n"
 
 
-def to_json(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> dict[str, Any]:
-    """The same as plain JSON values; ratios are after to before."""
-    content = {name: value for name, value in plain(found).items() if name != "text"}
-    return {"before": str(before.folder), "after": str(after.folder), **content}
+def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str, Any]:
+    """The same as plain JSON values; ratios are after divided by before."""
+    runs = {"before": str(before.folder), "after": str(after.folder)}
+    document: dict[str, Any] = strict({**runs, **plain(comparison)})
+    return document
 
 
-def _markdown(before: MeasuredRun, after: MeasuredRun, found: Comparison) -> Iterator[str]:
+def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
     yield f"### {_name(before)} → {_name(after)}"
     yield ""
-    yield _counts(found) + "."
-    if found.shift is not None:
+    yield f"{_counts(comparison)}."
+    if comparison.shift is not None:
         yield ""
-        yield _shift(found.shift) + "."
-    if found.differences:
-        yield from ("", "| differs | before | after |", "| --- | --- | --- |")
-        yield from (
-            f"| {_cell(what)} | {_cell(old)} | {_cell(new)} |"
-            for what, old, new in found.differences
-        )
-    if not found.changes:
-        yield from ("", "No configuration changed beyond chance.")
-        return
-    folded = len(found.changes) > 10
-    yield from (
-        ("", f"<details><summary>{count(len(found.changes), 'change')}</summary>", "")
-        if folded
-        else ("",)
-    )
-    yield from ("| | configuration | before → after |", "| --- | --- | --- |")
-    yield from (
-        f"| **{c.kind}** | {_cell(c.label)} | {_cell(_figures(c))} |" for c in found.changes
-    )
-    yield from ("", "</details>") if folded else ()
+        yield f"{_shift(comparison.shift)}."
+    if comparison.differences:
+        rows = [[own.label, own.before, own.after] for own in comparison.differences]
+        yield ""
+        yield from grid(["differs", "before", "after"], rows)
+    yield ""
+    if comparison.changes:
+        yield from _change_table(comparison)
+    else:
+        yield "No configuration changed beyond chance."
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+def _change_table(comparison: Comparison) -> Iterator[str]:
+    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
+    is_long = len(changes) > FOLD_FROM
+    if is_long:
+        yield f"<details><summary>{count(len(changes), 'change')}</summary>"
+        yield ""
+    yield from grid(["change", "configuration", "before → after"], changes)
+    if is_long:
+        yield ""
+        yield "</details>"
 
 
-def _name(run: MeasuredRun) -> str:
-    return f"{run.run.name or run.folder.name} ({run.hardware})"
+def _name(run: Dataset) -> str:
+    hardware = run.main.hardware if run.main else "nothing measured"
+    return f"{run.name} ({hardware})"
 
 
-def _counts(found: Comparison) -> str:
-    kinds = [c.kind for c in found.changes]
-    parts = [f"{count(found.matched, 'configuration')} compared"]
-    parts += [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
-    parts += [f"{found.unsteady} too unsteady for their speed to be judged"] * (found.unsteady > 0)
-    parts += [f"{found.other_hosts} paced in part by unlike hosts and not judged by speed"] * (
-        found.other_hosts > 0
-    )
-    parts += ["losses not compared, their training being of another seed or length"] * (
-        not found.losses_compared
-    )
-    parts += [f"{found.only_before} not tried again"] * (found.only_before > 0)
-    parts += [f"{found.only_after} new"] * (found.only_after > 0)
+def _counts(comparison: Comparison) -> str:
+    kinds = Counter(changed.kind for changed in comparison.changes)
+    parts = [f"{count(comparison.matched, 'configuration')} compared"]
+    parts += [f"{number} {kind}" for kind, number in kinds.items()]
+    if comparison.unsteady:
+        parts.append(f"{comparison.unsteady} too unsteady to compare by speed")
+    if comparison.other_hosts:
+        why = "because they are not GPU-bound and the hosts differ"
+        parts.append(f"{comparison.other_hosts} not compared by speed, {why}")
+    if not comparison.losses_compared:
+        parts.append("losses not compared, because seed or number of steps differ")
+    if comparison.only_before:
+        parts.append(f"{comparison.only_before} missing from the later run")
+    if comparison.only_after:
+        parts.append(f"{comparison.only_after} new")
     return ", ".join(parts)
 
 
-def _shift(shift: Shift) -> str:
-    verdict = (
-        ("everything got slower" if shift.ratio < 1 else "everything got faster")
-        if shift.is_real
-        else "no change"
-    )
-    interval = f"{100 * (shift.low - 1):+.1f} % to {100 * (shift.high - 1):+.1f} %"
-    return f"median of {shift.rows} steady rows: {100 * (shift.ratio - 1):+.1f} % ({interval}): {verdict}"
+def _shift(shift: MedianShift) -> str:
+    interval = f"{_signed(shift.low)} to {_signed(shift.high)}"
+    decision = "no change"
+    if shift.is_real:
+        decision = "all slower" if shift.ratio < 1 else "all faster"
+    return f"median of {shift.rows} steady rows: {_signed(shift.ratio)} ({interval}): {decision}"
 
 
-def _figures(c: Change) -> str:
-    if c.before is None or c.after is None or c.ratio is None:
-        return c.text
-    figures = (
-        f"{number(v)} samples/s" if c.kind in _SPEED else memory(v) for v in (c.before, c.after)
-    )
-    margin = "" if c.margin is None else f", chance explains ±{100 * c.margin:.1f} %"
-    return f"{' → '.join(figures)} ({_percent(c.ratio)}{margin})"
+def _figures(changed: Change) -> str:
+    if changed.outcome is not None:
+        was = "was " if changed.kind == "fixed" else ""
+        reason = f": {changed.reason}" if changed.reason else ""
+        return f"{was}{changed.outcome}{reason}"
+    if changed.kind == "loss mismatch":
+        if changed.after is None:
+            return "losses are no longer finite"
+        return f"mean loss {number(changed.after)} times the earlier run's"
+    if changed.before is None or changed.after is None or changed.ratio is None:
+        return ""
+    write = _speed if changed.kind in _OF_SPEED else memory
+    return f"{write(changed.before)} → {write(changed.after)} ({_ratio(changed)})"
 
 
-def _percent(ratio: float) -> str:
-    return change(ratio) if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+def _speed(value: float) -> str:
+    return f"{number(value)} samples/s"
+
+
+def _ratio(changed: Change) -> str:
+    assert changed.ratio is not None
+    ratio = change(changed.ratio) if changed.ratio >= 2 else _signed(changed.ratio)
+    if changed.margin is None:
+        return ratio
+    return f"{ratio}, chance explains ±{100 * changed.margin:.1f} %"
+
+
+def _signed(ratio: float) -> str:
+    """A ratio as a change with one decimal: ``−1.3 %``."""
+    return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")

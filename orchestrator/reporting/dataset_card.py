@@ -1,46 +1,49 @@
-"""The dataset card of a run on the Hugging Face Hub: what its viewer reads, the report, and how to load the tables."""
+"""The dataset card of a run on the Hugging Face Hub: header, report, and how to load the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from orchestrator.analysis.summary import Summary
 from orchestrator.reporting import markdown
-from orchestrator.storage import run_metadata
+from orchestrator.reporting.report import Report
+from orchestrator.storage import layout
 
 _TAGS = ["benchmark", "training", "gpu-memory", "throughput", "pareto-front"]
-_DEFAULT = {run_metadata.TRIALS: {"default": True}}
 _LOADING = """\
 ## Load it
 
 ```python
 import datasets, orchestrator
 
-rows = datasets.load_dataset("{repository}", "trials", split="train")   # units and meanings are in the file
-measured = orchestrator.load("{uri}")                                   # frontier, recommend, compare
+# One row a trial; units and meanings are in the file.
+rows = datasets.load_dataset("{repository}", "trials", split="train")
+# Answers questions: run.frontier(), run.recommend(...), run.compare(...).
+run = orchestrator.load("{uri}")
 ```
 """
 
 
-def render(summary: Summary, *, tables: Iterable[Path], uri: str) -> str:
-    """The card of the run at ``uri`` (``hf://datasets/...``); every table is a configuration of the dataset."""
-    hardware = ", ".join(dict.fromkeys(cohort.hardware for cohort in summary.cohorts))
+def render(report: Report, uri: str) -> str:
+    """The card of the run at ``uri`` (``hf://datasets/...``), with its tables for the viewer."""
+    dataset = report.dataset
+    hardware = ", ".join(dict.fromkeys(results.hardware for results in dataset.environments))
+    named = dataset.name or "Run"
     front = {
-        "pretty_name": " on ".join(part for part in (summary.run.name or "Run", hardware) if part),
+        "pretty_name": f"{named} on {hardware}" if hardware else named,
         "tags": _TAGS,
-        "configs": [
-            {
-                "config_name": name.removesuffix(".parquet"),
-                "data_files": name,
-                **_DEFAULT.get(name, {}),
-            }
-            for name in sorted(path.name for path in tables)
-        ],
+        "configs": [_table(path) for path in sorted(report.files) if path.suffix == ".parquet"],
     }
     header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
-    report = markdown.render(summary, picture=run_metadata.PICTURE)
+    text = markdown.render(report, picture=layout.FRONTIER_PLOT)
     repository = "/".join(uri.split("/")[3:5])
-    return f"---\n{header}---\n\n{report}\n{_LOADING.format(repository=repository, uri=uri)}"
+    loading = _LOADING.format(repository=repository, uri=uri)
+    return f"---\n{header}---\n\n{text}\n{loading}"
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """A table as the Hub's viewer reads it."""
+    about: dict[str, Any] = {"config_name": path.stem, "data_files": path.name}
+    return {**about, "default": True} if path.name == layout.TRIALS else about

@@ -1,89 +1,76 @@
-"""The end of a run as plain JSON values: bytes, seconds, samples per second; what was not measured is null."""
+"""A report as plain JSON values: bytes, seconds, samples per second; null: not measured."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.analysis.budgets import Verdict
-from orchestrator.analysis.pareto import Point
-from orchestrator.analysis.summary import Cohort, Failure, Summary
+from jobs.spec import to_json as plain
+from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.reporting.content import Content
+from orchestrator.reporting.report import Report
 
 
-def to_json(summary: Summary) -> dict[str, Any]:
-    """What ``page.text`` prints, whole: no table is thinned out."""
+def to_json(report: Report) -> dict[str, Any]:
+    """The run's head, then every section under its name, whole: no table is shortened."""
+    dataset = report.dataset
+    of_the_run = {
+        part.section.name: _section(part.content)
+        for part in report.parts
+        if part.environment is None
+    }
+    head = {
+        "run": dataset.name,
+        "folder": None if dataset.folder is None else str(dataset.folder),
+        "finished": dataset.run.finished,
+        "trials": len(dataset.rows),
+        "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
+        "slot_seconds": report.slot_seconds,
+        "follow_ups": len(dataset.follow_ups),
+        "follow_up_slot_seconds": report.follow_up_slot_seconds,
+        "search": dataset.run.search,
+        "environments": [_environment(report, results) for results in dataset.environments],
+        **of_the_run,
+        "files": [str(path) for path in report.files],
+    }
+    document: dict[str, Any] = strict(head)
+    return document
+
+
+def _environment(report: Report, results: EnvironmentResults) -> dict[str, Any]:
+    sections = {
+        part.section.name: _section(part.content)
+        for part in report.parts
+        if part.environment is results
+    }
     return {
-        "run": summary.run.name,
-        "folder": None if summary.folder is None else str(summary.folder),
-        "trials": len(summary.rows),
-        "outcomes": {outcome.value: number for outcome, number in summary.counts.items()},
-        "slot_seconds": summary.busy_seconds,
-        "follow_ups": len(summary.follow_ups),
-        "follow_up_seconds": summary.follow_up_seconds,
-        "search": dict(summary.run.search),
-        "hardware": [_cohort(summary, cohort) for cohort in summary.cohorts],
-        "not_ok": [_failure(failure) for failure in summary.failures],
-        "warnings": [
-            {"kind": doubt.kind, "text": doubt.text, "labels": list(doubt.labels)}
-            for doubt in summary.doubts
-        ],
-        "files": [str(path) for path in summary.files],
+        "environment_id": results.environment_id,
+        "hardware": results.hardware,
+        "memory_column": results.memory_column,
+        "training_recipe": results.recipe,
+        "is_baseline_recipe": results.is_baseline_recipe,
+        "configurations": len(results.configurations),
+        **sections,
     }
 
 
-def _cohort(summary: Summary, cohort: Cohort) -> dict[str, Any]:
-    def entry(point: Point | None) -> dict[str, Any] | None:
-        return None if point is None else _point(summary, cohort, point)
-
-    return {
-        "name": cohort.hardware,
-        "environment": dict(cohort.environment),
-        "memory_column": cohort.memory_column,
-        "points": len(cohort.points),
-        "frontier": [entry(point) for point in cohort.front],
-        "budgets": [
-            {
-                "budget_bytes": verdict.budget_bytes,
-                "best": entry(verdict.best),
-                "seen_to_fit": _seen(verdict),
-                "in_turns": [dataclasses.asdict(pairing) for pairing in verdict.pairings],
-                "failed": [entry(point) for point in verdict.failed],
-                "other_training": entry(verdict.other),
-            }
-            for verdict in cohort.verdicts
-        ],
-    }
+def _section(content: Content) -> dict[str, Any]:
+    """Its sentences, and each table's rows under the table's name."""
+    sentences = {"title": content.title, "text": content.text, "notes": content.notes}
+    return {**sentences, **{table.name: table.rows for table in content.tables}}
 
 
-def _point(summary: Summary, cohort: Cohort, point: Point) -> dict[str, Any]:
-    error = point.samples_per_second_ci95
-    return {
-        "label": summary.label(point),
-        "trial_id": point.trial_ids[0],
-        "choices": dict(point.choices),
-        "training": cohort.training_name(point.training),
-        "memory_bytes": point.memory_bytes,
-        "samples_per_second": point.samples_per_second,
-        "samples_per_second_ci95": error if error is not None and math.isfinite(error) else None,
-        "warnings": list(point.warnings),
-    }
+def strict(value: Any) -> Any:
+    """Plain values that every JSON parser reads: figures that are not finite become null."""
+    return _finite(plain(value))
 
 
-def _seen(verdict: Verdict) -> dict[str, Any] | None:
-    """What the best did under a cap of the budget; None where that it fits is inferred."""
-    check = verdict.best and verdict.seen(verdict.best)
-    if not check:
-        return None
-    figures = {"memory_bytes": check.memory_bytes, "samples_per_second": check.samples_per_second}
-    return {"trial_id": check.trial_id, "cap_bytes": check.budget_bytes, **figures}
-
-
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {
-        "outcome": failure.outcome.value,
-        "reason": failure.reason,
-        "rule": failure.rule,
-        "phase": failure.phase,
-        "labels": list(failure.labels),
-    }
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value

@@ -3,49 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
+from orchestrator.labels import trial_label
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.units import memory
+from orchestrator.units import count, duration, error, memory
 
-_SHOWN = 8
-_VALUES = 12
+_SHOWN_TRIALS = 8
+_SHOWN_VALUES = 12
 
 
 def describe(plan: Plan, config: SweepConfig) -> str:
-    """How many trials over which axes, what is ruled out and why, and where the results will be."""
-    return "\n".join(
-        (
-            f"{config.name}: {_subject(config)}",
-            *_table(_facts(plan, config)),
-            *_ruled_out(plan),
-            *_sample(plan.trials, config),
-        )
-    )
+    """How many trials over which axes, what is ruled out and why, and where the results go."""
+    lines = [
+        f"{config.name}: {_subject(config)}",
+        *_table(_facts(plan, config)),
+        *_ruled_out(plan),
+        *_first_trials(plan.trials, config),
+    ]
+    return "\n".join(lines)
 
 
 def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:
-    """The same as plain JSON values, every trial named."""
+    """The same as plain JSON values, with every trial."""
+    ruled_out = []
+    for record in plan.ruled_out:
+        trial = _trial_json(record.spec, config)
+        ruled_out.append({**trial, "rule": record.rule, "reason": record.reason})
     return {
         "name": config.name,
         "output": str(config.output),
         "search": config.search.kind,
         "budgets": list(config.budgets),
-        "trials": [_trial(trial) for trial in plan.trials],
-        "ruled_out": [
-            {**_trial(record.spec), "rule": record.rule, "reason": record.reason}
-            for record in plan.ruled_out
-        ],
+        "trials": [_trial_json(trial, config) for trial in plan.trials],
+        "ruled_out": ruled_out,
     }
 
 
-def _trial(trial: TrialSpec) -> dict[str, Any]:
+def _trial_json(trial: TrialSpec, config: SweepConfig) -> dict[str, Any]:
     return {
         "trial_id": trial.trial_id,
+        "label": trial_label(trial, config.axes_in_play),
         "choices": dict(trial.choices),
         "effective_batch": trial.effective_batch,
         "repeat": trial.repeat,
@@ -55,77 +57,90 @@ def _trial(trial: TrialSpec) -> dict[str, Any]:
 def _subject(config: SweepConfig) -> str:
     model = config.model
     weights = f"{model.architecture}, random weights" if model.architecture else model.name_or_path
-    synthetic, file = config.data.synthetic, config.data.file
-    if file is not None:
-        data = file.path
-    elif synthetic is not None and model.task != "image-classification":
-        data = f"{synthetic.samples} synthetic samples of {synthetic.sequence_length} tokens"
-    else:
-        data = f"{synthetic.samples if synthetic else 0} synthetic images"
-    return f"{model.task} ({weights}) on {data}"
+    return f"{model.task} ({weights}) on {_data(config)}"
+
+
+def _data(config: SweepConfig) -> str:
+    if config.data.file is not None:
+        return config.data.file.path
+    synthetic = config.data.synthetic
+    assert synthetic is not None
+    if config.model.task == "image-classification":
+        return f"{synthetic.samples} synthetic images"
+    return f"{synthetic.samples} synthetic samples of {synthetic.sequence_length} tokens"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
-    runs = _count(len(plan.trials), "trial")
-    yield "plan", f"{runs}, {len(plan.ruled_out)} ruled out" if plan.ruled_out else runs
+    trials = count(len(plan.trials), "trial")
+    yield "plan", f"{trials}, {len(plan.ruled_out)} ruled out" if plan.ruled_out else trials
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
-    if EFFECTIVE_BATCH in config.baseline:
-        yield (
-            EFFECTIVE_BATCH,
-            _some([str(size) for size in sorted({t.effective_batch for t in plan.trials})]),
-        )
-    for axis, values in _values(plan).items():
-        if len(values) > 1:
-            yield axis, _some(list(values))
-    measures = {trial.measure for trial in plan.trials}
-    for measure in sorted(measures, key=repr):
+    yield from _axes(plan, config)
+    for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
         yield "budgets", ", ".join(map(memory, config.budgets))
     yield "search", config.search.kind
-    if again := list(_follow_ups(config)):
-        limit = f"{config.follow_ups.share:.0%} of the search's slot time or {config.follow_ups.least_seconds:g} s"
-        yield "follow-ups", f"on a GPU: {', '.join(again)}; at most {limit}"
+    yield from _follow_ups(config)
+    if config.loggers:
+        yield "loggers", ", ".join(config.loggers)
     yield "output", str(config.output)
 
 
-def _follow_ups(config: SweepConfig) -> Iterator[str]:
-    wanted = config.follow_ups
-    if config.budgets and wanted.verify:
-        yield "each budget's pick under its cap"
-    if config.budgets and wanted.turns:
-        yield "close candidates in turns"
-    if wanted.anatomies:
-        yield f"up to {wanted.anatomies} of the frontier taken apart"
+def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
+    if EFFECTIVE_BATCH in config.baseline:
+        sizes = sorted({trial.effective_batch for trial in plan.trials})
+        yield EFFECTIVE_BATCH, _listed([str(size) for size in sizes])
+    for axis, values in _planned_values(plan).items():
+        if len(values) > 1:
+            yield axis, _listed(list(values))
 
 
-def _values(plan: Plan) -> dict[str, dict[str, None]]:
+def _planned_values(plan: Plan) -> dict[str, dict[str, None]]:
     """Axis -> the values planned on it, in order of appearance."""
     values: dict[str, dict[str, None]] = {}
     for spec in (*plan.trials, *(record.spec for record in plan.ruled_out)):
         for axis, choice in spec.choices.items():
-            if axis != ACCUMULATION or isinstance(
-                choice, int
-            ):  # else a fraction that no effective batch allows
+            # An accumulation that is no integer is ruled out: no effective batch allows it.
+            if axis != ACCUMULATION or isinstance(choice, int):
                 values.setdefault(axis, {})[str(choice)] = None
     return values
 
 
-def _some(values: list[str]) -> str:
-    more = len(values) - _VALUES
-    return ", ".join(values) if more <= 1 else f"{', '.join(values[:_VALUES])} … and {more} more"
+def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
+    wanted = list(_wanted_follow_ups(config))
+    if wanted:
+        policy = config.follow_up
+        share = f"{policy.slot_share * 100:.0f} % of the search's slot time"
+        yield "follow-ups", f"on a GPU: {', '.join(wanted)}"
+        yield "", f"at most {share}, or {duration(policy.min_seconds)}"
+
+
+def _wanted_follow_ups(config: SweepConfig) -> Iterator[str]:
+    policy = config.follow_up
+    if config.budgets and policy.verify_budgets:
+        yield "each budget's pick verified under a memory cap"
+    if config.budgets and policy.tie_break_rounds:
+        rounds = count(policy.tie_break_rounds, "interleaved round")
+        yield f"close candidates in up to {rounds}"
+    if policy.profiles:
+        yield f"up to {count(policy.profiles, 'frontier configuration')} profiled"
+
+
+def _listed(values: list[str]) -> str:
+    left_out = len(values) - _SHOWN_VALUES
+    if left_out <= 1:
+        return ", ".join(values)
+    return f"{', '.join(values[:_SHOWN_VALUES])} … and {left_out} more"
 
 
 def _measure(measure: MeasureSpec) -> str:
-    steps = "one epoch" if measure.steps is None else _count(measure.steps, "step")
-    warm_up = _count(measure.warmup_steps, "warm-up step")
-    early = (
-        f", fewer once the speed is known to ±{measure.relative_error:.1%}"
-        if measure.relative_error
-        else ""
-    )
-    return f"{steps} after {warm_up}{early}; stopped after {measure.timeout_seconds:g} s"
+    steps = "one epoch" if measure.steps is None else count(measure.steps, "step")
+    warmup = count(measure.warmup_steps, "warm-up step")
+    early = ""
+    if measure.relative_error:
+        early = f", fewer once the speed is known to {error(measure.relative_error)}"
+    return f"{steps} after {warmup}{early}; timeout {duration(measure.timeout_seconds)}"
 
 
 def _ruled_out(plan: Plan) -> Iterator[str]:
@@ -137,35 +152,17 @@ def _ruled_out(plan: Plan) -> Iterator[str]:
         )
 
 
-def _sample(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
-    yield "\nfirst trials" if len(trials) > _SHOWN else "\ntrials"
-    for trial in trials[:_SHOWN]:
-        yield f"  {trial.trial_id}  {_label(trial, config)}"
-    if len(trials) > _SHOWN:
-        yield f"  … and {len(trials) - _SHOWN:,} more"
+def _first_trials(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
+    left_out = len(trials) - _SHOWN_TRIALS
+    yield "\nfirst trials" if left_out > 0 else "\ntrials"
+    for trial in trials[:_SHOWN_TRIALS]:
+        yield f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}"
+    if left_out > 0:
+        yield f"  … and {left_out:,} more"
 
 
-def _label(trial: TrialSpec, config: SweepConfig) -> str:
-    """A grid's trials by every axis in play; lone trials by what sets them apart from the baseline."""
-    base = {} if config.axes or config.subsets else config.baseline
-    varying = {*config.axes_in_play} | (
-        {ACCUMULATION} if EFFECTIVE_BATCH in config.baseline else set()
-    )
-    parts = [
-        f"{axis}={value}"
-        for axis, value in trial.choices.items()
-        if axis in varying and base.get(axis) != value
-    ]
-    parts += [f"repeat={trial.repeat}"] if config.repeats > 1 else []
-    return " ".join(parts) or "as the baseline"
-
-
-def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
+def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     listed = list(rows)
     width = max(len(name) for name, _ in listed)
     for name, text in listed:
         yield f"  {name:<{width}}  {text}"
-
-
-def _count(amount: int, noun: str) -> str:
-    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"

@@ -1,64 +1,43 @@
-"""Predictions in words and as plain rows: what the verb prints and writes."""
+"""Predictions in words and as plain rows: what ``predict`` prints and writes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.planning.config import SweepConfig
-from orchestrator.prediction.prediction import CARDS, KINDS, Figure, Prediction
+from jobs.anatomy.memory.kinds import KINDS
+from orchestrator.labels import label
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.units import GIB, MIB
 
-_GIB = 2**30
-_SHOWN_BYTES = 2**20
+if TYPE_CHECKING:
+    from orchestrator.prediction.prediction import Figure, Prediction
+
+_FIGURES = ("allocated", "reserved", "device")
+_SHOWN_BYTES = MIB
+"""Smaller parts of the anatomy are left out."""
 
 
 def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
-    """Figures in GiB, the interval of the device's total, verdicts, the trial's label, and under it its anatomy."""
-    return "\n".join(_lines(predictions, labels))
+    """Figures in GiB, the interval of the device's total, the cards that suffice, and the label.
+
+    ``labels`` maps a trial's id to its label. The line under each trial has its anatomy.
+    """
+    if not predictions:
+        return "no trials"
+    cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
+    header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
+    lines = [f"{header}  {cards} GB"]
+    for prediction in predictions:
+        lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
+    return "\n".join(lines)
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
-    """What sets each trial of the config apart, by its identifier."""
-    return {prediction.trial_id: _label(prediction.choices, config) for prediction in predictions}
-
-
-def _lines(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> Iterator[str]:
-    cards = " ".join(f"{card:>7}" for card in CARDS)
-    yield f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}  {cards} GB"
-    for prediction in predictions:
-        yield from _trial(prediction, labels.get(prediction.trial_id, ""))
-
-
-def _trial(prediction: Prediction, label: str) -> Iterator[str]:
-    if prediction.allocated is None or prediction.reserved is None:
-        yield f"{prediction.trial_id:<12}  unknown: {prediction.unknown}  | {label}"
-        return
-    device = prediction.device
-    total = (
-        f"{_gib(device.bytes)} ({_gib(device.low)} to {_gib(device.high)})" if device else "unknown"
-    )
-    verdicts = " ".join(f"{prediction.fits(size):>7}" for size in CARDS.values())
-    figures = (
-        f"{_gib(prediction.allocated.bytes):>9}  {_gib(prediction.reserved.bytes):>8}  {total:>22}"
-    )
-    yield f"{prediction.trial_id:<12}  {figures}  {verdicts}     | {label}"
-    held = sorted(prediction.anatomy.items(), key=lambda item: -item[1])
-    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in held if nbytes >= _SHOWN_BYTES]
-    yield f"{'':<12}  at the peak: {', '.join(parts)}"
-
-
-def _label(choices: Mapping[str, str], config: SweepConfig) -> str:
-    base = {} if config.axes or config.subsets else config.baseline
-    given = (f"{axis}={value}" for axis, value in choices.items() if axis in config.axes_in_play)
-    told = [
-        part for part in given if part not in {f"{axis}={value}" for axis, value in base.items()}
-    ]
-    return " ".join(told) or "as the baseline"
-
-
-def _gib(nbytes: int) -> str:
-    return f"{nbytes / _GIB:.2f}"
+    """Trial id -> the label of its configuration."""
+    axes = config.axes_in_play
+    return {prediction.trial_id: label(prediction.choices, axes) for prediction in predictions}
 
 
 def row(prediction: Prediction) -> dict[str, Any]:
@@ -68,13 +47,47 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "choices": json.dumps(dict(prediction.choices)),
         "unknown": prediction.unknown,
     }
-    for name in ("allocated", "reserved", "device"):
-        given: Figure | None = getattr(prediction, name)
-        values |= {
-            f"{name}_{part}": getattr(given, part) if given else None
-            for part in ("bytes", "low", "high")
-        }
+    for name in _FIGURES:
+        values |= _figure_columns(name, getattr(prediction, name))
+    is_known = prediction.allocated is not None
     for kind in KINDS:
-        known = prediction.anatomy.get(kind, 0) if prediction.allocated else None
-        values[f"{kind.replace(' ', '_').lower()}_bytes"] = known
-    return values | {f"fits_{card}_gb": prediction.fits(size) for card, size in CARDS.items()}
+        column = f"{kind.replace(' ', '_').lower()}_bytes"
+        values[column] = prediction.anatomy.get(kind, 0) if is_known else None
+    for card, fit in prediction.cards.items():
+        values[f"fits_{card}_gb"] = fit
+    return values
+
+
+def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
+    parts = ("bytes", "low", "high")
+    return {f"{name}_{part}": getattr(figure, part) if figure else None for part in parts}
+
+
+def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
+    trial_id = f"{prediction.trial_id:<12}"
+    if prediction.allocated is None or prediction.reserved is None:
+        yield f"{trial_id}  unknown: {prediction.unknown}  | {words}"
+        return
+    allocated = f"{_gib(prediction.allocated.bytes):>9}"
+    reserved = f"{_gib(prediction.reserved.bytes):>8}"
+    device = f"{_device(prediction.device):>22}"
+    fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
+    yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
+    yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+
+
+def _device(device: Figure | None) -> str:
+    if device is None:
+        return "unknown"
+    return f"{_gib(device.bytes)} ({_gib(device.low)} to {_gib(device.high)})"
+
+
+def _anatomy(prediction: Prediction) -> str:
+    """The kinds of memory at the peak, the largest first."""
+    sizes = prediction.anatomy
+    kinds = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    return ", ".join(f"{kind} {_gib(sizes[kind])}" for kind in kinds if sizes[kind] >= _SHOWN_BYTES)
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / GIB:.2f}"

@@ -2,87 +2,104 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import islice
+import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from jobs.anatomy_record import Anatomy
-from orchestrator.analysis.frame.rows import views_of
-from orchestrator.analysis.summary import Summary, summarize, table_of_fronts
-from orchestrator.reporting import frontier_plot, markdown
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
+from orchestrator.analysis.pareto import fronts_by
+from orchestrator.reporting import markdown
 from orchestrator.reporting.html import page
-from orchestrator.storage import run_metadata
+from orchestrator.reporting.plots import frontier
+from orchestrator.reporting.report import Report
+from orchestrator.storage import layout
+from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.run_metadata import read_run
+from orchestrator.storage.run_reader import losses_of
 from orchestrator.storage.tables import parquet
-from orchestrator.storage.tables.anatomy_rows import at_speed_of, tellers
+from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
 
-MOST_ANATOMIES = 200
-"""What a page holds of them: about 10 kB each. ``anatomy.parquet`` holds all."""
-
-
-def publish(run_folder: Path) -> Summary:
-    """Write tables and pages, each beside its place and then moved there; the summary names the files."""
-    trials = parquet.load(run_folder, save_tables=True)
-    summary = summarize(
-        views_of(trials),
-        parquet.axes_of(trials),
-        parquet.run_of(trials),
-        parquet.environments_of(trials),
-    )
-    summary = replace(summary, anatomies=_anatomies(run_folder, summary))
-    parquet.write(
-        parquet.frontier_table(trials, table_of_fronts(summary)), run_folder / run_metadata.FRONTIER
-    )
-    _write(frontier_plot.render(summary), run_folder / run_metadata.PICTURE)
-    _write(
-        markdown.render(summary, picture=run_metadata.PICTURE).encode(),
-        run_folder / run_metadata.REPORT_MARKDOWN,
-    )
-    _write(page.render(summary).encode(), run_folder / run_metadata.REPORT_HTML)
-    written = (
-        run_metadata.REPORT_HTML,
-        run_metadata.REPORT_MARKDOWN,
-        run_metadata.PICTURE,
-        run_metadata.FRONTIER,
-        run_metadata.TRIALS,
-        run_metadata.STEPS,
-        run_metadata.ANATOMY,
-    )
-    files = tuple(run_folder / name for name in written if (run_folder / name).exists())
-    return replace(summary, folder=run_folder, files=files)
+_WRITTEN = (
+    layout.REPORT_HTML,
+    layout.REPORT_MARKDOWN,
+    layout.FRONTIER_PLOT,
+    layout.FRONTIER,
+    layout.TRIALS,
+    layout.STEPS,
+    layout.ANATOMY,
+)
 
 
-def summarize_folder(run_folder: Path) -> Summary:
-    """The run's summary, nothing written. Raises FileNotFoundError when there are neither records nor a table."""
-    trials = parquet.load(run_folder)
-    return summarize(
-        views_of(trials),
-        parquet.axes_of(trials),
-        parquet.run_of(trials),
-        parquet.environments_of(trials),
-    )
+def publish(run_folder: Path) -> Report:
+    """Write tables and pages, each beside its place and then moved there; the report names them.
+
+    Raises FileNotFoundError where the folder holds neither records nor a table, UnreadableRunError
+    on a damaged file.
+    """
+    dataset = write_tables(run_folder)
+    report = Report(dataset=dataset)
+    parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
+    _write(frontier.render(dataset), run_folder / layout.FRONTIER_PLOT)
+    text = markdown.render(report, picture=layout.FRONTIER_PLOT)
+    _write(text.encode(), run_folder / layout.REPORT_MARKDOWN)
+    _write(page.render(report).encode(), run_folder / layout.REPORT_HTML)
+    files = tuple(run_folder / name for name in _WRITTEN if (run_folder / name).exists())
+    return dataclasses.replace(report, files=files)
 
 
-def _anatomies(run_folder: Path, summary: Summary) -> dict[str, Anatomy]:
-    """Those of the points that a reader asks for first: frontiers, verdicts, then others as far as there is room."""
-    taken_apart = parquet.trials_taken_apart(run_folder)
-    if not taken_apart:
-        return {}
-    points = [
-        point
-        for cohort in summary.cohorts
-        for point in (*cohort.front, *cohort.picks, *cohort.points)
-    ]
-    configurations = {point.trial_ids: point.row for point in points}
-    chosen = dict(
-        islice(tellers(configurations, summary.follow_ups, taken_apart).items(), MOST_ANATOMIES)
-    )
-    found = parquet.read_anatomies(run_folder, {*chosen.values()})
-    rows = {trial_ids[0]: row for trial_ids, row in configurations.items()}
-    return {
-        trial_id: at_speed_of(found[teller], rows[trial_id]) for trial_id, teller in chosen.items()
-    }
+def write_tables(run_folder: Path) -> Dataset:
+    """The folder's data set; its tables are written where it has records."""
+    records = read_records(run_folder)
+    if not records:
+        return load_dataset(run_folder)
+    table = parquet.table_of_records(records, read_run(run_folder))
+    dataset = build_dataset(table, losses_of(records), run_folder)
+    parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
+    parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
+    parquet.write(parquet.anatomy_table(records), run_folder / layout.ANATOMY)
+    return dataset
+
+
+def frontier_table(dataset: Dataset) -> Any:
+    """The configurations on a front of equal recipe and effective batch, as an Arrow table.
+
+    Each is its first repeat's row with what the repeats combine to.
+    """
+    entries = list(_on_fronts(dataset))
+    first = [configuration.row for configuration, _ in entries]
+    rows = dataclasses.replace(dataset.table, rows=[dict(row) for row in first])
+    table = parquet.arrow_table(rows)
+    return parquet.append_columns(table, FRONTIER_COLUMNS, [combined for _, combined in entries])
+
+
+def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
+    """Each configuration with its values of ``FRONTIER_COLUMNS``."""
+    for results in dataset.environments:
+        of_recipes = _trial_ids(own for front in results.fronts.values() for own in front)
+        across = _trial_ids(results.front_across_recipes)
+        for front in fronts_by(results.configurations, _trains_like).values():
+            for own in front:
+                combined = {
+                    "frontier_memory_bytes": own.memory_bytes,
+                    "frontier_samples_per_second": own.samples_per_second,
+                    "repeats": len(own.trial_ids),
+                    "on_frontier": own.trial_ids in of_recipes,
+                    "across_recipes": own.trial_ids in across,
+                }
+                yield own, combined
+
+
+def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
+    return configuration.trains_like
+
+
+def _trial_ids(configurations: Iterable[Configuration]) -> set[tuple[str, ...]]:
+    return {own.trial_ids for own in configurations}
 
 
 def _write(content: bytes, path: Path) -> None:
-    with run_metadata.written_beside(path) as beside:
-        beside.write_bytes(content)
+    with layout.written_beside(path) as partial:
+        partial.write_bytes(content)

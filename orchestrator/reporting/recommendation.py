@@ -3,198 +3,293 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
-from orchestrator.analysis.objectives import HOUR, OBJECTIVES
-from orchestrator.analysis.recommendation import Cost, Recommendation
-from orchestrator.analysis.summary import MEMORY_WORDS
-from orchestrator.api import MeasuredRun
-from orchestrator.units import change, count, duration, memory, number
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.objectives import MILLION
+from orchestrator.analysis.recommendation import ConstraintCost, Recommendation
+from orchestrator.labels import recipe_label
+from orchestrator.reporting import flags
+from orchestrator.reporting.configurations import (
+    labels_of_trials,
+    memory_meaning,
+    tie_break_sentence,
+)
+from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.sections.budgets import check_to_json
+from orchestrator.reporting.workload import Workload
+from orchestrator.units import count, duration, memory, number
 
-_JOULES_PER_KWH = 3_600_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workload:
-    """The user's own training: how much of it there is."""
-
-    samples: int
-    epochs: float = 1.0
-
-    def seconds(self, candidate: Candidate) -> float:
-        """Seconds of training steps; start-up, evaluation and saving come on top."""
-        return self.samples * self.epochs / candidate.point.samples_per_second
-
-    def price(self, candidate: Candidate, price_per_hour: float | None) -> float | None:
-        """What those seconds cost; None without a price."""
-        return None if price_per_hour is None else self.seconds(candidate) / HOUR * price_per_hour
-
-    def kilowatt_hours(self, candidate: Candidate) -> float | None:
-        """The GPU's energy for them; None where it was not measured."""
-        joules = OBJECTIVES["joules_per_sample"].of(candidate.point, None)
-        return None if joules is None else joules * self.samples * self.epochs / _JOULES_PER_KWH
-
-
-def render(run: MeasuredRun, answer: Recommendation, workload: Workload | None = None) -> str:
-    """Lines of text: the answer, what speaks against it, the next ones, and the price of each constraint."""
-    return "\n".join(_lines(run, answer, workload))
+_BEST_IN: Mapping[str, str] = {
+    "samples_per_second": "most samples/s",
+    "joules_per_sample": "least energy per sample",
+    "dollars_per_million": f"least cost per {MILLION:,} samples",
+    "host_memory": "least host memory",
+}
+"""Objective -> what the best has."""
+_NOUNS: Mapping[str, str] = {
+    "samples_per_second": "samples/s",
+    "joules_per_sample": "energy per sample",
+    "dollars_per_million": f"cost per {MILLION:,} samples",
+    "host_memory": "host memory",
+}
+"""Objective -> what there is more or less of."""
 
 
-def _lines(run: MeasuredRun, answer: Recommendation, workload: Workload | None) -> Iterator[str]:
-    yield f"{run.run.name or run.folder.name} on {run.hardware}{_asked(answer)}"
-    yield f"  memory is {MEMORY_WORDS[run.memory_column]}"
-    if others := {*run.points.environments.met()} - {run.environment_id}:
-        yield f"  (of the run's {len(others) + 1} environments the one with most rows: they are never ranked together)"
-    if answer.best is None:
-        yield "  nothing that was measured keeps these constraints"
-    else:
-        yield f"  {_line(run, answer, answer.best)}"
-        evidence = (*_evidence(run, answer), *_in_turns(run, answer))
-        yield from (f"    {note}" for note in (*evidence, *notes(run, answer.best)))
-        if workload is not None:
-            yield f"  {_training(answer, answer.best, workload)}"
-    if answer.runners_up:
+def render(
+    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
+) -> str:
+    """Lines of text: the answer, its notes, the next ones, and what each constraint costs."""
+    return "\n".join(_lines(dataset, recommendation, workload))
+
+
+def _lines(
+    dataset: Dataset, recommendation: Recommendation, workload: Workload | None
+) -> Iterator[str]:
+    results = dataset.main
+    hardware = f" on {results.hardware}" if results else ""
+    yield f"{dataset.name}{hardware}{_asked(recommendation)}"
+    if results is not None:
+        yield f"  memory: {memory_meaning(results)}"
+    if len(dataset.environments) > 1:
+        others = len(dataset.environments) - 1
+        yield f"  environments are never ranked together: {count(others, 'smaller one')} left out"
+    yield from _answer(dataset, recommendation, workload)
+    if recommendation.runners_up:
         yield "next best, with other techniques:"
-        yield from (f"  {_line(run, answer, c)}{_short_notes(run, c)}" for c in answer.runners_up)
-    if answer.costs:
+        for candidate in recommendation.runners_up:
+            line = _line(dataset, recommendation, candidate)
+            yield f"  {line}{_short_notes(dataset, candidate)}"
+    if recommendation.costs:
         yield "what the constraints cost:"
-        yield from (f"  {_cost(run, answer, cost)}" for cost in answer.costs)
-    if answer.doubted:
-        refused = count(answer.doubted, "configuration")
-        yield f"refused: {refused} whose losses are not their reference's (without --exact they count)"
+        yield from (f"  {_cost(dataset, recommendation, cost)}" for cost in recommendation.costs)
+    if recommendation.refused:
+        refused = count(recommendation.refused, "configuration")
+        yield (
+            f"left out: {refused} whose losses do not match the reference (--require-loss-parity)"
+        )
 
 
-def _evidence(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
-    """Whether that it fits was seen in the run, or follows from a peak; nothing where no memory was asked for."""
-    limit, check = answer.wish.memory_bytes, answer.seen
-    if limit is None or limit >= run.device_bytes:
+def _answer(
+    dataset: Dataset, recommendation: Recommendation, workload: Workload | None
+) -> Iterator[str]:
+    best = recommendation.best
+    if best is None:
+        yield "  no measured configuration keeps these constraints"
+        return
+    yield f"  {_line(dataset, recommendation, best)}"
+    evidence = (*_cap_check(dataset, recommendation), *_tie_breaks(dataset, recommendation))
+    yield from (f"    {note}" for note in (*evidence, *notes(dataset, best)))
+    if workload is not None:
+        yield f"  {_training(recommendation, best, workload)}"
+
+
+def _asked(recommendation: Recommendation) -> str:
+    constraints = recommendation.constraints
+    parts = []
+    if constraints.effective_batch is not None:
+        parts.append(f"effective batch {constraints.effective_batch}")
+    if constraints.memory_bytes is not None:
+        parts.append(f"within {memory(constraints.memory_bytes)}")
+    if constraints.require_loss_parity:
+        parts.append("losses that match the reference")
+    if constraints.all_recipes:
+        parts.append("all training recipes")
+    parts.append(_BEST_IN[constraints.objective.name])
+    return f": {', '.join(parts)}"
+
+
+def _cap_check(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """Whether the best was verified under a memory cap; nothing without a limit below the GPU's."""
+    limit, check = recommendation.constraints.memory_bytes, recommendation.check
+    device_bytes = dataset.main.device_bytes if dataset.main else 0
+    if limit is None or limit >= device_bytes:
         return
     if check is None:
-        yield f"that it fits is inferred from its peak: no trial of the run saw it under a cap of {memory(limit)}"
+        cap = memory(limit)
+        yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
         return
     figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
-    yield f"seen to fit: {figures} under a cap of {memory(check.budget_bytes)} in trial {check.trial_id}"
+    yield (
+        f"verified under a memory cap of {memory(check.budget_bytes)}: {figures} (trial "
+        f"{check.trial_id})"
+    )
 
 
-def _in_turns(run: MeasuredRun, answer: Recommendation) -> Iterator[str]:
-    """What came of the best beside those that the search could not tell from it, once each."""
-    if not answer.in_turns:
+def _tie_breaks(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """The tie-breaks between the best and configurations of about its speed."""
+    if dataset.main is None or not recommendation.comparisons:
         return
-    named = {trial_id: run.label(point) for point in run.own() for trial_id in point.trial_ids}
-    yield from dict.fromkeys(pairing.in_words(named) for pairing in answer.in_turns)
+    labels = labels_of_trials(dataset, dataset.main.configurations)
+    sentences = [tie_break_sentence(own, labels) for own in recommendation.comparisons]
+    yield from dict.fromkeys(sentences)
 
 
-def _asked(answer: Recommendation) -> str:
-    wish = answer.wish
-    parts = (
-        []
-        if wish.effective_batch is None
-        else [f" for an effective batch of {wish.effective_batch}"]
-    )
-    parts += [] if wish.memory_bytes is None else [f" within {memory(wish.memory_bytes)}"]
-    parts += [", losses as they should be"] if wish.exact else []
-    parts += [", any training"] if wish.any_training else []
-    return "".join(parts) + f": best in {wish.objective.name}"
-
-
-def _line(run: MeasuredRun, answer: Recommendation, candidate: Candidate) -> str:
-    least, most = (" at least", " at most") if candidate.inferred else ("", "")
+def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate) -> str:
+    """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB``."""
+    configuration = candidate.configuration
+    least, most = ("at least ", "at most ") if candidate.is_inferred else ("", "")
     figures = [
-        f"{number(candidate.point.samples_per_second)} samples/s{least}",
-        memory(candidate.point.memory_bytes) + most,
+        f"{least}{number(configuration.samples_per_second)} samples/s",
+        f"{most}{memory(configuration.memory_bytes)}",
     ]
-    figure = answer.figure(candidate)
-    if answer.wish.objective.name != "samples_per_second" and figure is not None:
-        figures.insert(0, f"{number(figure)} {answer.wish.objective.words}")
-    return f"{run.label(candidate.point)}: {', '.join(figures)}"
+    objective = recommendation.constraints.objective
+    figure = recommendation.figure(candidate)
+    if objective.name == "host_memory" and figure is not None:
+        figures.insert(0, f"{memory(figure)} of host memory")
+    elif objective.name != "samples_per_second" and figure is not None:
+        figures.insert(0, f"{number(figure)} {objective.unit}")
+    return f"{dataset.label(configuration.choices)}: {', '.join(figures)}"
 
 
-def notes(run: MeasuredRun, candidate: Candidate) -> list[str]:
+def notes(dataset: Dataset, candidate: Candidate) -> list[str]:
     """What to know before training with a candidate, a sentence each."""
-    point = candidate.point
-    different = [f"another training than the baseline's: {point.training or 'exact'}"] * (
-        point.training != run.training
+    sentences = []
+    if candidate.is_inferred:
+        sentences.append(f"inferred from {_inference(candidate)}")
+    if _has_other_recipe(dataset.main, candidate):
+        recipe = recipe_label(candidate.configuration.training_recipe)
+        sentences.append(f"other training recipe than the baseline: {recipe}")
+    sentences += [flags.with_heading(flag) for flag in candidate.configuration.flags]
+    return sentences
+
+
+def _short_notes(dataset: Dataset, candidate: Candidate) -> str:
+    """The headings of the notes: `` (inferred, unstable)``."""
+    headings = ["inferred"] if candidate.is_inferred else []
+    if _has_other_recipe(dataset.main, candidate):
+        headings.append("other training recipe")
+    headings += [flags.heading(flag.kind) for flag in candidate.configuration.flags]
+    return f" ({', '.join(dict.fromkeys(headings))})" if headings else ""
+
+
+def _has_other_recipe(results: EnvironmentResults | None, candidate: Candidate) -> bool:
+    return results is not None and candidate.configuration.training_recipe != results.recipe
+
+
+def _inference(candidate: Candidate) -> str:
+    """How the candidate's figures follow from a measurement with less accumulation."""
+    accumulation = candidate.measured.row["accumulation"]
+    speed = (
+        f"accumulation {accumulation}: more accumulation spreads the optimizer's update over more "
+        "samples, so the speed is at least the measured one"
     )
-    return [*([candidate.how] if candidate.how else []), *different, *point.warnings]
+    if not candidate.extra_bytes:
+        return speed
+    extra = memory(candidate.extra_bytes)
+    return f"{speed}; gradients are kept between passes, which takes up to {extra} more"
 
 
-def _short_notes(run: MeasuredRun, candidate: Candidate) -> str:
-    kinds = [note.partition(":")[0].partition(" from ")[0] for note in notes(run, candidate)]
-    return f" ({'; '.join(dict.fromkeys(kinds))})" if kinds else ""
+def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:
+    """``with 9.37 GiB instead of 8: 10 % less energy per sample: batch 8 · bf16``."""
+    label = dataset.label(cost.candidate.configuration.choices)
+    gain = _gain(recommendation, cost)
+    return f"{_loosened(recommendation, cost)}: {f'{gain}: ' if gain else ''}{label}"
 
 
-def _cost(run: MeasuredRun, answer: Recommendation, cost: Cost) -> str:
-    point, wish = cost.candidate.point, answer.wish
-    gain = "would do" if cost.ratio is None else f"{change(cost.ratio)} {wish.objective.words}"
-    what = run.label(point)
-    if cost.constraint == "memory":
-        more = f"{memory(wish.memory_bytes)}: {memory(point.memory_bytes - (wish.memory_bytes or 0))} more"
-        return f"{more} ({memory(point.memory_bytes)}) {'would buy ' * (cost.ratio is not None)}{gain}: {what}"
-    if cost.constraint == "less memory":
-        return f"{memory(point.memory_bytes)} would nearly do ({gain}): {what}"
-    freed = {
-        "effective_batch": f"effective batch {wish.effective_batch}: {point.row['effective_batch']} instead",
-        "exact": "losses as they should be: without that",
-        "training": f"training as the baseline does: {point.training or 'plain training'}",
-    }[cost.constraint]
-    return f"{freed} {'would buy ' * (cost.ratio is not None)}{gain}: {what}"
+def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
+    """What would be different: ``with 9.37 GiB instead of 8``."""
+    constraints, configuration = recommendation.constraints, cost.candidate.configuration
+    size = memory(configuration.memory_bytes)
+    match cost.constraint:
+        case "memory":
+            limit, unit = memory(constraints.memory_bytes), size.rpartition(" ")[2]
+            return f"with {size} instead of {limit.removesuffix(f' {unit}')}"
+        case "less memory":
+            return f"with only {size}"
+        case "effective_batch":
+            batch = configuration.effective_batch
+            return f"with an effective batch of {batch} instead of {constraints.effective_batch}"
+        case "loss_parity":
+            return "without --require-loss-parity"
+    recipe = recipe_label(configuration.training_recipe)
+    return f"with another training recipe ({recipe})"
 
 
-def _training(answer: Recommendation, candidate: Candidate, workload: Workload) -> str:
+def _gain(recommendation: Recommendation, cost: ConstraintCost) -> str:
+    """``10 % less energy per sample``; empty where there is no best to compare with."""
+    if cost.ratio is None:
+        return ""
+    noun = _NOUNS[recommendation.constraints.objective.name]
+    if cost.ratio >= 2:
+        return f"{number(cost.ratio)} times the {noun}"
+    percent = round(100 * abs(cost.ratio - 1))
+    if not percent:
+        return f"the same {noun}"
+    return f"{percent} % {'more' if cost.ratio > 1 else 'less'} {noun}"
+
+
+def _training(recommendation: Recommendation, candidate: Candidate, workload: Workload) -> str:
+    """``1,000,000 samples × 3 epochs: 3 h 14 min, 14.6 in price, 1.86 kWh of GPU energy``."""
     parts = [duration(workload.seconds(candidate))]
-    price, energy = (
-        workload.price(candidate, answer.wish.price_per_hour),
-        workload.kilowatt_hours(candidate),
-    )
-    parts += [] if price is None else [f"costing {number(price)}"]
-    parts += [] if energy is None else [f"{number(energy)} kWh of the GPU"]
+    price = workload.price(candidate, recommendation.constraints.price_per_hour)
+    if price is not None:
+        parts.append(f"price {number(price)}")
+    energy = workload.kilowatt_hours(candidate)
+    if energy is not None:
+        parts.append(f"{number(energy)} kWh of GPU energy")
     epochs = "" if workload.epochs == 1 else f" × {workload.epochs:g} epochs"
-    return f"{workload.samples:,} samples{epochs}: {', '.join(parts)} (start-up, evaluation and saving come on top)"
+    not_counted = "start-up, evaluation and saving not counted"
+    return f"{workload.samples:,} samples{epochs}: {', '.join(parts)}; {not_counted}"
 
 
 def to_json(
-    run: MeasuredRun, answer: Recommendation, workload: Workload | None = None
-) -> dict[str, object]:
+    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
+) -> dict[str, Any]:
     """The same as plain JSON values: bytes, seconds, and the objective's own unit."""
-    wish = answer.wish
+    results = dataset.main
 
     def entry(candidate: Candidate) -> dict[str, Any]:
-        training = (
-            {}
-            if workload is None
-            else {
-                "seconds": workload.seconds(candidate),
-                "price": workload.price(candidate, wish.price_per_hour),
-                "kilowatt_hours": workload.kilowatt_hours(candidate),
-            }
-        )
-        return {
-            "label": run.label(candidate.point),
-            "trial_id": candidate.measured.trial_ids[0],
-            "choices": dict(candidate.point.choices),
-            "accumulation": candidate.accumulation,
-            "inferred": candidate.inferred,
-            "memory_bytes": candidate.point.memory_bytes,
-            "samples_per_second": candidate.point.samples_per_second,
-            wish.objective.name: answer.figure(candidate),
-            "notes": notes(run, candidate),
-            **({"training": training} if training else {}),
-        }
+        return _entry(dataset, recommendation, candidate, workload)
 
-    return {
-        "run": run.run.name or run.folder.name,
-        "hardware": run.hardware,
-        "memory_column": run.memory_column,
-        "best": None if answer.best is None else entry(answer.best),
-        "runners_up": [entry(candidate) for candidate in answer.runners_up],
-        "costs": [
-            {"constraint": c.constraint, "ratio": c.ratio, **entry(c.candidate)}
-            for c in answer.costs
-        ],
-        "doubted": answer.doubted,
-        "seen_to_fit": None if answer.seen is None else dataclasses.asdict(answer.seen),
-        "in_turns": [dataclasses.asdict(pairing) for pairing in answer.in_turns],
+    costs = [
+        {"constraint": cost.constraint, "ratio": cost.ratio, **entry(cost.candidate)}
+        for cost in recommendation.costs
+    ]
+    document: dict[str, Any] = strict(
+        {
+            "run": dataset.name,
+            "hardware": results.hardware if results else None,
+            "memory_column": results.memory_column if results else None,
+            "objective": recommendation.constraints.objective.name,
+            "best": entry(recommendation.best) if recommendation.best else None,
+            "runners_up": [entry(candidate) for candidate in recommendation.runners_up],
+            "costs": costs,
+            "left_out_for_loss_parity": recommendation.refused,
+            "cap_check": check_to_json(recommendation.check),
+            "tie_breaks": [dataclasses.asdict(own) for own in recommendation.comparisons],
+        }
+    )
+    return document
+
+
+def _entry(
+    dataset: Dataset,
+    recommendation: Recommendation,
+    candidate: Candidate,
+    workload: Workload | None,
+) -> dict[str, Any]:
+    configuration = candidate.configuration
+    entry = {
+        "configuration": dataset.label(configuration.choices),
+        "trial_id": candidate.measured.trial_ids[0],
+        "choices": configuration.choices,
+        "training_recipe": configuration.training_recipe,
+        "accumulation": candidate.accumulation,
+        "inferred": candidate.is_inferred,
+        "memory_bytes": configuration.memory_bytes,
+        "samples_per_second": configuration.samples_per_second,
+        recommendation.constraints.objective.name: recommendation.figure(candidate),
+        "flags": flags.to_json(configuration.flags),
+        "notes": notes(dataset, candidate),
     }
+    if workload is not None:
+        price_per_hour = recommendation.constraints.price_per_hour
+        entry["training"] = {
+            "seconds": workload.seconds(candidate),
+            "price": workload.price(candidate, price_per_hour),
+            "kilowatt_hours": workload.kilowatt_hours(candidate),
+        }
+    return entry

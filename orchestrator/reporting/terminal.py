@@ -1,24 +1,25 @@
-"""The printed end of a run: the frontier, the best in each budget, what came of the trials, where the files are."""
+"""The printed end of a run: the sections that a terminal has room for, then where the files are."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.record import Outcome
-from orchestrator.analysis.summary import Cohort, Summary
-from orchestrator.reporting import cells
+from orchestrator.reporting.content import Column, Format, Row, Table
 from orchestrator.reporting.json_output import to_json
-from orchestrator.reporting.search_summary import account, standing
+from orchestrator.reporting.report import Part, Report
 from orchestrator.units import count
 
 WIDTH = 96
-LONGEST = 20
+MAX_CELL_CHARACTERS = 200
+"""A longer text is cut between two words."""
 
 
 class _Console(Console):
@@ -26,115 +27,74 @@ class _Console(Console):
         raise  # the command line's end knows what to do; rich would end the process here
 
 
-def print_summary(
-    summary: Summary, console: Console | None = None, *, as_json: bool = False
-) -> None:
-    """Print the end of a run: under 100 columns, and plain where the output is no terminal; or all of it, as JSON."""
+def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
+    """Print the end of a run, in 96 columns and plain where stdout is no terminal; or as JSON."""
     if as_json:
-        print(json.dumps(to_json(summary), indent=2))
+        print(json.dumps(to_json(report), indent=2))
         return
-    console = console or _Console()
-    console.print(
-        render(summary), width=min(WIDTH, console.width) if console.is_terminal else WIDTH
-    )
+    if console is None:
+        console = _Console()
+        console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
+    console.print(render(report))
 
 
-def render(summary: Summary) -> RenderableType:
+def render(report: Report) -> RenderableType:
     """The same as something rich can print."""
-    parts: list[RenderableType] = [_outcomes(summary), *map(_dim, _opening(summary))]
-    for cohort in summary.cohorts:
-        parts += [Text(), *_cohort(summary, cohort)]
-    if summary.failures:
-        parts += [Text(), *_failures(summary)]
-    if summary.doubts:
-        parts += [Text(), *_warnings(summary)]
-    if summary.files:
-        parts += [
-            Text(),
-            Text("Files", style="bold"),
-            *(Text(f"  {path}") for path in summary.files),
-        ]
-    return Group(*parts)
+    trials, _, rest = report.headline.partition(": ")
+    lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), rest)]
+    for part in report.parts:
+        if part.section.terminal_rows:
+            lines += _part(part)
+    if report.files:
+        lines += [Text(), Text("Files", style="bold")]
+        lines += [Text(f"  {path}") for path in report.files]
+    return Group(*lines)
 
 
-def _opening(summary: Summary) -> list[str]:
-    return [*standing(summary), *account(summary.run.search), *summary.run.notes]
+def _part(part: Part) -> Iterator[RenderableType]:
+    content = part.content
+    if content.title:
+        hardware = f" on {part.environment.hardware}" if part.environment else ""
+        yield Text()
+        yield Text.assemble((content.title, "bold"), hardware)
+    yield from (_dim(sentence) for sentence in content.text)
+    for table in content.tables:
+        yield from _table(table, part.section.terminal_rows)
+    yield from (_dim(note, indent=2) for note in content.notes)
 
 
-def _outcomes(summary: Summary) -> Text:
-    counts = (
-        ", ".join(f"{number} {outcome.value}" for outcome, number in summary.counts.items())
-        or "none finished"
-    )
-    spent = cells.cost(summary)
-    return Text.assemble((f"{count(len(summary.rows), 'trial')}: ", "bold"), f"{counts}; {spent}")
+def _dim(line: str, indent: int = 0) -> RenderableType:
+    return Padding(Text(line, style="dim"), (0, 0, 0, indent), expand=False)
 
 
-def _cohort(summary: Summary, cohort: Cohort) -> list[RenderableType]:
-    front = cohort.front
-    parts: list[RenderableType] = [
-        Text.assemble(
-            ("Frontier", "bold"),
-            f" on {cohort.hardware}: {len(front)} of ",
-            count(len(cohort.points), "point"),
+def _table(table: Table, room: int) -> Iterator[RenderableType]:
+    columns = [column for column in table.shown_columns if not column.is_detail]
+    made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
+    for column in columns:
+        made.add_column(
+            column.heading,
+            justify="right" if column.is_figure else "left",
+            no_wrap=column.format not in (Format.TEXT, Format.CONFIGURATION),
         )
-    ]
-    parts += [
-        _dim(line) for line in (cells.scope(cohort), f"Memory is {cohort.memory_words}.") if line
-    ]
-    rows = cells.frontier_rows(summary, cohort)
-    every = -(-len(front) // LONGEST)
-    # Counted from the fastest, which is what most readers look for.
-    parts.append(_table(rows[0], rows[1:][::-every][::-1], numbers=len(rows[0]) - 1))
-    if every > 1:
-        parts.append(_dim(f"  one point in {every} shown; all are in the report"))
-    parts += [_dim(f"  {note}") for note in cells.frontier_notes(cohort)]
-    if cohort.verdicts:
-        rows = cells.budget_rows(summary, cohort)
-        parts += [Text(), Text("Best in each budget", style="bold")]
-        parts.append(_table(rows[0], rows[1:], numbers=len(rows[0]) - 1))
-        parts += [_dim(f"  {note}") for note in cells.budget_notes(summary, cohort)]
-    return parts
-
-
-def _dim(line: str) -> Text:
-    return Text(line, style="dim")
-
-
-def _failures(summary: Summary) -> list[RenderableType]:
-    seen = [
-        failure for failure in summary.failures if failure.outcome is not Outcome.SKIPPED
-    ] or summary.failures
-    rows = [
-        [str(len(failure.labels)), failure.outcome.value, failure.reason[:160]]
-        for failure in seen[:5]
-    ]
-    left = len(summary.failures) - len(rows)
-    more = [_dim(f"  and {left} more reasons, in the report")] if left else []
-    return [
-        Text("Not ok", style="bold"),
-        _table(("trials", "outcome", "reason"), rows, numbers=1),
-        *more,
-    ]
-
-
-def _warnings(summary: Summary) -> list[RenderableType]:
-    rows = [
-        [str(len(doubt.labels)), doubt.kind[:40], doubt.text[:160]] for doubt in summary.doubts[:5]
-    ]
-    return [Text("Warnings", style="bold"), _table(("trials", "kind", "warning"), rows, numbers=1)]
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
-    for place, heading in enumerate(headings):
-        last = place == len(headings) - 1
-        table.add_column(
-            heading,
-            justify="right" if place < numbers else "left",
-            overflow="fold",
-            no_wrap=not last,
-        )
+    rows = _rows(table, room)
     for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+        made.add_row(*(Text(_short(column, row)) for column in columns))
+    yield made
+    left_out = len(table.rows) - len(rows)
+    if left_out:
+        yield _dim(f"{count(left_out, 'more row')} in the report", indent=2)
+
+
+def _short(column: Column, row: Row) -> str:
+    written = column.text(row)
+    if len(written) <= MAX_CELL_CHARACTERS:
+        return written
+    return textwrap.shorten(written, MAX_CELL_CHARACTERS, placeholder=" …")
+
+
+def _rows(table: Table, room: int) -> Sequence[Row]:
+    if not table.is_curve:
+        return table.rows[:room]
+    # Counted from the last, the fastest, which is what most readers look for.
+    every = -(-len(table.rows) // room) or 1
+    return table.rows[::-every][::-1]

@@ -1,19 +1,19 @@
-"""From a plan to records: the run folder, Ray Tune, progress.
+"""From a search to records: a run folder, Ray Tune and progress.
 
-store.py      the run folder: one atomic file per finished trial, one driver at a time
-nodes.py      what a cluster has, and which of its nodes are alike
-cluster/      Ray: a survey of the cluster, and one slot per GPU under Tune
-reach.py      where a cluster is to be: whether anything answers there, or one is to be started here
-fitness.py    the cluster less its unfit GPUs
-metrics.py    figures for Prometheus (beside the two above and tracking, no file here imports ray)
-events.py     who is told what becomes of trials; the sweep's log, one JSON object a line
-session.py    one sweep: search, budget, store and progress brought together; knows no Ray
-foretelling.py what trials will need of memory, predicted beside a sweep
-measuring.py  from a search to its records: what every verb that measures has in common
-tuning.py     batch-size searches carried out, one a technique set
-command.py    the options of those verbs, and the run folder held while they run
-progress.py   what is printed while it runs
-watching.py   the same from another terminal, read from the folder alone
-publication.py a run folder's copy at a URI, kept up while it runs
-tracking.py   experiment trackers told of every trial, through Ray's logger callbacks
+sweep_run.py              a whole sweep, from its configuration to every record
+batch_size_tuning.py      batch-size searches carried out on each GPU model
+lifecycle.py              what the two have in common
+options.py                the command line's options that they have in common
+session.py                search, time budget, records and observers brought together; no Ray
+observers.py              the interface of everything that watches a session:
+  progress.py               lines in the terminal
+  event_log.py              log.jsonl, a line per event
+  prometheus.py             metrics
+  loggers/                  TensorBoard, MLflow, Weights & Biases
+follow.py                 a sweep's progress in another terminal, from its folder alone
+background_prediction.py  memory of the trials, predicted beside a sweep
+nodes.py                  what a cluster has, and what a trial reserves of it
+ray_address.py            where the Ray cluster is
+gpu_screening.py          unfit GPUs found before a sweep
+cluster/                  Ray: one slot per GPU under Tune
 """

@@ -1,4 +1,4 @@
-"""What trials will need of a GPU's memory, predicted beside a sweep in processes of their own."""
+"""What trials will need of a GPU's memory, predicted beside a sweep in processes of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Self
 
 from jobs.node.environment import cores
 from jobs.spec import TrialSpec
@@ -14,59 +15,69 @@ from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 
-_CORES_EACH = 4
-"""One process for so many cores: the trials' hosts need theirs."""
-_ANY_GPU = "h200"
-"""Whose constants serve a GPU that has none: a search that measures soon sees how far they are off."""
+_CORES_PER_PROCESS = 4
+"""The other cores are left to the trials on this host."""
+_DEFAULT_GPU = "h200"
+"""Its constants serve a GPU that has none. A search that measures soon corrects them."""
+_LOWEST_PRIORITY = 19
 
 Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
-class Foretelling:
-    """Predicts at the lowest priority for as long as it is entered; nothing waits for it, and nobody misses what it
-    cannot tell. ``of`` a GPU model's trials is a mapping from trial ids to bytes of device memory that grows."""
+class BackgroundPredictor:
+    """Predicts at the lowest priority while its context lasts. No trial waits for a prediction."""
 
     def __init__(self, predict: Predict = predict) -> None:
         self._predict = predict
 
-    def __enter__(self) -> Foretelling:
-        # Spawned, for the driver has threads; workers of a pool end with it, whatever they are doing.
+    def __enter__(self) -> Self:
+        # Spawned, because the driver has threads. The pool's workers end with it at any time.
         context = multiprocessing.get_context("spawn")
-        self._pool = context.Pool(max(1, cores() // _CORES_EACH), _step_aside)
+        processes = max(1, cores() // _CORES_PER_PROCESS)
+        self._pool = context.Pool(processes, _prepare_worker)
         return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         self._pool.terminate()
         self._pool.join()
 
     def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
-        """Begin with these trials."""
-        named = (name for name in known_gpus() if name in gpu_model.lower().split())
-        gpu = load_gpu(next(named, _ANY_GPU))
-        found: dict[str, float] = {}
+        """Begin to predict; returns trial id -> bytes of device memory, which fills with time.
 
-        def told(predictions: list[Prediction]) -> None:
-            found.update(
-                {one.trial_id: float(one.device.bytes) for one in predictions if one.device}
-            )
+        ``gpu_model`` is the name that NVML gives. What cannot be predicted stays out.
+        """
+        gpu = load_gpu(_constants_of(gpu_model))
+        predicted: dict[str, float] = {}
+
+        def keep(predictions: list[Prediction]) -> None:
+            for prediction in predictions:
+                if prediction.device is not None:
+                    predicted[prediction.trial_id] = float(prediction.device.bytes)
 
         for group in sharing_traces(trials):
             self._pool.apply_async(
-                self._predict, (group, gpu), callback=told, error_callback=_not_told
+                self._predict, (group, gpu), callback=keep, error_callback=_log_failure
             )
-        return found
+        return predicted
 
 
-def _not_told(error: BaseException) -> None:
+def _constants_of(gpu_model: str) -> str:
+    """The name of the file with a GPU model's constants."""
+    words = gpu_model.lower().split()
+    names = [name for name in known_gpus() if name in words]
+    return names[0] if names else _DEFAULT_GPU
+
+
+def _log_failure(error: BaseException) -> None:
     logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
 
 
-def _step_aside() -> None:
-    """A worker's first act: whatever it imports would open a context on the GPU that trials are measured on."""
+def _prepare_worker() -> None:
+    """A worker's first act. A library could create a context on the GPU that trials run on."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.nice(19)
+    os.nice(_LOWEST_PRIORITY)

@@ -1,34 +1,69 @@
-"""Batch-size searches carried out: one a technique set, all of them at once on the slots of one kind of GPU."""
+"""Batch-size searches carried out: one per technique set, all at once on the slots of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import Answer
+from orchestrator.analysis.batch_size import BatchSizeAnswer
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
+from orchestrator.reporting.publish import write_tables
 from orchestrator.running import lifecycle
+from orchestrator.running.gpu_screening import screened_cluster
+from orchestrator.running.loggers import logger_observers
 from orchestrator.running.nodes import Cluster
+from orchestrator.running.observers import Observer
+from orchestrator.running.options import RunOptions
 from orchestrator.running.progress import Progress
-from orchestrator.running.session import Session
-from orchestrator.search.batch_size.search import BatchSize
-from orchestrator.search.round_robin import Together
+from orchestrator.running.session import CloseReason, Session
+from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.round_robin import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
+
+VERB = "batch_size"
+MAX_MICRO_BATCH = 512
+MAX_MICRO_BATCH_ON_CPU = 64
+"""The largest sizes tried unless the user says otherwise."""
+_BATCH_AXES = ("micro_batch", "accumulation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tuned:
-    """What came of one kind of GPU; the records are in the folder."""
+class BatchSizeGoal:
+    """What to find for each technique set."""
+
+    effective_batch: int | None = None
+    """Samples per optimizer step, to be reached by accumulation."""
+    memory_margin: float = 0.05
+    """GPU memory to keep free: a share below 1, or bytes."""
+    tolerance: float = 0.02
+    """Speeds closer than this, relative, are equal."""
+    max_micro_batch: int | None = None
+    """None: ``MAX_MICRO_BATCH``, and less without a GPU."""
+    exact: bool = False
+    """Find the largest size to the sample, even if it is 64 or more."""
+
+    def largest_size(self, *, has_gpu: bool) -> int:
+        """The largest micro-batch to try."""
+        return self.max_micro_batch or (MAX_MICRO_BATCH if has_gpu else MAX_MICRO_BATCH_ON_CPU)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HardwareAnswers:
+    """What was found on one GPU model, or on machines without a GPU."""
 
     hardware: str
     folder: RunFolder
-    answers: tuple[Answer, ...]
-    """One a technique set, in their order."""
-    interrupted: bool
+    """It has the records."""
+    answers: tuple[BatchSizeAnswer, ...]
+    """One per technique set, in their order."""
+    is_interrupted: bool
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -36,67 +71,139 @@ class Tuned:
         return {"hardware": self.hardware, "folder": str(self.folder.path), "answers": answers}
 
 
-class Tuning:
-    """A config's technique sets, to be tuned on one cluster after another; ``options`` are those of BatchSize."""
+def tune_batch_sizes(
+    config: SweepConfig,
+    sets: Sequence[TechniqueSet],
+    goal: BatchSizeGoal,
+    options: RunOptions,
+    folder: RunFolder,
+) -> list[HardwareAnswers]:
+    """Tune every set on one GPU model after another, each in a folder of its own if there are more.
+
+    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    """
+    run = lifecycle.run_description(config, VERB)
+    folder.describe(run)
+    started_at = time.monotonic()
+    tuned: list[HardwareAnswers] = []
+    with screened_cluster(options.address, config.resources) as screening:
+        folder.describe({**run, **screening.to_json()})
+        parts = screening.cluster.by_hardware()
+        for part in parts:
+            spent_seconds = time.monotonic() - started_at
+            with _folder_of_part(folder, part, is_only=len(parts) == 1) as own_folder:
+                tuning = _Tuning(config, sets, goal, part, own_folder)
+                tuned.append(tuning.run(options, spent_seconds))
+            if own_folder.records():
+                write_tables(own_folder.path)
+            if tuned[-1].is_interrupted:
+                break
+    return tuned
+
+
+@contextlib.contextmanager
+def _folder_of_part(folder: RunFolder, part: Cluster, *, is_only: bool) -> Iterator[RunFolder]:
+    """Where one GPU model's run is written."""
+    if is_only:
+        yield folder
+        return
+    own_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
+    with own_folder.locked():
+        yield own_folder
+
+
+class _Tuning:
+    """A config's technique sets on the slots of one GPU model."""
 
     def __init__(
-        self, config: SweepConfig, sets: Sequence[TechniqueSet], options: Mapping[str, Any]
-    ) -> None:
-        self._config, self._sets, self._options = config, sets, options
-
-    def run(
         self,
+        config: SweepConfig,
+        sets: Sequence[TechniqueSet],
+        goal: BatchSizeGoal,
         cluster: Cluster,
         folder: RunFolder,
-        progress: Progress,
-        *,
-        time_budget_seconds: float | None,
-        resume: bool,
-        fresh: bool,
-    ) -> Tuned:
-        """Tune every set on GPUs of one kind, or on machines without."""
-        searches = self._searches(has_gpu=cluster.gpus > 0)
-        earlier = lifecycle.still_wanted(
-            folder, lambda spec: any(s.knows(spec) for s in searches), fresh=fresh
-        )
-        session = Session(
-            Together(searches), folder, progress, time_budget_seconds=time_budget_seconds
-        )
-        lifecycle.show(progress, lifecycle.opening(cluster, folder, time_budget_seconds))
-        session.reuse(earlier, (node.environment for node in cluster.nodes), resume=resume)
-        smallest = (one.trial(self._config, 1, 1, has_gpu=cluster.gpus > 0) for one in self._sets)
-        like = [trial for trial in smallest if isinstance(trial, TrialSpec)]
-        needs = like[0].needs if like else None
-        run = lifecycle.run_json(self._config, "batch_size")
+    ) -> None:
+        self._config = config
+        self._sets = sets
+        self._goal = goal
+        self._cluster = cluster
+        self._folder = folder
+        self._has_gpu = cluster.gpus > 0
+        self._searches = [self._search(technique_set) for technique_set in sets]
+
+    def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
+        """Tune. ``spent_seconds`` of the time budget are gone."""
+        earlier = lifecycle.wanted_records(self._folder, self._is_known, fresh=options.fresh)
+        budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
+        if budget is not None:
+            budget = max(0.0, budget - spent_seconds)
+        session = self._session(options, budget)
+        environments = [node.environment for node in self._cluster.nodes]
+        session.reuse(earlier, environments, resume=options.resume)
+        smallest = self._smallest_trials()
         lifecycle.measure(
             session,
-            cluster,
-            folder,
-            like=like,
-            needs=needs,
-            run=run,
-            trackers=self._config.trackers,
+            self._cluster,
+            self._folder,
+            to_build_for=smallest,
+            needs=smallest[0].needs if smallest else None,
+            run=lifecycle.run_description(self._config, VERB),
         )
-        lifecycle.show(progress, lifecycle.kept(session))
-        return Tuned(
-            hardware=cluster.hardware,
-            folder=folder,
-            answers=tuple(search.answer for search in searches),
-            interrupted=session.interrupted,
+        return HardwareAnswers(
+            hardware=self._cluster.hardware,
+            folder=self._folder,
+            answers=tuple(search.answer for search in self._searches),
+            is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         )
 
-    def _searches(self, *, has_gpu: bool) -> list[BatchSize]:
-        return [
-            BatchSize(
-                partial(
-                    one.trial,
-                    self._config,
-                    has_gpu=has_gpu,
-                    relative_error=self._options["tolerance"],
-                ),
-                techniques=one.label,
-                limited=has_gpu,
-                **self._options,
-            )
-            for one in self._sets
-        ]
+    def _session(self, options: RunOptions, budget: float | None) -> Session:
+        """The session, after what is printed before it. Raises LoggerError."""
+        axes = self._labelled_axes()
+        path, name = self._folder.path, self._config.name
+        loggers = logger_observers(self._config.loggers, path, name, axes)
+        progress = Progress(None, axes, stream=sys.stderr if options.as_json else sys.stdout)
+        progress.print(f"now on {lifecycle.slots_in_words(self._cluster)}")
+        for line in lifecycle.opening_lines(self._cluster, self._folder, budget):
+            progress.print(line)
+        search = RoundRobin(self._searches)
+        observers: list[Observer] = [progress, *loggers]
+        return Session(search, self._folder, observers, time_budget_seconds=budget)
+
+    def _search(self, technique_set: TechniqueSet) -> BatchSizeSearch:
+        make_trial = partial(
+            technique_set.trial,
+            self._config,
+            has_gpu=self._has_gpu,
+            relative_error=self._goal.tolerance,
+        )
+        return BatchSizeSearch(
+            make_trial,
+            techniques=technique_set.label,
+            limited=self._has_gpu,
+            effective_batch=self._goal.effective_batch,
+            margin=self._goal.memory_margin,
+            tolerance=self._goal.tolerance,
+            max_micro_batch=self._goal.largest_size(has_gpu=self._has_gpu),
+            exact=self._goal.exact,
+        )
+
+    def _is_known(self, spec: TrialSpec) -> bool:
+        return any(search.knows(spec) for search in self._searches)
+
+    def _smallest_trials(self) -> list[TrialSpec]:
+        """Each set's trial of one sample: it reserves and builds what all of the set do."""
+        trials = []
+        for technique_set in self._sets:
+            trial = technique_set.trial(self._config, 1, 1, has_gpu=self._has_gpu)
+            if isinstance(trial, TrialSpec):
+                trials.append(trial)
+        return trials
+
+    def _labelled_axes(self) -> tuple[str, ...]:
+        """The batch's axes, and those on which the sets differ."""
+        varying = []
+        for axis in self._sets[0].choices:
+            values = {str(technique_set.choices[axis]) for technique_set in self._sets}
+            if len(values) > 1:
+                varying.append(axis)
+        return (*_BATCH_AXES, *varying)

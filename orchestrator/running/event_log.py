@@ -1,4 +1,4 @@
-"""Who wants to know what becomes of a sweep's trials: the interface, and a log of one JSON object a line."""
+"""The log of a sweep: ``log.jsonl`` in its run folder, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
@@ -16,42 +16,48 @@ from jobs.spec import TrialSpec
 LOG = "log.jsonl"
 
 
-class Watcher(Protocol):
-    """Told by the session. It must not raise: no sweep ends because its log cannot grow."""
-
-    def started(self, spec: TrialSpec) -> None:
-        """A trial was given out."""
-
-    def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """A trial has its record: ``measured`` now, or kept from an earlier run, or skipped."""
-
-
 class EventLog:
-    """``log.jsonl`` of a run folder: time, event and trial id on every line, and what a search in it would ask for."""
+    """An observer that writes a line for every trial started, ended (measured now) or settled
+    (kept or skipped), and for every message.
+
+    ``clock`` gives Unix time in seconds.
+    """
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = folder / LOG, clock
+        self._path = folder / LOG
+        self._clock = clock
 
     def started(self, spec: TrialSpec) -> None:
-        self._write("started", spec)
+        """Log the trial's id and choices."""
+        self._write("started", trial_id=spec.trial_id, choices=dict(spec.choices))
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        told = {
+        """Log what came of the trial, and where it ran."""
+        known = {
             "outcome": record.outcome.value,
             "reason": record.reason,
             "rule": record.rule,
             "phase": record.phase,
             "slot_seconds": record.slot_seconds,
             "gpu_model": record.environment.get("gpu_model"),
-            **{name: record.measurements.get(name) for name in ("node", "gpu_uuid", "log_file")},
+            "gpu_uuid": record.measurements.get("gpu_uuid"),
+            "node": record.delivery.node,
+            "log_file": record.delivery.log_file,
         }
-        known = {name: value for name, value in told.items() if value not in ("", None, 0.0)}
-        self._write("ended" if measured else "settled", record.spec, **known)
+        fields = {name: value for name, value in known.items() if value not in ("", None, 0.0)}
+        event = "ended" if measured else "settled"
+        self._write(event, trial_id=record.trial_id, **fields)
 
-    def _write(self, event: str, spec: TrialSpec, **told: Any) -> None:
-        at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-        line = {"time": at, "event": event, "trial_id": spec.trial_id, **told}
-        if event == "started":
-            line["choices"] = dict(spec.choices)
+    def message(self, text: str) -> None:
+        """Log a sentence about the sweep."""
+        self._write("message", text=text)
+
+    def closed(self) -> None:
+        """Log nothing: run.json says whether the sweep has finished."""
+
+    def _write(self, event: str, **fields: Any) -> None:
+        now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "event": event, **fields})
+        # No sweep ends because its log cannot grow.
         with contextlib.suppress(OSError), open(self._path, "a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(line + "\n")

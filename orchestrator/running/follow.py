@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -13,86 +13,93 @@ from rich.text import Text
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.running.progress import Progress
+from orchestrator.storage.layout import record_files
 from orchestrator.storage.record_reader import read_record
 from orchestrator.storage.run_folder import RunFolder
-from orchestrator.storage.run_metadata import Run, read_run, record_files
+from orchestrator.storage.run_metadata import RunMetadata, read_run
 
-_GLANCES_A_SECOND = 1.0
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def follow(
-    path: Path, *, to_stderr: bool = False, wait: Callable[[float], None] = time.sleep
+    path: Path, *, to_stderr: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Print a run's progress until its driver lets go of the folder; at once where nobody holds it.
+    """Print a run's progress until its driver lets go of the folder; at once if no driver holds it.
 
-    A line a trial, and in a terminal a last line that says where the sweep stands. Raises UnreadableRunError.
+    Prints a line per trial and, in a terminal, a last line that says where the sweep stands.
+    Raises UnreadableRunError.
     """
     folder = RunFolder(path)
-    with Console(stderr=to_stderr).status("") as line:
-        view = _View(
-            path, sys.stderr if to_stderr else sys.stdout
-        )  # in a terminal, by now rich's own
+    with Console(stderr=to_stderr).status("") as status_line:
+        # rich has replaced the streams in a terminal by now, to keep its line below the others.
+        stream = sys.stderr if to_stderr else sys.stdout
+        follower = _Follower(path, stream)
         while True:
-            running = folder.in_use()  # asked first: what is written before the end is then read
-            view.look()
-            line.update(Text(view.progress.status()))
-            if not running:
+            is_running = folder.in_use()  # asked first, so that the last look sees everything
+            follower.look()
+            status_line.update(Text(follower.progress.status()))
+            if not is_running:
                 break
-            wait(1 / _GLANCES_A_SECOND)
-    view.progress.say(view.progress.status())
-    if not view.run.finished:
-        view.progress.say(
-            "-- the sweep has ended and not finished; the same command with --resume continues it"
+            sleep(_SECONDS_BETWEEN_LOOKS)
+    follower.progress.closed()
+    if not follower.run.finished:
+        follower.progress.message(
+            "the sweep has ended unfinished; the same command with --resume continues it"
         )
 
 
-class _View:
-    """What has been read of the folder so far."""
+class _Follower:
+    """What has been read of a run folder so far."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
-        self._path, self._stream = path, stream
+        self._path = path
+        self._stream = stream
         self._begin(read_run(path))
 
-    def _begin(self, run: Run) -> None:
-        self.run, self._seen, self._first = run, set[tuple[str, int]](), True
+    def _begin(self, run: RunMetadata) -> None:
+        self.run = run
+        self._is_first_look = True
+        self._files_read: set[tuple[str, int]] = set()
+        """Name and time of writing, in nanoseconds."""
         self.progress = Progress(
-            run.planned,
-            1,
-            run.axes,
-            baseline=run.baseline,
-            stream=self._stream,
-            clock=time.time,
-            began=run.started_at,
+            run.planned, run.axes, stream=self._stream, clock=time.time, began=run.started_at
         )
 
     def look(self) -> None:
-        """Read what is new, and print a line for every trial that has ended since the last look."""
+        """Read what is new, and print a line for each trial that has ended since the last look."""
         run = read_run(self._path)
-        if run.started_at != self.run.started_at:  # the folder's earlier run was read
-            self._begin(run)
+        if run.started_at != self.run.started_at:
+            self._begin(run)  # another run has begun in the folder
         self.run = run
-        for record in sorted(
-            self._new(), key=lambda record: record.started_at + record.slot_seconds
-        ):
-            self._tell(record)
-        self._first = False
+        for record in sorted(self._new_records(), key=_ended_at):
+            self._show(record)
+        self._is_first_look = False
 
-    def _tell(self, record: TrialRecord) -> None:
+    def _show(self, record: TrialRecord) -> None:
         if record.outcome is Outcome.UNSUPPORTED and not record.started_at:
             return  # ruled out when the sweep was planned
-        if record.started_at < self.run.started_at:
-            self.progress.settled(record)
-        elif self._first:
-            self.progress.met(record)
+        measured = record.started_at >= self.run.started_at
+        if measured and self._is_first_look:
+            self.progress.count(record, measured=True)
         else:
-            self.progress.ended(record)
+            self.progress.ended(record, measured=measured)
 
-    def _new(self) -> Iterator[TrialRecord]:
+    def _new_records(self) -> list[TrialRecord]:
+        records = []
         for path in record_files(self._path):
             try:
                 version = (path.name, path.stat().st_mtime_ns)
-            except FileNotFoundError:  # taken away to be measured again
+            except FileNotFoundError:  # removed, because the trial is measured again
                 continue
-            if version not in self._seen and (record := read_record(path)) is not None:
-                self._seen.add(version)
-                yield record
+            if version in self._files_read:
+                continue
+            record = read_record(path)
+            if record is not None:
+                self._files_read.add(version)
+                records.append(record)
+        return records
+
+
+def _ended_at(record: TrialRecord) -> float:
+    """Unix time in seconds."""
+    return record.started_at + record.slot_seconds

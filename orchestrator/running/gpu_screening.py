@@ -1,14 +1,14 @@
-"""Which GPUs of a cluster are fit to measure on: each is calibrated, and trials are kept off those that are not.
+"""Which GPUs of a cluster are fit: each is measured briefly, and unfit ones are set aside.
 
-It is Ray that hands out GPUs: one that is to get no trial is held by an actor that does nothing, until the sweep ends.
+Ray hands out the GPUs. One that is to get no trial is held by an idle actor until the sweep ends.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,18 +21,18 @@ from orchestrator.planning.settings import Resources
 from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 
-SLOWER = 0.07
-"""Than the median of its model: more than GPUs that are well differ by."""
-_PATIENCE_SECONDS = 60.0
-"""A GPU that somebody else holds for longer is not judged."""
+MAX_SLOWDOWN = 0.07
+"""A GPU slower than its model's median by a larger share is unfit: healthy GPUs differ less."""
+BUSY_GPU_SECONDS = 60.0
+"""A GPU that does not answer for longer is in use, and is not judged."""
 
 Question = Callable[[], Mapping[str, Any]]
-"""What a GPU is asked, in a process that sees no other: a ``Calibration`` as plain values."""
+"""What each GPU is asked, in a process that sees no other: a ``Calibration`` as plain values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fitness:
-    """The cluster less its unfit GPUs, every GPU's calibration, and sentences about the unfit."""
+class Screening:
+    """The cluster without its unfit GPUs, all measurements, and sentences about the unfit."""
 
     cluster: Cluster
     calibrations: tuple[Mapping[str, Any], ...] = ()
@@ -40,17 +40,20 @@ class Fitness:
 
     def to_json(self) -> dict[str, Any]:
         """What ``run.json`` says of the GPUs."""
-        return {"notes": list(self.notes), "calibrations": [dict(one) for one in self.calibrations]}
+        calibrations = [dict(answer) for answer in self.calibrations]
+        return {"notes": list(self.notes), "calibrations": calibrations}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Held:
-    node: Node
-    holder: Any
-    answer: Any
-
-
 class _Holder:
+    """An actor that holds a GPU, and its pending answer."""
+
+    node: Node
+    actor: Any
+    reference: Any
+
+
+class _HoldingActor:
     def ask(self, question: Question) -> dict[str, Any]:
         gpu = {"gpu": str(ray.get_gpu_ids()[0])}
         try:
@@ -60,93 +63,105 @@ class _Holder:
 
 
 @contextmanager
-def reached(address: str | None, resources: Resources) -> Iterator[Fitness]:
-    """The cluster in reach as far as the configuration wants it, its unfit GPUs held. Raises NoSuchGpuError."""
+def screened_cluster(address: str | None, resources: Resources) -> Iterator[Screening]:
+    """The cluster as far as the configuration wants it, its unfit GPUs held.
+
+    Raises ClusterError or NoSuchGpuError.
+    """
     with connected(address) as whole:
         chosen = whole.only(resources.gpu_models)
-        with (
-            only_fit(chosen) if resources.calibrate else nullcontext(Fitness(cluster=chosen)) as fit
-        ):
-            yield fit
+        if not resources.screen_gpus:
+            yield Screening(cluster=chosen)
+            return
+        with only_fit(chosen) as screening:
+            yield screening
 
 
 @contextmanager
 def only_fit(
     cluster: Cluster, question: Question = calibration.calibrate_briefly
-) -> Iterator[Fitness]:
-    """Calibrate the GPUs of every model that has several; hold those that are unfit while the context lasts.
+) -> Iterator[Screening]:
+    """Measure the GPUs of every model that has several; hold the unfit while the context lasts.
 
-    A model that has none but unfit ones is measured all the same: rows with a note are better than none.
+    A model with nothing but unfit GPUs is measured on all the same, with a note.
     """
-    several = [part for part in cluster.by_hardware() if part.gpus > 1]
-    held = [
-        _hold(node, question) for part in several for node in part.nodes for _ in range(node.gpus)
-    ]
+    parts = [part for part in cluster.by_hardware() if part.gpus > 1]
+    nodes = [node for part in parts for node in part.nodes]
+    holders = [_hold(node, question) for node in nodes for _ in range(node.gpus)]
     try:
-        answered = _answered(held)
-        told = [
-            {"node": one.node.address, "model": one.node.hardware, **ray.get(one.answer)}
-            for one in answered
+        answered = _answered(holders)
+        answers = [_answer(holder) for holder in answered]
+        reasons = judge(answers)
+        aside = [answered[index] for index in reasons if _has_better(index, answers, reasons)]
+        _release([holder for holder in holders if holder not in aside])
+        holders = aside
+        notes = [
+            _note(answers[index], reason, is_held=answered[index] in aside)
+            for index, reason in reasons.items()
         ]
-        why = judge(told)
-        aside = [
-            answered[place] for place in why if not _all_unfit(told[place]["model"], told, why)
-        ]
-        for one in held:
-            if one not in aside:
-                ray.kill(one.holder)
-        held = aside
-        notes = tuple(
-            _note(told[place], why[place], held=answered[place] in aside) for place in why
+        yield Screening(
+            cluster=_without(cluster, aside), calibrations=tuple(answers), notes=tuple(notes)
         )
-        yield Fitness(cluster=_without(cluster, aside), calibrations=tuple(told), notes=notes)
     finally:
-        for one in held:
-            ray.kill(one.holder)
+        _release(holders)
 
 
-def judge(told: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Place -> what is wrong with the GPU there."""
-    failed = {
-        place: f"it could not be calibrated: {one['failed']}"
-        for place, one in enumerate(told)
-        if "failed" in one
-    }
-    places = [place for place in range(len(told)) if place not in failed]
-    slow = unfit([told[place] for place in places], SLOWER)
-    return failed | {places[place]: reason for place, reason in slow.items()}
+def judge(answers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Index of an unfit GPU's answer -> what is wrong with the GPU."""
+    reasons = {}
+    measured = []
+    for index, answer in enumerate(answers):
+        if "failed" in answer:
+            reasons[index] = f"it could not be measured: {answer['failed']}"
+        else:
+            measured.append(index)
+    slow = unfit([answers[index] for index in measured], MAX_SLOWDOWN)
+    return reasons | {measured[position]: reason for position, reason in slow.items()}
 
 
-def _hold(node: Node, question: Question) -> _Held:
-    where = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-    make: Any = ray.remote(_Holder)
-    holder = make.options(num_cpus=0, num_gpus=1, scheduling_strategy=where).remote()
-    return _Held(node=node, holder=holder, answer=holder.ask.remote(question))
+def _hold(node: Node, question: Question) -> _Holder:
+    strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    make: Any = ray.remote(_HoldingActor)
+    actor = make.options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()
+    return _Holder(node=node, actor=actor, reference=actor.ask.remote(question))
 
 
-def _answered(held: Sequence[_Held]) -> list[_Held]:
-    if not held:
+def _release(holders: Iterable[_Holder]) -> None:
+    for holder in holders:
+        ray.kill(holder.actor)
+
+
+def _answered(holders: Sequence[_Holder]) -> list[_Holder]:
+    """Those whose GPU has answered in time."""
+    if not holders:
         return []
-    ready, _ = ray.wait(
-        [one.answer for one in held], num_returns=len(held), timeout=_PATIENCE_SECONDS
-    )
-    return [one for one in held if one.answer in ready]
+    references = [holder.reference for holder in holders]
+    ready, _ = ray.wait(references, num_returns=len(references), timeout=BUSY_GPU_SECONDS)
+    return [holder for holder in holders if holder.reference in ready]
 
 
-def _all_unfit(model: str, told: Sequence[Mapping[str, Any]], why: Mapping[int, str]) -> bool:
-    return all(place in why for place, one in enumerate(told) if one["model"] == model)
+def _answer(holder: _Holder) -> dict[str, Any]:
+    where = {"node": holder.node.address, "model": holder.node.hardware}
+    return {**where, **ray.get(holder.reference)}
 
 
-def _note(one: Mapping[str, Any], why: str, *, held: bool) -> str:
-    name = f"{one['model']} {one.get('uuid') or one['gpu']} on {one['node']}"
-    return (
-        f"{name} {'was set aside' if held else 'was measured on although no other is well'}: {why}"
-    )
+def _has_better(
+    index: int, answers: Sequence[Mapping[str, Any]], unfit_indices: Collection[int]
+) -> bool:
+    """Whether some other GPU of the same model is fit."""
+    model = answers[index]["model"]
+    same_model = [other for other, answer in enumerate(answers) if answer["model"] == model]
+    return any(other not in unfit_indices for other in same_model)
 
 
-def _without(cluster: Cluster, aside: Sequence[_Held]) -> Cluster:
-    unfit_on = Counter(one.node.node_id for one in aside)
-    nodes = tuple(
-        dataclasses.replace(node, set_aside=unfit_on[node.node_id]) for node in cluster.nodes
-    )
-    return dataclasses.replace(cluster, nodes=nodes)
+def _note(answer: Mapping[str, Any], reason: str, *, is_held: bool) -> str:
+    name = f"{answer['model']} {answer.get('uuid') or answer['gpu']} on {answer['node']}"
+    if is_held:
+        return f"{name} was set aside: {reason}"
+    return f"{name} was measured on, because no other GPU of its model is fit: {reason}"
+
+
+def _without(cluster: Cluster, aside: Sequence[_Holder]) -> Cluster:
+    unfit_on = Counter(holder.node.node_id for holder in aside)
+    nodes = [dataclasses.replace(node, set_aside=unfit_on[node.node_id]) for node in cluster.nodes]
+    return dataclasses.replace(cluster, nodes=tuple(nodes))

@@ -6,109 +6,30 @@ import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
-from orchestrator.planning.loggers import Chosen
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.running import cluster as ray_cluster
-from orchestrator.running import loggers
+from orchestrator.running.cluster import prepare, run_trials
 from orchestrator.running.nodes import Cluster
-from orchestrator.running.progress import Progress
+from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
 from orchestrator.storage.run_folder import RunFolder
+from orchestrator.units import count
 
 
-def still_wanted(
-    folder: RunFolder,
-    is_wanted: Callable[[TrialSpec], bool],
-    *,
-    fresh: bool,
-    models: Collection[str] = (),
-) -> dict[str, TrialRecord]:
-    """Earlier records of wanted trials; all others are removed, for they must not appear in the run's report.
-
-    Where there are several ``models`` of GPU, a trial is named for its own, and where there is one again, for none:
-    what was measured on a model before keeps its place under its new name.
-    """
-    wanted: dict[str, TrialRecord] = {}
-    for trial_id, record in folder.records().items():
-        if not fresh and is_wanted(record.spec):
-            wanted[trial_id] = record
-            continue
-        folder.remove(trial_id)
-        model = str(record.environment.get("gpu_model") or "") if len(models) > 1 else ""
-        spec = dataclasses.replace(record.spec, gpu_model=model)
-        if not fresh and is_wanted(spec):
-            wanted[spec.trial_id] = folder.write(dataclasses.replace(record, spec=spec))
-    return wanted
+def command_of(verb: str) -> str:
+    """The command line that this process was started with."""
+    return shlex.join(["python", "-m", f"orchestrator.{verb}", *sys.argv[1:]])
 
 
-def opening(
-    cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
-) -> Iterator[str]:
-    """What to say before measuring: of the machine, of the time there is, of the folder."""
-    if not cluster.gpus:
-        yield (
-            "   memory is then what tensors hold (and the process's resident peak), speed is this processor's;"
-            " smallest trials first"
-        )
-    if time_budget_seconds is not None:
-        minutes = time_budget_seconds / 60
-        yield f"   it ends within {minutes:.3g} minutes; what has had no turn by then is skipped"
-    yield f"   writing to {folder.path}"
-    for path in folder.unreadable:
-        yield f"-- {path} is not a record of this program; it is left alone"
-
-
-def reuse(
-    session: Session, earlier: Mapping[str, TrialRecord], cluster: Cluster, *, resume: bool
-) -> Iterator[str]:
-    """Keep earlier records that need not be repeated, and say how many there are."""
-    session.reuse(earlier, (node.environment for node in cluster.nodes), resume=resume)
-    yield from kept(session)
-
-
-def kept(session: Session) -> Iterator[str]:
-    """How many earlier records were kept, if any."""
-    if session.reused:
-        yield f"-- {session.reused} trials were measured before and are kept (--fresh measures them again)"
-
-
-def measure(
-    session: Session,
-    cluster: Cluster,
-    folder: RunFolder,
-    *,
-    like: Iterable[TrialSpec],
-    needs: Needs | None,
-    run: Mapping[str, Any],
-    trackers: Chosen,
-) -> bool:
-    """Run the session on the cluster until every trial has its record; trials are ``like`` these.
-
-    What those need to be built is built first, once a node. ``run`` is what ``run.json`` says of the run. Whether the
-    cluster has grown meanwhile. Raises TrackerError, before anything is measured.
-    """
-    told = loggers.callbacks(trackers, folder.path, run)
-    ops = sorted({op for spec in like for op in spec.recipe.prepares})
-    folder.describe({**run, "finished": False})
-    described = {**run, "one_time_costs": ray_cluster.prepare(cluster, ops)}
-    folder.describe({**described, "finished": False})
-    roster = ray_cluster.run(session, cluster, needs, told)
-    session.account()
-    notes = [*run.get("notes", ()), *roster.notes]
-    folder.describe({**described, "notes": notes, "search": dict(session.search.account)})
-    return roster.has_grown
-
-
-def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:
-    """What a run folder says of its run, but for its one-time costs."""
+def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
+    """What ``run.json`` says of a run before anything is measured."""
     return {
         "name": config.name,
-        "command": shlex.join(["python", "-m", f"orchestrator.{verb}", *sys.argv[1:]]),
+        "command": command_of(verb),
         "config": config.to_json(),
         "budgets": list(config.budgets),
         "baseline": dict(config.baseline),
@@ -117,17 +38,105 @@ def run_json(config: SweepConfig, verb: str) -> dict[str, Any]:
     }
 
 
+def time_budget_seconds(config: SweepConfig, options: RunOptions, cluster: Cluster) -> float | None:
+    """The budget of the command line; without one, and without a GPU, the configuration's."""
+    if options.time_budget_seconds is not None:
+        return options.time_budget_seconds
+    return None if cluster.gpus else config.cpu_fallback.time_budget_seconds
+
+
+def wanted_records(
+    folder: RunFolder,
+    is_wanted: Callable[[TrialSpec], bool],
+    *,
+    fresh: bool = False,
+    hardware: Mapping[str, str] | None = None,
+) -> dict[str, TrialRecord]:
+    """Earlier records of wanted trials by trial id. All others are removed from the folder, because
+    they must not appear in the run's report.
+
+    Only a sweep over several GPU models names them in its trials. So a record is renamed if it was
+    measured when the cluster had fewer or more models, and nothing finished is repeated.
+    ``hardware``: GPU model of a trial -> the model's name.
+    """
+    wanted: dict[str, TrialRecord] = {}
+    for trial_id, record in folder.records().items():
+        if not fresh and is_wanted(record.spec):
+            wanted[trial_id] = record
+            continue
+        folder.remove(trial_id)
+        for renamed in _renamed(record, hardware or {}):
+            if not fresh and is_wanted(renamed.spec):
+                wanted[renamed.trial_id] = folder.write(renamed)
+    return wanted
+
+
+def _renamed(record: TrialRecord, hardware: Mapping[str, str]) -> Iterator[TrialRecord]:
+    """The record as that of the same trial in today's sweep, if its GPU model is still there."""
+    for gpu_model, name in hardware.items():
+        if name == record.environment.get("gpu_model"):
+            spec = dataclasses.replace(record.spec, gpu_model=gpu_model)
+            yield dataclasses.replace(record, spec=spec)
+
+
+def opening_lines(
+    cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
+) -> Iterator[str]:
+    """What to say before measuring: about the machine, the time budget and the folder."""
+    if not cluster.gpus:
+        yield (
+            "   without a GPU, memory is that of live tensors and the process's resident peak,"
+            " and speed is this processor's; smallest trials first"
+        )
+    if time_budget_seconds is not None:
+        minutes = time_budget_seconds / 60
+        yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
+    yield f"   writing to {folder.path}"
+    for path in folder.unreadable:
+        yield f"-- {path} is not a record of this program; it is left alone"
+
+
+def say_what_is_kept(session: Session) -> None:
+    """Tell how many earlier records were kept, if any was."""
+    if session.reused:
+        kept = count(session.reused, "trial")
+        session.message(f"{kept} measured before: kept (--fresh measures them again)")
+
+
 def slots_in_words(cluster: Cluster) -> str:
     """``2 GPUs (NVIDIA H200)``, or that there is none."""
-    gpus = (
-        f"{cluster.gpus} GPU{'s' * (cluster.gpus != 1)}"
-        if cluster.gpus
-        else "no GPU: measuring on the CPU"
-    )
+    gpus = count(cluster.gpus, "GPU") if cluster.gpus else "no GPU: measuring on the CPU"
     return f"{gpus} ({cluster.hardware})"
 
 
-def show(progress: Progress, lines: Iterable[str]) -> None:
-    """Print lines as one."""
-    for line in lines:
-        progress.say(line)
+def measure(
+    session: Session,
+    cluster: Cluster,
+    folder: RunFolder,
+    *,
+    to_build_for: Iterable[TrialSpec],
+    needs: Needs | None,
+    run: Mapping[str, Any],
+    on_slots: Callable[[Mapping[str, int]], object] | None = None,
+) -> None:
+    """Run the session on the cluster until every trial has its record, and close it.
+
+    What the trials ``to_build_for`` need is built first, once per node. ``needs`` is what the
+    configuration wants a trial to reserve, ``run`` what ``run.json`` says of the run, and
+    ``on_slots`` as in ``run_trials``. Raises RunFolderError.
+    """
+    ops = sorted({op for spec in to_build_for for op in spec.settings.builds})
+    reused_at_first = session.reused
+    try:
+        folder.describe({**run, "finished": False})
+        described = {**run, "one_time_costs": prepare(cluster, ops)}
+        folder.describe({**described, "finished": False})
+        notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        session.write_missing_records()
+        if session.reused > reused_at_first:
+            say_what_is_kept(session)
+    finally:
+        session.tell_closed()
+    all_notes = [*run.get("notes", ()), *notes]
+    search = dict(session.search.summary())
+    folder.describe({**described, "notes": all_notes, "search": search})

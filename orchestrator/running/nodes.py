@@ -1,18 +1,26 @@
-"""What a cluster has: its nodes, what a trial may reserve of them, and which of them are alike."""
+"""What a cluster has: its nodes, and what a trial may reserve of them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Needs, TrialSpec
 
 
+class ClusterError(RuntimeError):
+    """The Ray cluster cannot be joined, or was lost."""
+
+
+class NoSuchGpuError(RuntimeError):
+    """The configuration names GPU models, and no node has one of them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """One machine of the cluster: its GPUs, the cores each of its trials gets, and its environment."""
+    """One machine of the cluster: its GPUs, cores, memory and environment."""
 
     node_id: str
     address: str
@@ -22,45 +30,39 @@ class Node:
     """Memory that Ray gives out on the node, less a tenth for Ray itself."""
     environment: Mapping[str, Any]
     set_aside: int = 0
-    """GPUs among them that are not well, and get no trial."""
+    """Unfit GPUs among them, which get no trial."""
 
     @property
     def hardware(self) -> str:
-        """The model of its GPUs; of its processor where it has none."""
+        """The model of its GPUs; of its processor if it has none."""
         return str(self.environment.get("gpu_model") or self.environment.get("cpu_model"))
 
 
-class ClusterError(RuntimeError):
-    """The Ray cluster cannot be joined, or was lost."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """What a trial reserves, and on which nodes; none named: on any."""
+class Placement:
+    """Where a trial may run, and what it reserves there."""
 
     needs: Needs
+    hardware: str
+    """The GPU model; the processor's without a GPU."""
     node_ids: tuple[str, ...] = ()
+    """Empty: any node."""
 
-    def given(self, spec: TrialSpec) -> TrialSpec:
+    def applied_to(self, spec: TrialSpec) -> TrialSpec:
         """The trial with what it reserves here."""
-        return dataclasses.replace(
-            spec, needs=dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path)
-        )
+        needs = dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path)
+        return dataclasses.replace(spec, needs=needs)
 
     @property
-    def label_selector(self) -> list[dict[str, str]] | None:
-        """Its nodes by Ray's label of their ids; None: any."""
-        return [{"ray.io/node-id": f"in({','.join(self.node_ids)})"}] if self.node_ids else None
+    def label_selector(self) -> str:
+        """Its nodes as a selector of Ray's label ``ray.io/node-id``; empty: any node."""
+        return f"in({','.join(self.node_ids)})" if self.node_ids else ""
 
     @property
     def bundle(self) -> Mapping[str, float]:
-        """The reservation in Ray's words."""
+        """The reservation: Ray's name of a resource -> amount."""
         wanted = {"CPU": self.needs.cpus, "GPU": self.needs.gpus, "memory": self.needs.host_bytes}
         return {name: float(amount) for name, amount in wanted.items() if amount}
-
-
-class NoSuchGpuError(RuntimeError):
-    """The configuration names GPU models, and no node has one of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,42 +71,11 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     pinned: bool = False
-    """Ray has other nodes too, which are none of its: trials are kept on these."""
-
-    @property
-    def hardware(self) -> str:
-        """The models of its GPUs, or processors."""
-        return ", ".join(sorted({node.hardware for node in self.nodes}))
-
-    def by_hardware(self) -> tuple[Cluster, ...]:
-        """A cluster for each model of GPU; the whole where there is one model, or no GPU at all."""
-        groups: dict[str, list[Node]] = {}
-        for node in self.nodes:
-            if node.gpus:
-                groups.setdefault(node.hardware, []).append(node)
-        if len(groups) < 2:
-            return (self,)
-        return tuple(Cluster(nodes=tuple(groups[model]), pinned=True) for model in sorted(groups))
-
-    def only(self, models: Sequence[str]) -> Cluster:
-        """The nodes whose GPU's name contains one of these words; all where none is given. Raises NoSuchGpuError."""
-        if not models:
-            return self
-        chosen = [
-            n
-            for n in self.nodes
-            if n.gpus and any(word.lower() in n.hardware.lower() for word in models)
-        ]
-        if not chosen:
-            raise NoSuchGpuError(
-                f"no node has a GPU called {' or '.join(models)}: there is {self.hardware}"
-            )
-        return Cluster(nodes=tuple(chosen), pinned=True)
-
-    def slots_by_model(self) -> dict[str, int]:
-        """Model -> trials that it can run at once; where there is one kind of hardware only, it needs no name."""
-        parts = self.by_hardware()
-        return {part.hardware if len(parts) > 1 else "": part.slots for part in parts}
+    """Whether trials are kept on these nodes, because Ray has others, too."""
+    allowed_models: tuple[str, ...] = ()
+    """Words in the names of the GPU models that the configuration allows; empty: all models."""
+    known_models: frozenset[str] = frozenset()
+    """GPU models of the cluster that this is a part of."""
 
     @property
     def gpus(self) -> int:
@@ -113,28 +84,87 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Trials that can run at once: one per GPU; without any, one per node."""
-        return (
-            self.gpus - sum(node.set_aside for node in self.nodes) if self.gpus else len(self.nodes)
-        )
+        """Trials that can run at once: one per fit GPU; without any GPU, one per node."""
+        if not self.gpus:
+            return len(self.nodes)
+        return self.gpus - sum(node.set_aside for node in self.nodes)
+
+    @property
+    def trial_nodes(self) -> tuple[Node, ...]:
+        """The nodes that run trials: those with GPUs; all nodes without any GPU."""
+        return tuple(node for node in self.nodes if node.gpus or not self.gpus)
+
+    @property
+    def hardware(self) -> str:
+        """The models of the GPUs, or processors, that trials run on."""
+        return ", ".join(sorted({node.hardware for node in self.trial_nodes}))
+
+    def by_hardware(self) -> tuple[Cluster, ...]:
+        """A cluster per GPU model; the whole cluster if there is one model, or no GPU at all."""
+        groups: dict[str, list[Node]] = {}
+        for node in self.trial_nodes:
+            groups.setdefault(node.hardware, []).append(node)
+        if not self.gpus or len(groups) < 2:
+            return (self,)
+        return tuple(self._part(groups[model], groups) for model in sorted(groups))
+
+    def by_gpu_model(self) -> dict[str, Cluster]:
+        """GPU model as in ``TrialSpec.gpu_model`` -> its part of the cluster; "": the whole."""
+        parts = self.by_hardware()
+        if len(parts) == 1:
+            return {"": self}
+        return {part.hardware: part for part in parts}
+
+    def is_new_model(self, hardware: str) -> bool:
+        """Whether the configuration allows this GPU model, and the cluster had none of it."""
+        if self.allowed_models and not _is_called(hardware, self.allowed_models):
+            return False
+        return hardware not in self.known_models.union(node.hardware for node in self.nodes)
+
+    def slots_by_model(self) -> dict[str, int]:
+        """GPU model as in ``TrialSpec.gpu_model`` -> trials that it can run at once."""
+        return {model: part.slots for model, part in self.by_gpu_model().items()}
+
+    def only(self, models: Sequence[str]) -> Cluster:
+        """The nodes whose GPU's name contains one of these words; all nodes if there are no words.
+
+        Raises NoSuchGpuError.
+        """
+        if not models:
+            return self
+        chosen = [node for node in self.nodes if node.gpus and _is_called(node.hardware, models)]
+        if not chosen:
+            names = " or ".join(models)
+            raise NoSuchGpuError(f"no node has a GPU called {names}: there is {self.hardware}")
+        return Cluster(nodes=tuple(chosen), pinned=True, allowed_models=tuple(models))
 
     def needs(self, asked: Needs) -> Needs:
-        """What every trial reserves: one GPU and, unless asked otherwise, its share of the node's cores and memory.
+        """What every trial reserves: one GPU, and what is ``asked`` of the node's cores and memory.
 
-        The share is the smallest of any node, so that a trial fits everywhere; without GPUs it is the whole node.
+        Zeros in ``asked`` mean the GPU's share of its node; the smallest share of any node, so that
+        a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
-        hosts = [node for node in self.nodes if node.gpus or not self.gpus]
+        nodes = self.trial_nodes
+        cpus = min(node.cpus // max(node.gpus, 1) for node in nodes)
+        host_bytes = min(node.host_bytes // max(node.gpus, 1) for node in nodes)
         return dataclasses.replace(
             asked,
             gpus=1 if self.gpus else 0,
-            cpus=asked.cpus or max(1, min(node.cpus // max(node.gpus, 1) for node in hosts)),
-            host_bytes=asked.host_bytes
-            or min(node.host_bytes // max(node.gpus, 1) for node in hosts),
+            cpus=asked.cpus or max(1, cpus),
+            host_bytes=asked.host_bytes or host_bytes,
         )
 
-    def place(self, asked: Needs) -> Place:
+    def placement(self, asked: Needs) -> Placement:
         """Where a trial that asks for this may run, and what it reserves there."""
-        return Place(
-            needs=self.needs(asked),
-            node_ids=tuple(node.node_id for node in self.nodes) if self.pinned else (),
+        node_ids = tuple(node.node_id for node in self.nodes) if self.pinned else ()
+        return Placement(needs=self.needs(asked), hardware=self.hardware, node_ids=node_ids)
+
+    def _part(self, nodes: Sequence[Node], models: Iterable[str]) -> Cluster:
+        """Some of the nodes, trials kept on them; ``models`` are those of the whole cluster."""
+        return dataclasses.replace(
+            self, nodes=tuple(nodes), pinned=True, known_models=frozenset(models)
         )
+
+
+def _is_called(hardware: str, words: Iterable[str]) -> bool:
+    return any(word.lower() in hardware.lower() for word in words)

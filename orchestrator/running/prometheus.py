@@ -1,61 +1,91 @@
-"""A sweep's figures for Prometheus, through Ray's own exporter: trials by outcome, GPU time, what still waits."""
+"""A sweep's metrics for Prometheus, through Ray's own exporter."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from ray.util.metrics import Counter, Gauge
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.running.session import CloseReason
 
-_TAGS = ("sweep",)
+_SWEEP = ("sweep",)
+_CUT_SHORT = {reason.value for reason in CloseReason}
+"""Rules of trials that were skipped because the sweep ended, not because of what it measured."""
 
 
 class Metrics:
-    """A watcher. ``saved`` is what trials that the search skipped would have taken at the mean of those measured."""
+    """An observer that counts trials by outcome, slot seconds, and trials that wait or run.
 
-    def __init__(self, sweep: str, planned: int) -> None:
+    ``counter`` and ``gauge`` make the metrics.
+    """
+
+    def __init__(
+        self,
+        sweep: str,
+        planned: int,
+        *,
+        counter: Callable[..., Any] = Counter,
+        gauge: Callable[..., Any] = Gauge,
+    ) -> None:
         self._tags = {"sweep": sweep}
-        self._trials = Counter(
-            "orchestrator_trials", "Trials that have their record", (*_TAGS, "outcome")
+        self._trials = counter(
+            "orchestrator_trials", "Trials that have their record", (*_SWEEP, "outcome")
         )
-        self._spent = Counter(
-            "orchestrator_slot_seconds", "Slot seconds that trials took", (*_TAGS, "gpu_model")
+        self._slot_seconds = counter(
+            "orchestrator_slot_seconds", "Slot seconds of trials", (*_SWEEP, "gpu_model")
         )
-        self._saved = Gauge(
-            "orchestrator_slot_seconds_saved", "Of the whole grid's, by the search's skips", _TAGS
+        self._saved = gauge(
+            "orchestrator_slot_seconds_saved",
+            "Slot seconds of the trials that the search skipped, at the mean of those measured",
+            _SWEEP,
         )
-        self._waiting = Gauge(
-            "orchestrator_trials_waiting", "Planned trials without a record", _TAGS
+        self._waiting = gauge(
+            "orchestrator_trials_waiting", "Planned trials without a record", _SWEEP
         )
-        self._running = Gauge("orchestrator_trials_running", "Trials given out", _TAGS)
-        self._planned, self._settled, self._out = planned, 0, set[str]()
-        self._measured, self._seconds, self._skipped = 0, 0.0, 0
+        self._running = gauge("orchestrator_trials_running", "Trials on slots", _SWEEP)
+        self._planned = planned
+        self._ended_count = 0
+        self._started_ids: set[str] = set()
+        self._measured_count = 0
+        self._measured_seconds = 0.0
+        self._skipped_count = 0
         self._publish()
 
     def started(self, spec: TrialSpec) -> None:
-        self._out.add(spec.trial_id)
+        """Count the trial as running."""
+        self._started_ids.add(spec.trial_id)
         self._publish()
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        self._out.discard(record.trial_id)
-        self._settled += 1
+        """Count the trial by its outcome, and its slot seconds."""
+        self._started_ids.discard(record.trial_id)
+        self._ended_count += 1
         self._trials.inc(1, {**self._tags, "outcome": record.outcome.value})
         if measured:
-            self._measured += 1
-            self._seconds += record.slot_seconds
-            model = str(record.environment.get("gpu_model") or "cpu")
-            if record.slot_seconds > 0:
-                self._spent.inc(record.slot_seconds, {**self._tags, "gpu_model": model})
-        elif record.outcome is Outcome.SKIPPED and record.rule not in (
-            "time_budget",
-            "interrupted",
-            "unwritable",
-        ):
-            self._skipped += 1
+            self._add_seconds(record)
+        elif record.outcome is Outcome.SKIPPED and record.rule not in _CUT_SHORT:
+            self._skipped_count += 1
         self._publish()
 
+    def message(self, text: str) -> None:
+        """Nothing to count."""
+
+    def closed(self) -> None:
+        """Nothing to close: Ray exports the last values."""
+
+    def _add_seconds(self, record: TrialRecord) -> None:
+        self._measured_count += 1
+        self._measured_seconds += record.slot_seconds
+        gpu_model = str(record.environment.get("gpu_model") or "cpu")
+        if record.slot_seconds > 0:
+            self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
+
     def _publish(self) -> None:
-        mean = self._seconds / self._measured if self._measured else 0.0
-        self._saved.set(mean * self._skipped, self._tags)
-        self._waiting.set(max(0, self._planned - self._settled - len(self._out)), self._tags)
-        self._running.set(len(self._out), self._tags)
+        mean = self._measured_seconds / max(1, self._measured_count)
+        running = len(self._started_ids)
+        self._saved.set(mean * self._skipped_count, self._tags)
+        self._waiting.set(max(0, self._planned - self._ended_count - running), self._tags)
+        self._running.set(running, self._tags)

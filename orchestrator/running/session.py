@@ -1,21 +1,22 @@
-"""One sweep: its search, time budget, records and progress brought together; knows no Ray."""
+"""One sweep: its search, time budget, records and observers brought together. Knows no Ray."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
-from orchestrator.running.event_log import Watcher
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from orchestrator.units import count
 
-_REPEATED = frozenset(
+_REPEATED_BY_A_SECOND_RUN = frozenset(
     {
         Outcome.SKIPPED,
         Outcome.CRASHED,
@@ -24,43 +25,75 @@ _REPEATED = frozenset(
         Outcome.HOST_OUT_OF_MEMORY,
     }
 )
-"""Outcomes that a second run tries again; a resumed run repeats only what was skipped."""
+"""Outcomes that may change when the same command runs again. ``--resume`` repeats only SKIPPED."""
+
+_OWN_TIMEOUT_SHARE = 0.95
+"""A trial that timed out before this share of its own timeout was cut by the sweep's budget."""
+
+
+class CloseReason(enum.StrEnum):
+    """Why a session starts nothing more. The value is the rule of trials that did not run."""
+
+    TIME_BUDGET = "time_budget"
+    INTERRUPTED = "interrupted"
+    NO_NODES = "no_nodes"
+    UNWRITABLE = "unwritable"
+    ENDED = "ended"
+
+    @property
+    def sentence(self) -> str:
+        """The reason in the records of trials that did not run."""
+        return f"{_WHAT_HAPPENED[self]} before this trial could start"
+
+
+_WHAT_HAPPENED = {
+    CloseReason.TIME_BUDGET: "the sweep's time budget ended",
+    CloseReason.INTERRUPTED: "the sweep was interrupted",
+    CloseReason.NO_NODES: "the last node with a fit GPU was lost",
+    CloseReason.UNWRITABLE: "the run folder could not be written",
+    CloseReason.ENDED: "the sweep ended",
+}
 
 
 class Session:
-    """Answers for the one-row-a-trial promise: whatever was planned ends in exactly one record."""
+    """Keeps the promise of one record per trial: every planned trial ends in exactly one.
+
+    ``next_trials`` gives trials out, ``start`` begins them when a slot is ready, ``ended`` takes
+    their records, and ``requeue`` takes back what a slot could not run. At the end
+    ``write_missing_records`` accounts for every other planned trial.
+    """
 
     def __init__(
         self,
         search: Search,
         folder: RunFolder,
-        progress: Progress,
+        observers: Sequence[Observer] = (),
         *,
-        time_budget_seconds: float | None,
-        watchers: Sequence[Watcher] = (),
-        may_begin_anew: bool = False,
+        time_budget_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.search = search
-        self._ends_at = (
-            float("inf") if time_budget_seconds is None else clock() + time_budget_seconds
-        )
         self._folder = folder
-        self._progress = progress
-        self._watchers = watchers
-        self._may_begin_anew = may_begin_anew
+        self._observers = tuple(observers)
         self._clock = clock
-        self._out: dict[str, TrialSpec] = {}
-        self._begun: set[str] = set()
-        self._held: TrialSpec | None = None
-        self._returned: deque[tuple[TrialSpec, ...]] = deque()
-        self._closing = ""
-        self._unwritten: list[TrialRecord] = []
-        self._trouble: RunFolderError | None = None
-        self._earlier: dict[str, TrialRecord] = {}
-        self._kept: dict[str, TrialRecord] = {}
+        self._ends_at = float("inf")
+        if time_budget_seconds is not None:
+            self._ends_at = clock() + time_budget_seconds
+        self.close_reason: CloseReason | None = None
+        """Why nothing more is started; None while the search goes on."""
         self.reused = 0
         """Trials whose earlier record was kept."""
+        self._given_out: dict[str, TrialSpec] = {}
+        self._started: set[str] = set()
+        self._asked_ahead: TrialSpec | None = None
+        """The first trial after a tie-break, asked for to see where the tie-break ends."""
+        self._requeued: deque[tuple[TrialSpec, ...]] = deque()
+        self._reusable: dict[str, TrialRecord] = {}
+        """Earlier records that take the place of a measurement."""
+        self._second_best: dict[str, TrialRecord] = {}
+        """Earlier records to keep only if their trial is not run again."""
+        self._unwritten: list[TrialRecord] = []
+        self._write_error: RunFolderError | None = None
 
     def reuse(
         self,
@@ -71,213 +104,202 @@ class Session:
     ) -> int:
         """Tell the search of records that need not be repeated; returns how many it had planned.
 
-        Only rows measured in one of ``environments`` count. A resumed run keeps every final outcome; a second run
-        keeps what was decided by the trial itself (ok, out of memory, unsupported). A search that makes its trials
-        as it goes is told of a record when it asks for its trial.
+        Only rows measured in one of ``environments`` count. A resumed run keeps every final
+        outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
+        A search that makes its trials as it goes is told when it asks for the trial.
         """
-        alike: list[Mapping[str, Any]] = []
-        for environment in environments:
-            if environment not in alike:
-                alike.append(environment)
+        known_environments = list(environments)
         for trial_id, record in earlier.items():
-            if record.environment not in alike or not record.outcome.is_final:
+            if not record.outcome.is_final or record.environment not in known_environments:
                 continue
-            if not resume and record.outcome in _REPEATED:
-                self._earlier[trial_id] = (
-                    record  # still the best that is known, if its turn does not come
-                )
+            if not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN:
+                self._second_best[trial_id] = record
             else:
-                self._kept[trial_id] = record
-        for planned in list(self.search.unasked()):
-            self._keep(planned.trial_id)
+                self._reusable[trial_id] = record
+        for planned in list(self.search.pending()):
+            self._reuse_record_of(planned.trial_id)
         return self.reused
 
-    def _keep(self, trial_id: str) -> bool:
-        """Whether a trial's earlier record is kept in its place; the search is told then."""
-        record = self._kept.pop(trial_id, None)
-        if record is None:
-            return False
-        self.search.tell(record)
-        self._settle(record)
-        self.reused += 1
-        return True
-
     def next_trial(self) -> TrialSpec | None:
-        """The next trial to start; None when there is none now (see ``finished``)."""
-        if self._closing:
-            return None
-        if self.seconds_left() <= 0:
-            self.close("time_budget")
+        """The next trial to give out; None when there is none now (see ``finished``)."""
+        if self.close_reason is not None or self._is_out_of_time():
             return None
         while (spec := self.search.ask()) is not None:
-            if not self._keep(spec.trial_id):
-                self._out[spec.trial_id] = spec
+            if not self._reuse_record_of(spec.trial_id):
+                self._given_out[spec.trial_id] = spec
                 return spec
         return None
 
     def next_trials(self) -> tuple[TrialSpec, ...]:
-        """What one slot is to run next, one after another: a trial, or all turns of a comparison."""
-        if self._returned and not self._closing:
-            return self._returned.popleft()
-        first = self._held or self.next_trial()
-        self._held = None
-        if first is None or self._closing:
+        """What one slot runs next: a trial, or all rounds of a tie-break; () for none now."""
+        if self._requeued and self.close_reason is None:
+            return self._requeued.popleft()
+        first = self._asked_ahead or self.next_trial()
+        self._asked_ahead = None
+        if first is None or self.close_reason is not None:
             return ()
         series = [first]
-        while first.follow_up and first.follow_up.among and (spec := self.next_trial()) is not None:
-            if spec.follow_up is None or spec.follow_up.among != first.follow_up.among:
-                self._held = spec
+        while _is_tie_break(first) and (spec := self.next_trial()) is not None:
+            if not _in_same_tie_break(first, spec):
+                self._asked_ahead = spec
                 break
             series.append(spec)
         return tuple(series)
 
-    def begins(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
-        """A slot is there for what was to be next; returns what it runs: the search may know better by now, and nothing
-        new begins once the sweep ends. A trial that a lost slot had begun is begun again."""
-        is_new = self._begun.isdisjoint(spec.trial_id for spec in specs)
-        if is_new and self.seconds_left() <= 0:
-            self.close("time_budget")
-        if is_new and self._closing:
-            return ()
-        if is_new and len(specs) == 1:
-            self._out.pop(specs[0].trial_id, None)
-            chosen = self.search.reconsider(specs[0])
-            specs = () if chosen is None else (chosen,)
+    def start(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
+        """Begin trials that were given out, now that a slot is ready; returns what it shall run.
+
+        The search may know better by now and choose another trial, or none. Nothing new begins
+        once the session is closed. A trial that lost its slot is begun again in any case.
+        """
+        if self._started.isdisjoint(spec.trial_id for spec in specs):
+            specs = self._reconsidered(specs)
         for spec in specs:
-            self._out[spec.trial_id] = spec
-            self._begun.add(spec.trial_id)
-            for watcher in self._watchers:
-                watcher.started(spec)
+            self._given_out[spec.trial_id] = spec
+            self._started.add(spec.trial_id)
+            for observer in self._observers:
+                observer.started(spec)
         return tuple(specs)
 
-    @property
-    def running(self) -> Collection[str]:
-        """The ids of the trials that were started and have not ended."""
-        return self._out.keys()
+    def requeue(self, specs: Sequence[TrialSpec]) -> None:
+        """Take trials back that a slot cannot run; they are the next to be given out."""
+        if specs:
+            self._requeued.append(tuple(specs))
+
+    def ended(self, record: TrialRecord) -> None:
+        """Take the record of a trial that was started."""
+        self._given_out.pop(record.trial_id, None)
+        record = self._with_budget_rule(record)
+        try:
+            record = self._folder.write(record)
+        except RunFolderError as error:
+            # Raised here it would end in Tune's traceback. ``write_missing_records`` raises it.
+            self._unwritten.append(record)
+            self._write_error = error
+            self.close(CloseReason.UNWRITABLE)
+            self.message(f"{error}; nothing new is started")
+        self.search.tell(record)
+        for observer in self._observers:
+            observer.ended(record, measured=True)
+
+    def write_missing_records(self) -> None:
+        """Give every planned trial without a record its own: skipped, with rule and reason.
+
+        Raises RunFolderError if the folder cannot be written, now or when a trial ended.
+        """
+        while self._unwritten:
+            self._folder.write(self._unwritten[-1])
+            self._unwritten.pop()
+        for record in self.search.skipped():
+            self._folder.write(record)
+            self._tell_unmeasured(record)
+        reason = self.close_reason or CloseReason.ENDED
+        for spec in self.pending:
+            earlier = self._second_best.get(spec.trial_id)
+            if earlier is None:
+                earlier = self._folder.write(skipped(spec, reason.value, reason.sentence))
+            self._tell_unmeasured(earlier)
+        if self._write_error is not None:
+            raise self._write_error
+
+    def close(self, reason: CloseReason) -> None:
+        """Start nothing more; what is running may finish. The first reason stays."""
+        if self.close_reason is None:
+            self.close_reason = reason
+
+    def interrupt(self) -> None:
+        """Close the session because the user pressed Ctrl-C."""
+        self.close(CloseReason.INTERRUPTED)
+        running = len(self._started & self._given_out.keys())
+        self.message(
+            f"interrupted: finishing {count(running, 'running trial')}; press again to give up"
+        )
+
+    def message(self, text: str) -> None:
+        """Tell every observer a sentence about the sweep."""
+        for observer in self._observers:
+            observer.message(text)
+
+    def tell_closed(self) -> None:
+        """Tell every observer that nothing more comes."""
+        for observer in self._observers:
+            observer.closed()
 
     @property
-    def models_out(self) -> set[str]:
-        """The GPU models that they are for."""
-        return {spec.gpu_model for spec in self._out.values()}
+    def given_out(self) -> Collection[str]:
+        """Ids of the trials that were given out and have no record yet."""
+        return self._given_out.keys()
+
+    @property
+    def gpu_models_given_out(self) -> set[str]:
+        """The GPU models that those trials are for."""
+        return {spec.gpu_model for spec in self._given_out.values()}
+
+    @property
+    def pending(self) -> tuple[TrialSpec, ...]:
+        """Planned trials without a record: given out, or not yet asked for."""
+        return (*self._given_out.values(), *self.search.pending())
 
     @property
     def finished(self) -> bool:
-        """No further trial will be started. While one is out it may be, for it may be given back."""
-        return bool(self._closing) or (self.search.exhausted and not self._out)
-
-    @property
-    def cut_short(self) -> bool:
-        """It ended, or ends, before its search."""
-        return bool(self._closing)
-
-    @property
-    def begins_anew(self) -> bool:
-        """It ends for another to go on with GPUs that have joined."""
-        return self._closing == "joined"
-
-    @property
-    def interrupted(self) -> bool:
-        """Somebody pressed Ctrl-C."""
-        return self._closing == "interrupted"
+        """Nothing more will be given out. A trial that is out may still come back."""
+        if self.close_reason is not None:
+            return True
+        return self.search.exhausted and not self._given_out
 
     def seconds_left(self) -> float:
         """Seconds until the time budget ends; infinite without one."""
         return self._ends_at - self._clock()
 
-    def close(self, rule: str) -> None:
-        """Start nothing more; what is running may finish. What ends a sweep also ends one that was to begin anew."""
-        if not self._closing or self.begins_anew:
-            self._closing = rule
+    def _is_out_of_time(self) -> bool:
+        if self.seconds_left() > 0:
+            return False
+        self.close(CloseReason.TIME_BUDGET)
+        return True
 
-    def interrupt(self) -> None:
-        """Somebody pressed Ctrl-C."""
-        self.close("interrupted")
-        self._progress.say(
-            f"-- interrupted: finishing {self._on_slots()} running trials; press again to give them up"
+    def _reconsidered(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
+        """What to begin instead of trials that were given out some time ago."""
+        if self.close_reason is not None or self._is_out_of_time():
+            return ()
+        if len(specs) != 1:
+            return specs
+        self._given_out.pop(specs[0].trial_id, None)
+        chosen = self.search.reconsider(specs[0])
+        return () if chosen is None else (chosen,)
+
+    def _reuse_record_of(self, trial_id: str) -> bool:
+        """Whether a trial's earlier record takes its place; the search is told of it then."""
+        record = self._reusable.pop(trial_id, None)
+        if record is None:
+            return False
+        self.search.tell(record)
+        self._tell_unmeasured(record)
+        self.reused += 1
+        return True
+
+    def _tell_unmeasured(self, record: TrialRecord) -> None:
+        for observer in self._observers:
+            observer.ended(record, measured=False)
+
+    def _with_budget_rule(self, record: TrialRecord) -> TrialRecord:
+        """The record, skipped if it was the sweep's time budget that ended its trial."""
+        own_timeout = _OWN_TIMEOUT_SHARE * record.spec.measure.timeout_seconds
+        if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
+            return record
+        phase = record.phase or "start"
+        return dataclasses.replace(
+            record,
+            outcome=Outcome.SKIPPED,
+            rule=CloseReason.TIME_BUDGET.value,
+            reason=f"the sweep's time budget ended while the trial was in phase {phase}",
         )
 
-    def begin_anew(self) -> None:
-        """GPUs have joined for which nothing is planned; does nothing where nobody could go on with them."""
-        if self._may_begin_anew and not self._closing:
-            self.close("joined")
-            self.say(
-                f"GPUs have joined: finishing {self._on_slots()} running trials, then going on with all"
-            )
 
-    def say(self, text: str) -> None:
-        """Something about the sweep that its person should know."""
-        self._progress.say(f"-- {text}")
+def _is_tie_break(spec: TrialSpec) -> bool:
+    return spec.follow_up is not None and bool(spec.follow_up.compared_with)
 
-    def returned(self, specs: Sequence[TrialSpec]) -> None:
-        """A slot gives trials back that it cannot run; they are the next to be started."""
-        if specs:
-            self._returned.append(tuple(specs))
 
-    def ended(self, record: TrialRecord) -> None:
-        """A trial that was started has come to an end."""
-        self._out.pop(record.trial_id, None)
-        if self._cut_by_budget(record):
-            reason = f"the sweep's time budget ended while the trial was in phase {record.phase or 'start'}"
-            record = dataclasses.replace(
-                record, outcome=Outcome.SKIPPED, rule="time_budget", reason=reason
-            )
-        try:
-            record = self._folder.write(record)
-        except RunFolderError as error:  # raised here it would end in Tune's traceback
-            self._unwritten.append(record)
-            self._trouble = error
-            self.close("unwritable")
-            self._progress.say(f"-- {error}; nothing new is started")
-        self.search.tell(record)
-        self._progress.ended(record)
-        for watcher in self._watchers:
-            watcher.ended(record, measured=True)
-
-    def account(self) -> None:
-        """Give every planned trial that has no record yet its row: skipped, with the rule and the reason.
-
-        A session that begins anew leaves them to the next, and what it was to measure again too. Raises RunFolderError
-        where the folder could not be written, now or before: there may be room again by now.
-        """
-        while self._unwritten:
-            self._folder.write(self._unwritten[-1])
-            self._unwritten.pop()
-        if self.begins_anew:
-            for spec in (*self._out.values(), *self.search.unasked()):
-                self._folder.remove(spec.trial_id)
-            return
-        for record in self.search.skipped():
-            self._folder.write(record)
-            self._settle(record)
-        reason = {
-            "time_budget": "the sweep's time budget ended before the trial's turn came",
-            "interrupted": "the sweep was interrupted before the trial's turn came",
-            "no_nodes": "no node was left before the trial's turn came",
-            "unwritable": "the run folder could not be written before the trial's turn came",
-        }.get(self._closing, "the sweep ended before the trial's turn came")
-        for spec in (*self._out.values(), *self.search.unasked()):
-            if (known := self._earlier.get(spec.trial_id)) is not None:
-                self._settle(known)
-                continue
-            record = TrialRecord(
-                spec=spec, outcome=Outcome.SKIPPED, rule=self._closing or "ended", reason=reason
-            )
-            self._folder.write(record)
-            self._settle(record)
-        if self._trouble is not None:
-            raise self._trouble
-
-    def _on_slots(self) -> int:
-        """How many trials are; the others that are out wait for one."""
-        return len(self._begun & self._out.keys())
-
-    def _settle(self, record: TrialRecord) -> None:
-        """A row without a slot's work."""
-        self._progress.settled(record)
-        for watcher in self._watchers:
-            watcher.ended(record, measured=False)
-
-    def _cut_by_budget(self, record: TrialRecord) -> bool:
-        """Timed out before its own deadline: it was the sweep's budget that ended."""
-        timed_out = record.outcome is Outcome.TIMED_OUT
-        return timed_out and record.slot_seconds < 0.95 * record.spec.measure.timeout_seconds
+def _in_same_tie_break(first: TrialSpec, spec: TrialSpec) -> bool:
+    if first.follow_up is None or spec.follow_up is None:
+        return False
+    return first.follow_up.compared_with == spec.follow_up.compared_with

@@ -1,20 +1,15 @@
-"""Which trial next: ask/tell, pure, replayable against a recorded table. No Ray, no GPU, no clock.
+"""Which trial runs next: ask/tell searches without Ray, GPU or clock.
 
-base.py            the interface
-grid.py            every planned trial, in order
-frontier.py        what could be on the memory/speed frontier; the rest skipped with the reason
-optuna.py          what Optuna's samplers propose
-choice.py          which open configuration the frontier search measures next
-audit.py           what the frontier search checks of itself
-configurations.py  a plan's trials with their repeats, on curves along the micro-batch
-prediction.py      memory and speed of a configuration, learned from others
-correction.py      predicted memory, corrected by what is measured
-alike.py           how alike configurations and their curves are
-surface.py         one cost's physical law, its unknowns learned
-batch_size.py      the largest micro-batch, the fastest, the plateau, and accumulation; it makes its trials as it goes
-accumulation.py    the next way to an effective batch
-scaling.py         how memory and speed scale with the micro-batch, to choose its next size
-follow_ups.py      when a search has ended: a few more trials about its result
-together.py        several searches side by side as one
-per_model.py       one search for each GPU model of a cluster
+They can be replayed on recorded tables (``python -m tests.benchmarks.replay``).
+
+base.py              the interface
+registry.py          the searches that a sweep can name, and how one is built
+grid.py              every planned trial, in order
+frontier/            Bayesian optimization of the memory/speed front; skips the rest
+batch_size/          the largest micro-batch, the fastest, the saturation, and accumulation
+follow_ups.py        when a search has ended: a few more trials about its result
+follow_up_plan.py    which ones
+follow_up_trials.py  what each of them runs
+round_robin.py       several searches as one
+per_gpu_model.py     one search per GPU model of a cluster
 """

@@ -1,4 +1,4 @@
-"""What a search is: asked for trials, told of records, and in the end accountable for what it left out."""
+"""The interface of a search: it is asked for trials and told their records."""
 
 from __future__ import annotations
 
@@ -11,37 +11,61 @@ from jobs.spec import TrialSpec
 
 
 class Search(ABC):
-    """Several trials may be out at once; a search that wants to see a record first answers None until it is told."""
+    """Decides which trials run, and in which order. It knows neither Ray nor GPUs nor the time.
+
+    Several trials may be out at once: asked for, and without a record yet. At any moment every
+    planned trial is in exactly one place: out, told (it has a record), skipped, or pending. Equal
+    records told in equal order lead to equal trials. Asking for ``exhausted``, ``skipped``,
+    ``pending`` and ``summary`` changes no later decision.
+    """
 
     @abstractmethod
     def ask(self) -> TrialSpec | None:
-        """The next trial to run; None when there is none, or none yet."""
+        """The next trial to run, which is out from now on; never one that is out or told.
+
+        None if nothing is left to run, or if the search first needs a record of a trial that is
+        out.
+        """
 
     @abstractmethod
     def tell(self, record: TrialRecord) -> None:
-        """A trial that was asked for, or was planned and measured in an earlier run, has ended."""
+        """Take the record of a trial: one that is out, or one that an earlier run measured.
+
+        Records of trials that the search does not know are ignored.
+        """
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """A trial that was asked for is about to begin: it is, or what is worth more by now, or nothing is any more."""
+        """What to run instead of ``spec``, a trial that is out and has not started.
+
+        A slot asks ahead of time, so there may be news since. The answer is ``spec`` itself, or
+        another trial that is out in its place, or None if nothing is worth running any more; then
+        ``spec`` is not out.
+        """
         return spec
 
     @property
     @abstractmethod
     def exhausted(self) -> bool:
-        """Nothing will be asked for any more."""
+        """Whether ``ask`` will never return a trial again. Trials may still be out."""
 
     @abstractmethod
     def skipped(self) -> Iterable[TrialRecord]:
-        """Planned trials that the search decided not to run, with rule and evidence."""
+        """A record for each planned trial that the search decided not to run, with rule and reason.
+
+        Until the search is exhausted a skipped trial may still become pending again.
+        """
 
     @abstractmethod
-    def unasked(self) -> Iterable[TrialSpec]:
-        """Planned trials that were never asked for nor decided about: what is left when a sweep is cut short."""
+    def pending(self) -> Iterable[TrialSpec]:
+        """The planned trials that are neither out nor told nor skipped.
 
-    @property
-    def account(self) -> Mapping[str, Any]:
-        """What the search says of itself once it has ended, as JSON values; empty when it left nothing out.
+        There are none once the search is exhausted.
+        """
 
-        ``kind``, ``planned``, ``measured`` and ``skipped`` (rule -> trials); one that checks itself adds ``audit``.
+    def summary(self) -> Mapping[str, Any]:
+        """What the search did, as JSON values; empty if it skips nothing by nature.
+
+        ``kind``, ``planned``, ``measured`` (numbers of trials), ``skipped`` (rule -> trials), and
+        ``audit`` from a search that checks itself.
         """
         return {}

@@ -1,4 +1,4 @@
-"""The exhaustive search: every planned trial once, in the plan's order."""
+"""The exhaustive search: every planned trial once, in the order of the plan."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from orchestrator.search.base import Search
 
 
 class Grid(Search):
-    """Asks for everything that it was not already told of."""
+    """Asks for every trial that has no record yet."""
 
     def __init__(self, trials: Iterable[TrialSpec]) -> None:
-        # A plain dict looks past everything that was ever taken from its front.
-        self._waiting = OrderedDict((trial.trial_id, trial) for trial in trials)
+        # An OrderedDict, because removing the first key of a plain dict takes time that grows with
+        # every removal.
+        self._pending = OrderedDict((trial.trial_id, trial) for trial in trials)
 
     def ask(self) -> TrialSpec | None:
-        return self._waiting.popitem(last=False)[1] if self._waiting else None
+        if not self._pending:
+            return None
+        return self._pending.popitem(last=False)[1]
 
     def tell(self, record: TrialRecord) -> None:
-        self._waiting.pop(record.trial_id, None)
+        self._pending.pop(record.trial_id, None)
 
     @property
     def exhausted(self) -> bool:
-        return not self._waiting
+        return not self._pending
 
     def skipped(self) -> Iterable[TrialRecord]:
         return ()
 
-    def unasked(self) -> Iterable[TrialSpec]:
-        return tuple(self._waiting.values())
+    def pending(self) -> Iterable[TrialSpec]:
+        return tuple(self._pending.values())

@@ -1,42 +1,62 @@
-"""One search for each GPU model of a cluster: every configuration once a model, and no model waits for another."""
+"""One search per GPU model of a cluster: every configuration is measured once per model."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from jobs.record import TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import Purpose, TrialSpec
 from orchestrator.search.base import Search
 
 
-class PerModel(Search):
-    """Each model's search has trials ``for_model``; ``slots`` says how many the model runs at once, and one more is
-    given out so that no slot waits. What is known of one model says nothing of another: each is told of its own.
+class PerGpuModel(Search):
+    """Asks the search of the GPU model with the most idle slots; no model waits for another.
+
+    ``searches`` maps a GPU model to the search over its own trials (``for_gpu_model``), ``slots``
+    to the number of trials it runs at once. Each search is told only the records of its own model.
     """
 
     def __init__(self, searches: Mapping[str, Search], slots: Mapping[str, int]) -> None:
-        self._searches, self._slots = searches, slots
+        self._searches = searches
+        self._slots = slots
         self._out: dict[str, set[str]] = {model: set() for model in searches}
-        self._in_turns = ""
-        """The model whose last trial was a turn of a comparison: one slot runs them all, one after another."""
+        """GPU model -> ids of its trials that are out."""
+        self._tie_break_model: str | None = None
+        """The model whose tie-break was asked for last: one slot runs all its rounds, so they are
+        asked for in a row."""
 
     def ask(self) -> TrialSpec | None:
-        ahead = sorted(self._slots, key=lambda model: len(self._out[model]) - self._slots[model])
-        free = [model for model in ahead if len(self._out[model]) <= self._slots[model]]
-        for model in dict.fromkeys([*filter(None, [self._in_turns]), *free]):
-            if (spec := self._searches[model].ask()) is not None:
-                self._out[model].add(spec.trial_id)
-                self._in_turns = model if spec.follow_up and spec.follow_up.among else ""
-                return spec
+        for model in self._models_to_ask():
+            trial = self._searches[model].ask()
+            if trial is not None:
+                self._out[model].add(trial.trial_id)
+                is_tie_break = trial.purpose is Purpose.TIE_BREAK
+                self._tie_break_model = model if is_tie_break else None
+                return trial
         return None
+
+    def _models_to_ask(self) -> list[str]:
+        """A tie-break's model first, then the models with room, most idle slots first.
+
+        A model has room for one trial more than it has slots, so that no slot waits for its next
+        trial.
+        """
+        models = [] if self._tie_break_model is None else [self._tie_break_model]
+        for model in sorted(self._slots, key=self._trials_beyond_slots):
+            if self._trials_beyond_slots(model) <= 0 and model not in models:
+                models.append(model)
+        return models
+
+    def _trials_beyond_slots(self, model: str) -> int:
+        return len(self._out[model]) - self._slots[model]
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         out = self._out[spec.gpu_model]
         out.discard(spec.trial_id)
-        if (chosen := self._searches[spec.gpu_model].reconsider(spec)) is not None:
+        chosen = self._searches[spec.gpu_model].reconsider(spec)
+        if chosen is not None:
             out.add(chosen.trial_id)
         return chosen
 
@@ -51,41 +71,44 @@ class PerModel(Search):
         return all(search.exhausted for search in self._searches.values())
 
     def skipped(self) -> Iterable[TrialRecord]:
-        return list(
-            itertools.chain.from_iterable(search.skipped() for search in self._searches.values())
-        )
+        return [record for search in self._searches.values() for record in search.skipped()]
 
-    def unasked(self) -> Iterable[TrialSpec]:
-        return list(
-            itertools.chain.from_iterable(search.unasked() for search in self._searches.values())
-        )
+    def pending(self) -> Iterable[TrialSpec]:
+        return [trial for search in self._searches.values() for trial in search.pending()]
 
-    @property
-    def account(self) -> Mapping[str, Any]:
-        return _together([search.account for search in self._searches.values()])
+    def summary(self) -> Mapping[str, Any]:
+        """The counts of all models added up.
 
-
-def side_by_side(searches: Mapping[str, Search], slots: Mapping[str, int]) -> Search:
-    """As one search; the only one as it is."""
-    return PerModel(searches, slots) if len(searches) > 1 else next(iter(searches.values()))
+        An audit is about one model, so it is left out if there are several.
+        """
+        summaries = [search.summary() for search in self._searches.values()]
+        return _sum_of([summary for summary in summaries if summary])
 
 
-def for_model(trials: Iterable[TrialSpec], model: str) -> tuple[TrialSpec, ...]:
-    """The same trials, each for one model of GPU; for whichever there is where it has no name."""
-    return tuple(replace(spec, gpu_model=model) for spec in trials)
-
-
-def _together(accounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Counts added up; what a search found when it checked itself is of its own model, and left out."""
-    told = [account for account in accounts if account]
-    if len(told) < 2:
-        return told[0] if told else {}
-    rules = dict.fromkeys(rule for account in told for rule in account["skipped"])
+def _sum_of(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if not summaries:
+        return {}
+    if len(summaries) == 1:
+        return summaries[0]
+    skipped: dict[str, int] = {}
+    for summary in summaries:
+        for rule, trials in summary["skipped"].items():
+            skipped[rule] = skipped.get(rule, 0) + trials
     return {
-        "kind": told[0]["kind"],
-        "planned": sum(account["planned"] for account in told),
-        "measured": sum(account["measured"] for account in told),
-        "skipped": {
-            rule: sum(account["skipped"].get(rule, 0) for account in told) for rule in rules
-        },
+        "kind": summaries[0]["kind"],
+        "planned": sum(summary["planned"] for summary in summaries),
+        "measured": sum(summary["measured"] for summary in summaries),
+        "skipped": skipped,
     }
+
+
+def per_gpu_model(searches: Mapping[str, Search], slots: Mapping[str, int]) -> Search:
+    """All searches as one; a single search as it is."""
+    if len(searches) == 1:
+        return next(iter(searches.values()))
+    return PerGpuModel(searches, slots)
+
+
+def for_gpu_model(trials: Iterable[TrialSpec], gpu_model: str) -> tuple[TrialSpec, ...]:
+    """The same trials, which only this GPU model may run; any model if the name is empty."""
+    return tuple(replace(trial, gpu_model=gpu_model) for trial in trials)

@@ -1,7 +1,8 @@
-"""Several searches side by side as one: each is asked in turn and told of everything."""
+"""Several independent searches as one: they are asked in turn."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from jobs.record import TrialRecord
@@ -9,19 +10,24 @@ from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 
 
-class Together(Search):
-    """For searches that know their own trials; the one asked longest ago comes first."""
+class RoundRobin(Search):
+    """The search that was asked longest ago comes first.
+
+    Each is told every record, and knows its own trials.
+    """
 
     def __init__(self, searches: Sequence[Search]) -> None:
         self._searches = tuple(searches)
-        self._turns = list(searches)
+        self._queue = deque(searches)
+        """The next to be asked is first."""
 
     def ask(self) -> TrialSpec | None:
-        for search in self._turns:
-            if (spec := search.ask()) is not None:
-                self._turns.remove(search)
-                self._turns.append(search)
-                return spec
+        for search in self._queue:
+            trial = search.ask()
+            if trial is not None:
+                self._queue.remove(search)
+                self._queue.append(search)
+                return trial
         return None
 
     def tell(self, record: TrialRecord) -> None:
@@ -35,5 +41,5 @@ class Together(Search):
     def skipped(self) -> Iterable[TrialRecord]:
         return [record for search in self._searches for record in search.skipped()]
 
-    def unasked(self) -> Iterable[TrialSpec]:
-        return [spec for search in self._searches for spec in search.unasked()]
+    def pending(self) -> Iterable[TrialSpec]:
+        return [trial for search in self._searches for trial in search.pending()]

@@ -14,7 +14,7 @@ _FROM_THE_ENVIRONMENT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Uri:
-    """A run's folder in an object store. Never holds a credential: it is printed, and kept in ``run.json``."""
+    """A run's folder in an object store. It is printed and kept, so it holds no credential."""
 
     scheme: str
     path: str
@@ -37,27 +37,39 @@ Location = Path | Uri
 
 
 def location(text: str | Path) -> Location:
-    """A folder's path or a URI. Raises ValueError on a URI that names no folder, or that carries more than a place."""
-    found = None if isinstance(text, Path) else _URI.fullmatch(text)
-    if found is None:
+    """A folder's path or a URI.
+
+    Raises ValueError on a URI that names no folder, or that carries a credential or a query. The
+    message does not repeat such a URI.
+    """
+    match = None if isinstance(text, Path) else _URI.fullmatch(text)
+    if match is None:
         return Path(text)
-    scheme, rest = found[1].lower(), found[2].rstrip("/")
+    scheme = match[1].lower()
+    path = match[2].rstrip("/")
     if scheme == "file":
-        return Path(rest or "/")
-    parts = rest.split("/")
-    if "@" in (rest if scheme == "hf" else parts[0]) or re.search(r"[?#]", rest):
+        return Path(path or "/")
+    _check(scheme, path)
+    return Uri(scheme=scheme, path=path)
+
+
+def _check(scheme: str, path: str) -> None:
+    parts = path.split("/")
+    where_users_stand = path if scheme == "hf" else parts[0]
+    if "@" in where_users_stand or re.search(r"[?#]", path):
         raise ValueError(
             f"a {scheme}:// URI takes no user, revision or query; {_FROM_THE_ENVIRONMENT}"
         )
     if any(part in ("", ".", "..") for part in parts):
-        raise ValueError(f'"{scheme}://{rest}" has an empty or relative part')
+        raise ValueError(f'"{scheme}://{path}" has an empty or relative part')
     if scheme == "hf" and (parts[0] != "datasets" or len(parts) < 3):
         raise ValueError("a run on the Hub lies in a dataset repository: hf://datasets/USER/NAME")
     if len(parts) < 2:
         raise ValueError(f"names no folder in the bucket: {scheme}://{parts[0]}/runs/NAME")
-    return Uri(scheme=scheme, path=rest)
 
 
-def folder_of(place: Location) -> Path:
-    """The folder that a run is written to: the place itself, or the working copy of what lies at a URI."""
-    return place if isinstance(place, Path) else Path("runs", place.scheme, place.path)
+def folder_of(target: Location) -> Path:
+    """The folder on this machine that a run is written to: its own, or a URI's working copy."""
+    if isinstance(target, Path):
+        return target
+    return Path("runs", target.scheme, target.path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import io
-import json
 import os
 import random
 import time
@@ -13,18 +11,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import psutil
 import ray
 from ray import tune
 
-from jobs.record import TrialRecord, record_to_json
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
 from orchestrator.reporting.publish import publish
-from orchestrator.running import cluster as ray_cluster
-from orchestrator.running import lifecycle
-from orchestrator.running.progress import Progress
+from orchestrator.running.cluster import connected, run_trials
+from orchestrator.running.cluster.messages import RECORD, Assignment
+from orchestrator.running.lifecycle import wanted_records
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
@@ -120,14 +117,20 @@ class StandIn(tune.Trainable):
     """A slot whose trials take no time."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        return None
+        self.specs = config.get("specs", ())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.specs = new_config.get("specs", ())
         return True
 
+    def assign(self, assignment: Assignment) -> None:
+        """Take over what to run."""
+        self.specs = assignment.specs
+
     def step(self) -> dict[str, Any]:
-        record = of(spec_from_json(json.loads(self.config["specs"][0])))
-        return {"record": json.dumps(record_to_json(record)), "done": True}
+        if not self.specs:
+            return {"done": True}
+        return {RECORD: of(self.specs[0]), "done": True}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None
@@ -159,15 +162,9 @@ def ours(trials: int, folder: Path) -> Run:
             meter.tick()
 
     run_folder = RunFolder(folder)
-    progress = Progress(trials, SLOTS_OF_TUNE, (), stream=io.StringIO())
-    session = Metered(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
-    with (
-        run_folder.locked(),
-        ray_cluster.connected(None) as cluster,
-        mock.patch.object(ray_cluster, "SlotTrainable", StandIn),
-        meter.running(),
-    ):
-        ray_cluster.run(session, cluster)
+    session = Metered(Grid(planned(trials)), run_folder)
+    with run_folder.locked(), connected(None) as cluster, meter.running():
+        run_trials(session, cluster, trainable=StandIn)
     assert len(os.listdir(folder / "records")) == trials
     return meter.run("this driver")
 
@@ -177,7 +174,7 @@ def bare(trials: int, folder: Path) -> Run:
     logs nothing, and saves its state at its end only."""
     meter = Meter(trials)
 
-    specs = [[json.dumps(to_json(spec))] for spec in planned(trials)]
+    specs = [[spec] for spec in planned(trials)]
     tuner = tune.Tuner(
         tune.with_resources(StandIn, {"cpu": 1, "gpu": 1}),
         param_space={"specs": tune.grid_search(specs)},
@@ -202,8 +199,7 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
     """The driver without Ray: ``at_once`` slots whose trials take simulated seconds; every record is written."""
     meter, chance = Meter(trials), random.Random(0)
     run_folder = RunFolder(folder)
-    progress = Progress(trials, at_once, (), stream=io.StringIO())
-    session = Session(Grid(planned(trials)), run_folder, progress, time_budget_seconds=None)
+    session = Session(Grid(planned(trials)), run_folder)
     with run_folder.locked(), meter.running():
         running: list[tuple[float, str, TrialSpec]] = []
         now = 0.0
@@ -215,7 +211,7 @@ def slots(trials: int, at_once: int, folder: Path) -> Run:
             now, _, spec = heapq.heappop(running)
             session.ended(of(spec))
             meter.tick()
-        session.account()
+        session.write_missing_records()
         run_folder.describe({"name": "slots"})
     return meter.run(f"this driver, {at_once:,} slots, no Ray")
 
@@ -236,11 +232,8 @@ def resume(trials: int, folder: Path) -> tuple[Took, Took]:
         plan = planned(trials)
         wanted = {spec.trial_id for spec in plan}
         run_folder = RunFolder(folder)
-        earlier = lifecycle.still_wanted(
-            run_folder, lambda spec: spec.trial_id in wanted, fresh=False
-        )
-        progress = Progress(trials, 1, (), stream=io.StringIO())
-        session = Session(Grid(plan), run_folder, progress, time_budget_seconds=None)
+        earlier = wanted_records(run_folder, lambda spec: spec.trial_id in wanted)
+        session = Session(Grid(plan), run_folder)
         kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
         assert kept == trials
         assert session.next_trial() is None

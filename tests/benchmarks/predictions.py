@@ -1,10 +1,11 @@
 """Predictions against measurements: write them with no GPU, measure later, compare.
 
-``python -m tests.benchmarks.predictions write ROUND`` predicts every config of tests/data/predictions/ROUND/ and writes
-predicted.parquet beside them, once. After ``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each,
-``... compare ROUND RUNS`` prints how far off they were: figures of predictions that no measurement has touched.
-``... compare ROUND RUNS --fresh`` predicts the same trials again with the code as it is now, which has learned from
-them. ``... recorded`` predicts and compares what docs/results/ has.
+``python -m tests.benchmarks.predictions write ROUND`` predicts every config of
+tests/data/predictions/ROUND/ and writes predicted.parquet beside them, once. After
+``python -m orchestrator.sweep CONFIG --output RUNS/NAME`` on a GPU for each config,
+``... compare ROUND RUNS`` prints the errors of figures that no measurement has influenced.
+``... compare ROUND RUNS --fresh`` predicts the same trials again with today's code, which has
+learned from them. ``... recorded`` predicts and compares the runs in docs/results/.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from jobs.techniques import AXES
+from orchestrator.labels import label
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.reporting.prediction import row
-from orchestrator.storage.tables.parquet import read
+from orchestrator.storage.tables.parquet import read_trials_file
 from orchestrator.storage.tables.predictions import (
     present_versions,
     read_predictions,
@@ -41,156 +41,179 @@ RECORDED = {
     "all_techniques": "2026-11-21-all_techniques-2xh200",
     "docs_table": "2026-11-21-docs_table-h200",
 }
-_PAIRS = {
+_COLUMNS = {
     "allocated": "peak_allocated_bytes",
     "reserved": "peak_reserved_bytes",
     "device": "device_peak_bytes",
 }
+"""Predicted figure -> the column that measures it."""
+_LARGE_ERROR = 0.01
 Row = Mapping[str, Any]
 
 
 def predicted(config: Path) -> list[dict[str, Any]]:
-    """A row for each of the config's trials, with its config's name and the mean seconds a prediction took."""
+    """A row per trial, with its config's name and the mean seconds of a prediction."""
     trials = plan(load_config(config)).trials
     begin = time.perf_counter()
     rows = [row(prediction) for prediction in predict(trials, load_gpu("h200"))]
-    seconds = (time.perf_counter() - begin) / len(rows)
-    return [
-        {"config": config.stem, **values, "predict_seconds": round(seconds, 2)} for values in rows
-    ]
+    seconds = round((time.perf_counter() - begin) / len(rows), 2)
+    return [{"config": config.stem, **values, "predict_seconds": seconds} for values in rows]
 
 
 def compared(
     predictions: Iterable[Row], measured: Mapping[str, Sequence[Row]]
 ) -> Iterator[dict[str, Any]]:
-    """Predicted rows beside the measured ones of the same choices: relative errors, and verdicts that were wrong."""
-    found = {(name, _identity(row)): row for name, rows in measured.items() for row in rows}
+    """Predicted rows beside the measured ones of the same choices: relative errors, false fits."""
+    by_identity = {}
+    for name, rows in measured.items():
+        for measured_row in rows:
+            by_identity[name, _identity(measured_row)] = measured_row
     for prediction in predictions:
-        actual = found.get((prediction["config"], _identity(json.loads(prediction["choices"]))))
-        if actual is None or actual["outcome"] not in ("ok", "out_of_memory"):
-            continue
-        errors = {
-            name: prediction[f"{name}_bytes"] / actual[column] - 1
-            for name, column in _PAIRS.items()
-            if actual["outcome"] == "ok" and prediction[f"{name}_bytes"]
-        }
-        yield {
-            "prediction": prediction,
-            "actual": actual,
-            "errors": errors,
-            "false_fits": _false_fits(prediction, actual),
-        }
+        choices = json.loads(prediction["choices"])
+        actual = by_identity.get((prediction["config"], _identity(choices)))
+        if actual is not None and actual["outcome"] in ("ok", "out_of_memory"):
+            yield {
+                "prediction": prediction,
+                "actual": actual,
+                "errors": _errors(prediction, actual),
+                "false_fits": _false_fits(prediction, actual),
+            }
 
 
 def _identity(choices: Row) -> tuple[str, ...]:
     return tuple(str(choices[axis]) for axis in AXES)
 
 
+def _errors(prediction: Row, actual: Row) -> dict[str, float]:
+    """Figure -> its relative error."""
+    if actual["outcome"] != "ok":
+        return {}
+    errors = {}
+    for figure, column in _COLUMNS.items():
+        if prediction[f"{figure}_bytes"]:
+            errors[figure] = prediction[f"{figure}_bytes"] / actual[column] - 1
+    return errors
+
+
 def _false_fits(prediction: Row, actual: Row) -> list[int]:
-    """Cards that the prediction said suffice and the measurement says do not."""
+    """Cards that suffice by the prediction and not by the measurement."""
     ran_out = actual["outcome"] == "out_of_memory"
-    return [
-        card
-        for card, size in CARDS.items()
-        if prediction[f"fits_{card}_gb"] == "yes"
-        and (ran_out or actual["device_peak_bytes"] > size)
-    ]
+    cards = [card for card in CARDS if prediction[f"fits_{card}_gb"] == "yes"]
+    return [card for card in cards if ran_out or actual["device_peak_bytes"] > CARDS[card]]
 
 
 def summary(comparisons: Sequence[Row]) -> Iterator[str]:
-    """Per config and in all: how many, median and worst absolute error, verdicts that were wrong."""
-    configs = list(dict.fromkeys(c["prediction"]["config"] for c in comparisons))
-    yield f"{'config':<18} {'trials':>6} {'unknown':>7}   allocated: median, worst   reserved   device   false fits"
-    for name in (*configs, "all"):
-        chosen = [c for c in comparisons if name in ("all", c["prediction"]["config"])]
-        unknown = sum(not c["prediction"]["allocated_bytes"] for c in chosen)
-        parts = []
-        for figure in _PAIRS:
-            errors = [abs(c["errors"][figure]) for c in chosen if figure in c["errors"]]
-            parts.append(f"{statistics.median(errors):.3%} {max(errors):.3%}" if errors else "-")
-        wrong = sum(len(c["false_fits"]) for c in chosen)
-        yield f"{name:<18} {len(chosen):>6} {unknown:>7}   {'   '.join(parts)}   {wrong}"
+    """Per config and in all: trials, median and worst absolute errors, false fits."""
+    configs = list(dict.fromkeys(row["prediction"]["config"] for row in comparisons))
+    counts = f"{'config':<18} {'trials':>6} {'unknown':>7}"
+    yield f"{counts}   allocated: median, worst   reserved   device   false fits"
+    for name in configs:
+        chosen = [row for row in comparisons if row["prediction"]["config"] == name]
+        yield _summary_line(name, chosen)
+    yield _summary_line("all", comparisons)
+
+
+def _summary_line(name: str, comparisons: Sequence[Row]) -> str:
+    unknown = sum(not row["prediction"]["allocated_bytes"] for row in comparisons)
+    false_fits = sum(len(row["false_fits"]) for row in comparisons)
+    errors = "   ".join(_error_range(figure, comparisons) for figure in _COLUMNS)
+    return f"{name:<18} {len(comparisons):>6} {unknown:>7}   {errors}   {false_fits}"
+
+
+def _error_range(figure: str, comparisons: Sequence[Row]) -> str:
+    errors = [abs(row["errors"][figure]) for row in comparisons if figure in row["errors"]]
+    return f"{statistics.median(errors):.3%} {max(errors):.3%}" if errors else "-"
 
 
 def details(comparisons: Sequence[Row]) -> Iterator[str]:
     """Every row whose allocated peak was off by more than 1 %, the worst first."""
-    off = [c for c in comparisons if abs(c["errors"].get("allocated", 0)) > 0.01]
-    for comparison in sorted(off, key=lambda c: -abs(c["errors"]["allocated"])):
-        choices = json.loads(comparison["prediction"]["choices"])
-        label = " ".join(
-            f"{axis}={value}" for axis, value in choices.items() if value != AXES[axis].default
-        )
-        yield f"  {comparison['errors']['allocated']:+.2%}  {comparison['prediction']['config']}  {label}"
+    off = [row for row in comparisons if _allocated_error(row) > _LARGE_ERROR]
+    for comparison in sorted(off, key=_allocated_error, reverse=True):
+        prediction = comparison["prediction"]
+        words = label(json.loads(prediction["choices"]), list(AXES))
+        yield f"  {comparison['errors']['allocated']:+.2%}  {prediction['config']}  {words}"
+
+
+def _allocated_error(comparison: Row) -> float:
+    return abs(comparison["errors"].get("allocated", 0.0))
 
 
 def _write(folder: Path) -> None:
     path = folder / "predicted.parquet"
     if path.exists():
         raise FileExistsError(f"{path}: a prediction is not made again; begin a new round")
-    rows = [values for config in sorted(folder.glob("*.yaml")) for values in predicted(config)]
+    rows = []
+    for config in sorted(folder.glob("*.yaml")):
+        rows += predicted(config)
     write_predictions(rows, path, gpu="h200")
     unknown = sum(bool(values["unknown"]) for values in rows)
     slowest = max(values["predict_seconds"] for values in rows)
-    print(
-        f"{path}: {len(rows)} predictions, {unknown} unknown, at most {slowest} s each (mean of a config)"
-    )
+    counts = f"{len(rows)} predictions, {unknown} unknown"
+    print(f"{path}: {counts}, at most {slowest} s each (mean of a config)")
 
 
-def _fresh(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
-    print(f"predicted now, by the code as it is: {_traced_with(present_versions())}")
-    return [values for name in names for values in predicted(folder / f"{name}.yaml")]
+def _predicted_now(configs: Iterable[Path]) -> list[dict[str, Any]]:
+    print(f"predicted now, by today's code: {_versions(present_versions())}")
+    rows = []
+    for config in configs:
+        rows += predicted(config)
+    return rows
 
 
-def _committed(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+def _predicted_before(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
     rows, versions = read_predictions(folder / "predicted.parquet")
-    print(f"predicted before the measurement, {folder.name} round: {_traced_with(versions)}")
+    print(f"predicted before the measurement, {folder.name} round: {_versions(versions)}")
     return [values for values in rows if values["config"] in names]
 
 
-def _traced_with(versions: Mapping[str, str]) -> str:
+def _versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers"))
 
 
-def _print(comparisons: Sequence[Row]) -> None:
+def _compare(rows: Iterable[Row], folders: Mapping[str, Path]) -> None:
+    measured = {
+        name: read_trials_file(folder / "trials.parquet").rows for name, folder in folders.items()
+    }
+    comparisons = list(compared(rows, measured))
     print("\n".join([*summary(comparisons), *details(comparisons)]))
 
 
-def _tables(folders: Mapping[str, Path]) -> dict[str, list[dict[str, Any]]]:
-    tables: dict[str, pa.Table] = {
-        name: read(path / "trials.parquet") for name, path in folders.items()
-    }
-    return {name: table.to_pylist() for name, table in tables.items()}
+def _compare_round(folder: Path, runs: Path, *, fresh: bool) -> None:
+    configs = {path.stem: path for path in folder.glob("*.yaml")}
+    folders = {path.name: path for path in sorted(runs.iterdir()) if path.name in configs}
+    if fresh:
+        _compare(_predicted_now(configs[name] for name in folders), folders)
+    else:
+        _compare(_predicted_before(folder, folders), folders)
+
+
+def _command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.predictions", description=__doc__
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("recorded")
+    write = verbs.add_parser("write")
+    compare = verbs.add_parser("compare")
+    for verb in (write, compare):
+        verb.add_argument("round", choices=ROUNDS)
+    compare.add_argument("runs", type=Path, help="folder of run folders, named by their configs")
+    fresh = "predict again with today's code"
+    compare.add_argument("--fresh", action="store_true", help=fresh)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the three verbs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.predictions", description=__doc__
-    )
-    verbs = parser.add_subparsers(dest="what", required=True)
-    write, compare, _ = (verbs.add_parser(name) for name in ("write", "compare", "recorded"))
-    for verb in (write, compare):
-        verb.add_argument("round", choices=ROUNDS)
-    compare.add_argument("runs", type=Path, help="folder of run folders, one a config, by its name")
-    compare.add_argument(
-        "--fresh", action="store_true", help="predict again with the code as it is now"
-    )
-    options = parser.parse_args(arguments)
-    if options.what == "write":
+    options = _command_line().parse_args(arguments)
+    if options.verb == "write":
         _write(DATA / options.round)
-    elif options.what == "recorded":
+    elif options.verb == "recorded":
+        configs = [Path("configs") / f"{name}.yaml" for name in RECORDED]
         folders = {name: Path("docs/results") / run for name, run in RECORDED.items()}
-        rows = [
-            values for name in folders for values in predicted(Path("configs") / f"{name}.yaml")
-        ]
-        _print(list(compared(rows, _tables(folders))))
+        _compare(_predicted_now(configs), folders)
     else:
-        configs = {path.stem for path in (DATA / options.round).glob("*.yaml")}
-        folders = {
-            path.name: path for path in sorted(options.runs.iterdir()) if path.name in configs
-        }
-        rows = (_fresh if options.fresh else _committed)(DATA / options.round, folders)
-        _print(list(compared(rows, _tables(folders))))
+        _compare_round(DATA / options.round, options.runs, fresh=options.fresh)
     return 0
 
 

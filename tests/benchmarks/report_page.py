@@ -1,10 +1,11 @@
-"""How long a browser takes to draw reports: seconds from navigation, and processor time, in headless Chromium.
+"""How long a browser takes to draw reports: wall and processor time, in headless Chromium.
 
     python -m tests.benchmarks.report_page [--rows 10000] [--rounds 5] [PAGE ...]
 
-Pages that are named, such as another version's, are opened in turn with this version's page of ``--rows`` invented
-rows, so that what else the machine does falls on all. Drawn means that the frame after the chart's last is there.
-Processor time is that of all of Chromium's processes, the graphics process included.
+The page of ``--rows`` invented rows is drawn by this version. Other pages that are named, such as
+another version's, are opened in interleaved rounds with it, so that other load on the machine
+affects all equally. A page is drawn once the frame after the chart's last one is there. Processor
+time is that of all of Chromium's processes, the graphics process included.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.analysis.summary import Summary, summarize
 from playwright.sync_api import sync_playwright
 
+from orchestrator.analysis.dataset import build_dataset
 from orchestrator.reporting.html import page as html
-from orchestrator.storage.run_metadata import Run
+from orchestrator.reporting.report import Report
+from orchestrator.storage.run_metadata import RunMetadata
+from orchestrator.storage.tables.columns import trial_table_columns
+from orchestrator.storage.tables.parquet import TrialTable
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 DRAWN = '#chart[aria-busy="false"]'
-FRAME = "new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(performance.now() / 1000))))"
+FRAME = (
+    "new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(performance.now() / "
+    "1000))))"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,15 +46,16 @@ class Drawing:
     processor: float
 
 
-def summary_of(rows: int) -> Summary:
-    """Invented configurations along two axes of a hundred values each, no two alike in memory or speed."""
+def report_of(rows: int) -> Report:
+    """Invented configurations on two axes, no two equal in memory or speed."""
     invented = [
         {
             "trial_id": f"{place:012x}",
             "outcome": "ok",
             "environment_id": "one",
-            "equivalence": "exact",
+            "training_recipe": "{}",
             "micro_batch": 1 + place % 100,
+            "accumulation": 1,
             "effective_batch": 1 + place % 100,
             "seed": place // 100,
             "peak_allocated_bytes": 2**30 + 7919 * place % 10_007 * 2**20,
@@ -56,7 +64,14 @@ def summary_of(rows: int) -> Summary:
         }
         for place in range(rows)
     ]
-    return summarize(invented, {"micro_batch": "micro_batch", "seed": "seed"}, Run(name="many"), {})
+    table = TrialTable(
+        rows=invented,
+        columns=trial_table_columns(),
+        axes={"micro_batch": "micro_batch", "seed": "seed"},
+        run=RunMetadata(name="many"),
+        environments={},
+    )
+    return Report(dataset=build_dataset(table, {}))
 
 
 def processor_seconds(browser: Any) -> float:
@@ -78,33 +93,30 @@ def opened(browser: Any, page: Path) -> Drawing:
     return Drawing(elapsed=elapsed, processor=processor_seconds(session) - before)
 
 
-def in_turn(pages: Sequence[Path], rounds: int) -> Mapping[Path, list[Drawing]]:
+def interleaved(pages: Sequence[Path], rounds: int) -> Mapping[Path, list[Drawing]]:
     """Every page ``rounds`` times, each time in a browser of its own: nothing is cached."""
-    found: dict[Path, list[Drawing]] = {page: [] for page in pages}
+    drawings: dict[Path, list[Drawing]] = {page: [] for page in pages}
     with sync_playwright() as started:
         for _ in range(rounds):
             for page in pages:
                 browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-                found[page].append(opened(browser, page))
+                drawings[page].append(opened(browser, page))
                 browser.close()
-    return found
+    return drawings
 
 
-def lines(found: Mapping[Path, list[Drawing]]) -> Iterator[str]:
-    """A Markdown table, the first page the one that the others' ratios are to."""
-    yield "| page | MB | drawn after, s: median (least to most) | processor, s | ratio of the medians |"
+def lines(drawings: Mapping[Path, list[Drawing]]) -> Iterator[str]:
+    """A Markdown table; ratios are to the first page."""
+    yield "| page | MB | drawn after, s: median (range) | processor, s | ratio of medians |"
     yield "| --- | ---: | ---: | ---: | ---: |"
-    first = statistics.median(one.elapsed for one in next(iter(found.values())))
-    for page, drawings in found.items():
-        elapsed = sorted(one.elapsed for one in drawings)
-        middle, spent = (
-            statistics.median(elapsed),
-            statistics.median(one.processor for one in drawings),
-        )
-        yield (
-            f"| {page.stem} | {page.stat().st_size / 1e6:.1f} | {middle:.2f} ({elapsed[0]:.2f} to {elapsed[-1]:.2f}) "
-            f"| {spent:.2f} | {middle / first:.2f} |"
-        )
+    first = statistics.median(own.elapsed for own in next(iter(drawings.values())))
+    for page, own in drawings.items():
+        elapsed = sorted(drawing.elapsed for drawing in own)
+        middle = statistics.median(elapsed)
+        spent = statistics.median(drawing.processor for drawing in own)
+        drawn = f"{middle:.2f} ({elapsed[0]:.2f} to {elapsed[-1]:.2f})"
+        size = page.stat().st_size / 1e6
+        yield f"| {page.stem} | {size:.1f} | {drawn} | {spent:.2f} | {middle / first:.2f} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,9 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as scratch:
         own = Path(scratch) / "this version.html"
-        own.write_text(html.render(summary_of(options.rows)))
+        own.write_text(html.render(report_of(options.rows)))
         for line in lines(
-            in_turn([own, *(page.resolve() for page in options.pages)], options.rounds)
+            interleaved([own, *(page.resolve() for page in options.pages)], options.rounds)
         ):
             print(line)
 

@@ -1,11 +1,11 @@
-"""Break a real cluster under real sweeps, and see that no row is lost, missing or made twice.
+"""Break a real cluster under real sweeps, and check that no record is lost, missing or repeated.
 
-    python -m tests.chaos [--faults 100] [--seed 1] [--kinds PART ...] [--train] [--page docs/reliability.md]
+    python -m tests.chaos [--faults 100] [--seed 1] [--kinds PART ...] [--train] [--page PAGE]
 
-Every node is a network namespace with its own raylet, GPU (SIMULATED) and no view of the run folder. Trials are a
-stand-in for training, made by the real actor, slot and forked child. What a trial does to itself it does once in every
-phase; what happens around one happens while it stands still in a phase drawn by the seed. Exit
-status 0 when everything came as it has to, else 1.
+Every node is a network namespace with its own raylet and GPU (SIMULATED), which cannot see the run
+folder. Trials only pretend to train, but their actor, slot and forked child are real. A trial
+strikes itself once in every phase. Other faults strike a trial while it stands still in a phase
+drawn by the seed. Exit status 0 if every fault had the effect that it has to have, else 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos import arena, page
-from tests.chaos.campaign import Campaign, Verdict, draw
+from tests.chaos.campaign import Campaign, SweepResult, draw
 from tests.chaos.kinds import KINDS, Kind
 
 NODES = 2
@@ -51,29 +51,26 @@ def main() -> int:
     inside = [fault for fault in drawn if not fault[0].is_outside]
     outside = [fault for fault in drawn if fault[0].is_outside]
     parts = {"training": inside, "standin": outside} if options.train else {"standin": drawn}
-    verdicts: list[Verdict] = []
+    results: list[SweepResult] = []
     for trials, faults in parts.items():
-        for verdict in _sweeps(trials, faults, options.seed, say):
-            verdicts.append(verdict)
-            say(
-                "\n  !! ".join(
-                    [f"{len(verdict.faults)} faults in {verdict.trials} trials", *verdict.wrong]
-                )
-            )
+        for result in _sweeps(trials, faults, options.seed, say):
+            results.append(result)
+            counted = f"{len(result.faults)} faults in {result.trials} trials"
+            say("\n  !! ".join([counted, *result.wrong]))
             if options.page:
                 page.write(
                     options.page,
-                    verdicts,
+                    results,
                     len(drawn),
                     f"python -m tests.chaos {shlex.join(sys.argv[1:])}",
                 )
-    print("\n".join(page.table(verdicts, len(drawn))))
-    return any(verdict.wrong for verdict in verdicts)
+    print("\n".join(page.table(results, len(drawn))))
+    return any(result.wrong for result in results)
 
 
 def _sweeps(
     trials: str, faults: Sequence[tuple[Kind, str]], seed: int, say: Callable[[str], None]
-) -> Iterator[Verdict]:
+) -> Iterator[SweepResult]:
     if faults:
         with arena.Arena(trials).machines() as machines:
             machines.start(NODES)

@@ -1,4 +1,4 @@
-"""A Ray cluster whose every node is a network namespace of this machine: nodes can be cut off, killed and added."""
+"""A Ray cluster of network namespaces: its nodes can be cut off, killed and added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODE = Path(__file__).parents[2]
 ROOT = Path("/mnt")
 """A file system of the arena's own, gone with it. Ray's sockets need a short path."""
 RUN = ROOT / "run"
-"""Where the sweeps write: a small file system that only the head, which the driver runs on, can see."""
+"""Where the sweeps write: a small file system that only the head and the driver can see."""
 HEAD = "10.77.0.1"
 ADDRESS = f"{HEAD}:6379"
 _RUN_SIZE = "64m"
@@ -75,9 +75,11 @@ def enter() -> None:
         or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0
     ):
         sys.exit(
-            "a chaos run needs iproute2, util-linux and namespaces, which this system does not grant"
+            "a chaos run needs iproute2, util-linux and namespaces,"
+            " which this system does not grant"
         )
-    # A shell is the namespace's first process, for it buries orphans: Ray takes a raylet's corpse for a raylet.
+    # A shell is the namespace's first process, because it reaps orphans: Ray takes a zombie for a
+    # living raylet.
     _become([*unshare, "sh", "-c", '"$@"; exit $?', "sh", sys.executable, *sys.orig_argv[1:]])
 
 
@@ -87,7 +89,7 @@ def _become(command: Sequence[str]) -> NoReturn:
 
 @dataclass(kw_only=True)
 class Node:
-    """One machine of the cluster: the process that keeps its namespaces, and Ray's processes in them."""
+    """One machine: the process that keeps its namespaces, and Ray's processes in them."""
 
     name: str
     address: str
@@ -121,7 +123,10 @@ class Node:
 
 
 class Arena:
-    """The machines: one head without a GPU, and nodes with one each. ``trials`` is "standin" or "training"."""
+    """The machines: a head without a GPU, and nodes with one each.
+
+    ``trials`` is "standin" or "training".
+    """
 
     def __init__(self, trials: str) -> None:
         self.trials = trials

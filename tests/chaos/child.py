@@ -1,19 +1,19 @@
-"""A trial's child in a chaos run: its fault where its phase comes; and a stand-in for training, which costs nothing."""
+"""A trial's child in a chaos run: its fault in its phase, and a stand-in for training."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jobs import errors
+from jobs.flags import flag_columns
 from jobs.isolation import preload
 from jobs.node import environment, gpu_sharing
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import NOTHING, Held, Moment
+from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment
 from jobs.trackers.device import Device
 from jobs.trial import run as trial
 from tests.chaos.control import Announcement, Control
@@ -34,11 +34,18 @@ PHASES: Sequence[str] = (
 
 
 def install(*, training: bool) -> None:
-    """In a slot's parent, before it is loaded: its children meet their faults, and train or do as if."""
-    run = trial.run if training else _stand_in
+    """Let a slot's parent fork children that meet their faults, and train or only pretend to.
+
+    Called before the parent's own code is imported.
+    """
+    run = trial.run if training else _pretend
 
     def run_with_fault(
-        spec: TrialSpec, announce: trial.Announce, *, held: Held = NOTHING, **how: Any
+        spec: TrialSpec,
+        announce: trial.Announce,
+        *,
+        scratch: Path,
+        context: ContextMemory = NO_CONTEXT,
     ) -> TrialRecord:
         control, node = Control.here(), os.environ["CHAOS_NODE"]
         control.started(spec.trial_id, node)
@@ -47,7 +54,7 @@ def install(*, training: bool) -> None:
             announce(phase)
             _meet_fault(control, spec.trial_id, node, phase)
 
-        return run(spec, enter, held=held, **how)
+        return run(spec, enter, scratch=scratch, context=context)
 
     trial.run = run_with_fault
     if not training:
@@ -70,38 +77,36 @@ def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
     control.announce(announcement, always=arm.always)
 
 
-def _stand_in(
-    spec: TrialSpec, announce: trial.Announce, *, isolation: str, held: Held, scratch: Path
+def _pretend(
+    spec: TrialSpec, announce: trial.Announce, *, scratch: Path, context: ContextMemory
 ) -> TrialRecord:
-    """A trial that goes through all phases and measures what its choices say: the same on every node, every time."""
-    started, outcome, reason, phase = time.time(), Outcome.OK, "", ""
+    """Go through all phases of a trial, with figures that follow from its choices alone."""
+    outcome, reason, phase = Outcome.OK, "", ""
     figures: dict[str, Any] = {}
     with Device() as device:
         try:
             for phase in PHASES:
                 announce(phase)
                 if phase == "requirements":
-                    device.start(held)
+                    device.start(context)
                 elif phase == "trainer":
                     device.at(Moment.TRAIN_BEGIN, 0.0)
-            figures = _figures(spec, device)
+            figures = _figures(spec)
         except Exception as error:
             outcome, _, reason = errors.classify(error)
-            figures = {"oom_requested_bytes": errors.bytes_asked(error)}
-        seen = dict(device.measurements())
+        measurements = {**device.measurements(), **figures}
+    flags = gpu_sharing.flags(measurements, spec.settings)
     return TrialRecord(
         spec=spec,
         outcome=outcome,
         reason=reason,
         phase="" if outcome is Outcome.OK else phase,
-        measurements={**seen, **figures, **trial.placement(spec)},
+        measurements={**measurements, **flag_columns(flags)},
         environment=environment.describe(),
-        started_at=started,
-        isolation=isolation,
     )
 
 
-def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
+def _figures(spec: TrialSpec) -> dict[str, Any]:
     size = 2**30 + 2**24 * spec.micro_batch + int(spec.trial_id, 16) % 2**24
     speed = 100.0 * spec.micro_batch / (spec.micro_batch + 4)
     return {
@@ -110,5 +115,4 @@ def _figures(spec: TrialSpec, device: Device) -> dict[str, Any]:
         "samples_per_second": speed,
         "samples_per_second_ci95": 0.001,
         "step_seconds_median": spec.effective_batch / speed,
-        "warnings": gpu_sharing.warnings(device.measurements(), spec.recipe),
     }

@@ -1,4 +1,4 @@
-"""The wall clock of a chaos run's driver, which jumps when it is told to; Python's alone, files keep the system's."""
+"""The wall clock of a chaos run's driver, which can jump. Files keep the system's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder through which a chaos run speaks with the processes of its cluster: who is to be hurt, and where."""
+"""The folder through which a chaos run tells its cluster's processes which trials to strike."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, Self
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """What a trial's child does when it enters a phase: ``act`` is a function of ``tests.support.faults``, or "announce"."""
+    """What a trial's child does in a phase: ``act``, of ``tests.support.faults``, or "announce"."""
 
     phase: str
     act: str
     always: bool = False
-    """At every attempt of the trial, not at the first alone."""
+    """At every attempt of the trial, not only at the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Announcement:
-    """A child that stands still in its phase until it is released, and who it belongs to."""
+    """A child that stands still in its phase until it is released, and its parents."""
 
     trial_id: str
     node: str
@@ -34,7 +34,7 @@ class Announcement:
 
 
 class Control:
-    """Small files, each written beside and moved into place. One announcement at a time: ``turn`` is whose it is."""
+    """Small files, each moved into place. One trial announces at a time; ``turn`` has its id."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,12 +58,12 @@ class Control:
         self._write(f"armed/{trial_id}", asdict(arm))
 
     def armed(self, trial_id: str) -> Arm | None:
-        """What awaits the trial."""
+        """What the trial's child is to do."""
         found = self._read(f"armed/{trial_id}")
         return Arm(**found) if found else None
 
     def announce(self, announcement: Announcement, *, always: bool) -> None:
-        """Wait for the turn, say where one is, and stand still until released."""
+        """Wait for the turn, announce, and stand still until released."""
         while not self._takes_turn(announcement.trial_id):
             time.sleep(0.02)
         if self.armed(announcement.trial_id) is None:  # disarmed meanwhile
@@ -76,26 +76,26 @@ class Control:
             time.sleep(0.02)
 
     def announced(self) -> Announcement | None:
-        """Who stands still now."""
+        """The child that stands still now."""
         found = self._read("announced")
         return Announcement(**found) if found else None
 
     def release(self) -> None:
-        """Let it go on, where it lives; nobody else announces anything before ``next_turn``."""
+        """Let it go on, if it lives. No other child announces before ``next_turn``."""
         (self.folder / "announced").unlink(missing_ok=True)
 
     def next_turn(self, trial_id: str) -> None:
-        """Everything has come of the trial's announcement that was to come of it."""
+        """The trial's announcement has had its effect."""
         if self._read("turn") == trial_id:
             (self.folder / "turn").unlink()
 
     def disarm(self) -> None:
-        """No further trial is hurt."""
+        """Strike no further trial."""
         for path in (self.folder / "armed").iterdir():
             path.unlink()
 
     def started(self, trial_id: str, node: str) -> None:
-        """A child begins; it waits while somebody stands still, so that there are trials left for all."""
+        """A child begins. It waits while another stands still, so that trials are left for all."""
         with open(self.folder / "starts" / trial_id, "a") as file:
             file.write(json.dumps([time.time(), node]) + "\n")
         while (self.folder / "announced").exists():
@@ -117,8 +117,8 @@ class Control:
         }
 
     def set_gpu(self, node: str, state: str) -> None:
-        """The node's simulated GPU: "" is well, "foreign" holds somebody's memory, "visited" a process's beside a
-        trial's, "lost" answers nothing, "dead" answers NVML alone."""
+        """The node's simulated GPU: "" is fit, "foreign" holds another process's memory, "busy" has
+        another process beside the trial's, "lost" answers nothing, "dead" answers NVML alone."""
         self._write(f"gpus/{node}", state)
 
     def gpu(self, node: str) -> str:
@@ -126,7 +126,7 @@ class Control:
         return str(self._read(f"gpus/{node}") or "")
 
     def shared_since(self, node: str) -> float:
-        """Unix time from which on somebody else uses the node's GPU; infinite where nobody does."""
+        """Unix time since when another process uses the node's GPU; infinite if none does."""
         return (
             (self.folder / f"gpus/{node}").stat().st_mtime
             if self.gpu(node) == "foreign"
@@ -164,7 +164,7 @@ class Control:
 
 
 def environment(folder: Path, node: str, *, trials: str, code: Path) -> Mapping[str, str]:
-    """The variables under which a process of node ``node`` ("" for the driver's) belongs to the chaos run."""
+    """The variables that make a process of a node ("": the driver's) part of the chaos run."""
     stand_in = code / "tests/chaos/standin"
     return {
         "CHAOS_CONTROL": str(folder),

@@ -1,4 +1,4 @@
-"""Every kind of fault as a row of data: what is done to a trial or around it, and what has to come of it."""
+"""Every kind of fault as a row of data: what is done, and the effect that it has to have."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from tests.chaos.scene import Scene
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
-    """One kind of fault. ``strike`` is called while a trial stands still in one of ``phases``; without it the trial
-    hurts itself there, by ``act``, a function of ``tests.support.faults``.
+    """One kind of fault.
+
+    ``strike`` is called while a trial stands still in one of ``phases``. Without it the trial
+    strikes itself there, by ``act``, a function of ``tests.support.faults``.
     """
 
     name: str
@@ -24,17 +26,17 @@ class Kind:
     outcome: Outcome = Outcome.OK
     """Of the trial that stood still."""
     reason: str = ""
-    """What its row's reason has to say."""
+    """What its record's reason has to contain."""
     starts: int = 1
     """How often that trial is begun."""
     always: bool = False
     """The fault meets every attempt of the trial."""
     weight: int = 1
-    """How often it is drawn beside the others: what costs a second comes oftener than what costs a cluster."""
+    """How often it is drawn: cheap faults more often than those that cost a cluster."""
     is_last: bool = False
-    """The driver ends of itself: whatever else runs must be left to end too."""
+    """The driver ends of itself, and everything else that runs with it."""
     answer: str
-    """What becomes of it, for the page."""
+    """What becomes of the trial, for the page."""
 
     @property
     def is_outside(self) -> bool:
@@ -43,7 +45,7 @@ class Kind:
 
 
 def _rows() -> Iterator[Kind]:
-    row = "its row; the next trial of the slot is unharmed"
+    row = "its record; the next trial of the slot is unharmed"
     yield Kind(
         name="the trial hangs",
         act="hang",
@@ -88,9 +90,12 @@ def _rows() -> Iterator[Kind]:
         always=True,
         starts=3,
         outcome=Outcome.CRASHED,
-        answer="repeated twice, then its row",
+        answer="repeated twice, then its record",
     )
-    elsewhere = "the trial is repeated on another node; nothing lives on the lost one; a new node gets trials"
+    elsewhere = (
+        "the trial is repeated on another node; nothing lives on the lost one; a new node gets"
+        " trials"
+    )
     yield Kind(
         name="SIGKILL of a node's raylet", strike=strikes.kill_raylet, starts=2, answer=elsewhere
     )
@@ -115,18 +120,20 @@ def _rows() -> Iterator[Kind]:
         strike=strikes.add_nodes,
         answer="both get trials, which are repeated elsewhere",
     )
-    lost = "the trial is repeated on another; the GPU gets none until it is well"
-    yield Kind(name="a GPU answers no more", strike=strikes.lose_gpu, starts=2, answer=lost)
+    lost = "the trial is repeated on another; the GPU gets none until it is fit"
+    yield Kind(
+        name="a GPU does not answer any more", strike=strikes.lose_gpu, starts=2, answer=lost
+    )
     yield Kind(
         name="a GPU fails at every CUDA call", strike=strikes.kill_gpu, starts=2, answer=lost
     )
-    shared = "trials go to another; where there is none, rows measured there say so (`warnings`)"
+    shared = "trials go to another; if there is none, records measured there say so (`flags`)"
     yield Kind(
-        name="somebody else's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared
+        name="another process's memory on a GPU", strike=strikes.share_gpu, starts=2, answer=shared
     )
     yield Kind(
-        name="somebody else's process on a GPU for a moment",
-        strike=strikes.visit_gpu,
+        name="another process on a GPU for a moment",
+        strike=strikes.share_gpu_for_a_moment,
         phases=PHASES[PHASES.index("first_step") :],
         starts=2,
         answer="the trial is measured again",

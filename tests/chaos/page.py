@@ -11,59 +11,65 @@ from pathlib import Path
 import psutil
 import ray
 
-from tests.chaos.campaign import Verdict
+from tests.chaos.campaign import SweepResult
 from tests.chaos.kinds import KINDS
 
 BEGIN, END = "<!-- chaos: written by `make chaos` -->", "<!-- /chaos -->"
 
 
-def write(path: Path, verdicts: Sequence[Verdict], drawn: int, command: str) -> None:
-    """Put the table in the page's place for it; of ``drawn`` faults those that have struck by now."""
+def write(path: Path, results: Sequence[SweepResult], drawn: int, command: str) -> None:
+    """Put the table in its place in the page. ``drawn`` faults are to strike in all."""
     before, _, rest = path.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     path.write_text(
-        "\n".join([before.rstrip("\n"), "", BEGIN, *_origin(command), *table(verdicts, drawn), END])
+        "\n".join([before.rstrip("\n"), "", BEGIN, *_origin(command), *table(results, drawn), END])
         + after
     )
 
 
 def _origin(command: str) -> Iterator[str]:
     yield ""
-    yield f"`{command}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, Ray {ray.__version__}, {_machine()}:"
+    today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    yield f"`{command}`, {today}, Ray {ray.__version__}, {_machine()}:"
     yield ""
 
 
-def table(verdicts: Sequence[Verdict], drawn: int) -> Iterator[str]:
+def table(results: Sequence[SweepResult], drawn: int) -> Iterator[str]:
     """Markdown: what held, then a row a kind of fault."""
-    faults = [seen for verdict in verdicts for seen in verdict.faults]
-    trials = sum(verdict.trials for verdict in verdicts)
-    kinds = len({seen.kind for seen in faults})
-    yield f"{len(faults)} of {drawn} faults, of {kinds} kinds, in {len(verdicts)} sweeps of {trials} trials together."
+    faults = [effect for result in results for effect in result.faults]
+    trials = sum(result.trials for result in results)
+    kinds = len({effect.kind for effect in faults})
+    struck = f"{len(faults)} of {drawn} faults, of {kinds} kinds"
+    yield f"{struck}, in {len(results)} sweeps of {trials} trials together."
     yield ""
     yield "| what must not be | times |"
     yield "| --- | ---: |"
     for what, found in (
-        ("finished trials lost or changed, or somebody else's files touched", "lost"),
-        ("planned trials without exactly one row, in the records or in the table", "rowless"),
-        ("trials begun again after their row was written", "repeated"),
+        ("finished trials lost or changed, or another program's files touched", "lost"),
         (
-            "rows unlike the undisturbed sweep's, but for the trials that were hurt themselves",
-            "unlike",
+            "planned trials without exactly one row, in the records or in the table",
+            "without_one_row",
+        ),
+        ("trials begun again after their record was written", "repeated"),
+        (
+            "records different from the undisturbed sweep's, of trials that were not struck",
+            "different",
         ),
     ):
-        yield f"| {what} | {sum(len(getattr(verdict, found)) for verdict in verdicts)} |"
-    yield f"| faults of which came what is not in the table below | {sum(bool(seen.wrong) for seen in faults)} |"
+        yield f"| {what} | {sum(len(getattr(result, found)) for result in results)} |"
+    wrong = [effect for effect in faults if effect.wrong]
+    yield f"| faults with another effect than in the table below | {len(wrong)} |"
     yield ""
-    yield "| struck | times | what becomes of it | rows of the trials that were hit | longest until that row |"
+    yield "| fault | times | what becomes of it | records of the trials | longest until then |"
     yield "| --- | ---: | --- | --- | ---: |"
     for kind in KINDS:
-        own = [seen for seen in faults if seen.kind == kind.name]
+        own = [effect for effect in faults if effect.kind == kind.name]
         if own:
             rows = ", ".join(
                 f"{count} {outcome}"
-                for outcome, count in Counter(seen.outcome for seen in own).items()
+                for outcome, count in Counter(effect.outcome for effect in own).items()
             )
-            longest = max(seen.seconds for seen in own)
+            longest = max(effect.seconds for effect in own)
             until = f"{longest:.1f} s" if kind.is_outside else ""
             yield f"| {kind.name} | {len(own)} | {kind.answer} | {rows} | {until} |"
     yield ""

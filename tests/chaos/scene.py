@@ -1,4 +1,4 @@
-"""One sweep under faults: its driver, the trial in hand, and the waiting for what has to come of it."""
+"""One sweep under faults: its driver, the trial that a fault strikes, and what has to follow."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.record import TrialRecord
+from orchestrator.storage.layout import record_files
 from orchestrator.storage.record_reader import read_record
-from orchestrator.storage.run_metadata import record_files
 from tests.chaos.arena import ADDRESS, CODE, ROOT, RUN, Arena
 from tests.chaos.control import Announcement
 
 PATIENCE = 400.0
-"""Seconds in which anything has to happen that is waited for."""
+"""Seconds within which whatever is waited for has to happen."""
 
 
 class UnexpectedError(AssertionError):
-    """Something did not come of a fault that has to."""
+    """A fault did not have the effect that it has to have."""
 
 
 class Scene:
@@ -31,16 +31,16 @@ class Scene:
         self.control = arena.control
         self.folder = RUN / name
         self.planted: dict[Path, bytes] = {}
-        """Files of somebody else's in the run folder, to be left alone."""
+        """Files of another program in the run folder, to be left alone."""
         self.config = config
         self.name = name
         self._log = ROOT / f"{log or name}.log"
         self._driver: subprocess.Popen[bytes] | None = None
         self.victim: Announcement
-        """The trial in hand, which stands still."""
+        """The trial that stands still, and that the fault strikes."""
 
     def start(self, *options: str) -> None:
-        """Start the driver, as a person does."""
+        """Start the driver, as a user does."""
         command = [
             sys.executable,
             "-m",
@@ -73,7 +73,7 @@ class Scene:
         return self._driver.poll()
 
     def ends(self, status: int, says: str = "") -> None:
-        """Wait for the driver's end, which has to be this one; ``says`` has to be in what it printed."""
+        """Wait for the driver's end with this status, and ``says`` in what it printed."""
         self.wait(lambda: self.status() is not None, "the driver ends")
         found, said = self.status(), self.said()
         if found != status:
@@ -90,23 +90,23 @@ class Scene:
         self.wait(lambda: words in self.said()[len(before) :], f"the driver says {words!r}")
 
     def release(self) -> None:
-        """The trial in hand goes on, if it lives; nobody else yet."""
+        """Let the trial go on, if it lives; no other yet."""
         self.control.release()
 
     def release_all(self) -> None:
-        """Everybody goes on, and nobody else is hurt."""
+        """Let every trial go on, and strike no other."""
         self.control.disarm()
         self.control.release()
         self.control.next_turn(self.victim.trial_id)
 
     def record(self, trial_id: str) -> TrialRecord | None:
-        """The trial's row, where it has one that is final."""
+        """The trial's record, if it has a final one."""
         path = self.folder / "records" / f"{trial_id}.json"
         found = read_record(path) if path.exists() else None
         return found if found is not None and found.outcome.is_final else None
 
     def finished(self) -> dict[Path, tuple[int, bytes]]:
-        """The rows that are final: when each was written, and its bytes."""
+        """The final records: when each was written, in nanoseconds, and its bytes."""
         found = {}
         for path in record_files(self.folder):
             record = read_record(path)
@@ -115,7 +115,7 @@ class Scene:
         return found
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-        """Wait until it is so. Raises UnexpectedError when it has not come to be within ``seconds``."""
+        """Wait for a condition. Raises UnexpectedError if it does not hold within ``seconds``."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -123,7 +123,7 @@ class Scene:
             time.sleep(0.05)
 
     def must(self, so: bool, otherwise: str) -> None:
-        """Raises UnexpectedError, with the reason, where it is not so."""
+        """Raises UnexpectedError with this reason unless ``so``."""
         if not so:
             raise UnexpectedError(otherwise)
 

@@ -1,4 +1,4 @@
-"""What is done around a trial that stands still: to its processes, node, cluster, driver and run folder."""
+"""What is done to the surroundings of a trial that stands still."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kill_actor(scene: Scene) -> None:
 
 
 def kill_raylet(scene: Scene) -> None:
-    """The node's raylet: the node is lost; nothing of it lives on; another joins."""
+    """The node's raylet. The node is lost, its processes must end, and another node joins."""
     node = scene.arena.nodes[scene.victim.node]
     victims = node.workers()
     node.process("raylet").kill()
@@ -48,7 +48,7 @@ def fail_power(scene: Scene) -> None:
 
 
 def cut_for_good(scene: Scene) -> None:
-    """The node's network, until the cluster has given it up; then the cable is back, and it must end what it runs."""
+    """The node's network, until the cluster gives it up. Back again, it must end what it runs."""
     name = scene.victim.node
     node = scene.arena.nodes[name]
     victims = node.workers()
@@ -89,17 +89,17 @@ def add_nodes(scene: Scene) -> None:
 
 
 def lose_gpu(scene: Scene) -> None:
-    """The driver loses the GPU, as at an Xid: NVML answers no more, and the trial dies of it; then it is back."""
+    """The GPU is lost, as at an Xid: NVML does not answer, the trial dies; then it is back."""
     node, before = scene.victim.node, scene.said()
     scene.control.set_gpu(node, "lost")
     os.kill(scene.victim.child, signal.SIGKILL)
-    scene.says(before, "answers no more and was set aside")
+    scene.says(before, "does not answer any more and was set aside")
     scene.control.set_gpu(node, "")
-    scene.says(before, "is well again")
+    scene.says(before, "is fit again")
 
 
 def kill_gpu(scene: Scene) -> None:
-    """The GPU is dead to CUDA, which NVML does not tell; the trial dies of it. In the end its node is replaced."""
+    """Every CUDA call fails, though NVML answers. The trial dies; then the node is replaced."""
     before = scene.said()
     scene.control.set_gpu(scene.victim.node, "dead")
     os.kill(scene.victim.child, signal.SIGKILL)
@@ -108,20 +108,20 @@ def kill_gpu(scene: Scene) -> None:
 
 
 def share_gpu(scene: Scene) -> None:
-    """Somebody else's process takes memory of the GPU; the trial is begun again elsewhere, or beside it."""
+    """Another process takes memory of the GPU; the trial is begun again elsewhere, or beside it."""
     scene.control.set_gpu(scene.victim.node, "foreign")
     os.kill(scene.victim.parent, signal.SIGKILL)
 
 
-def visit_gpu(scene: Scene) -> None:
-    """Somebody else's process comes onto the GPU beside the trial, and leaves again."""
-    scene.control.set_gpu(scene.victim.node, "visited")
+def share_gpu_for_a_moment(scene: Scene) -> None:
+    """Another process comes onto the GPU during the trial, and leaves again."""
+    scene.control.set_gpu(scene.victim.node, "busy")
     time.sleep(1.5)
     scene.control.set_gpu(scene.victim.node, "")
 
 
 def kill_gcs(scene: Scene) -> None:
-    """The cluster's head: the driver has to end in a sentence; a new cluster is made and the sweep resumed."""
+    """The cluster's head: the driver ends with a sentence; a new cluster resumes the sweep."""
     scene.arena.nodes["head"].process("gcs_server").kill()
     scene.ends(1, says="the Ray cluster was lost")
     scene.arena.restart()
@@ -152,7 +152,7 @@ def start_second_driver(scene: Scene) -> None:
 
 
 def fill_disk(scene: Scene) -> None:
-    """No room for the trial's row, and none when the sweep ends; resumed with room."""
+    """No room for the trial's record, and none when the sweep ends; resumed with room."""
     filler = _fill()
     scene.release()
     scene.wait(lambda: "nothing new is started" in scene.said(), "the full disk is noticed")
@@ -163,7 +163,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def fill_disk_for_a_while(scene: Scene) -> None:
-    """No room for the trial's row when it is due, but before the sweep ends: the row is written after all."""
+    """No room for the trial's record when it ends, but before the sweep does."""
     filler = _fill()
     scene.release()
     scene.wait(lambda: "nothing new is started" in scene.said(), "the full disk is noticed")
@@ -172,7 +172,7 @@ def fill_disk_for_a_while(scene: Scene) -> None:
     scene.ends(1, says="No space left on device")
     scene.must(
         scene.record(scene.victim.trial_id) is not None,
-        "the row was not written when there was room again",
+        "the record was not written when there was room again",
     )
     scene.resume()
 
@@ -197,7 +197,7 @@ def plant_torn_file(scene: Scene) -> None:
 
 def plant_foreign_file(scene: Scene) -> None:
     """Something else among the records."""
-    _plant(scene, "foreign", b'{"somebody": "else\'s"}')
+    _plant(scene, "foreign", b'{"another": "program\'s"}')
 
 
 def set_clock_forward(scene: Scene) -> None:
@@ -211,7 +211,7 @@ def set_clock_back(scene: Scene) -> None:
 
 
 def resume_with_other_ray(scene: Scene) -> None:
-    """The driver dies and is resumed while the cluster answers that it runs another Ray; then it answers right."""
+    """The driver dies, and is resumed while the cluster seems to run another Ray version."""
     scene.signal_driver(signal.SIGKILL)
     scene.wait(lambda: scene.status() is not None, "the driver ends")
     true = scene.arena.set_ray_version("1.0.0")

@@ -1,40 +1,32 @@
-"""What every search must keep to, whatever comes of its trials. A new search joins by a row in SEARCHES."""
+"""What every search must keep to, whatever comes of its trials.
+
+Every kind that a sweep can name is tested as its factory builds it. Wrappers join by a row in
+SEARCHES.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec
-from orchestrator.planning.settings import FollowUpSpec
+from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.spec import DataSpec, ModelSpec, TrialSpec
+from orchestrator.planning.search_kinds import SEARCH_KINDS
+from orchestrator.planning.settings import SearchChoice, SweepConfig
 from orchestrator.search.base import Search
-from orchestrator.search.follow_ups import FollowUps
-from orchestrator.search.frontier.search import Frontier
 from orchestrator.search.grid import Grid
-from orchestrator.search.optuna import Optuna
-from orchestrator.search.per_gpu_model import PerModel
+from orchestrator.search.per_gpu_model import PerGpuModel
+from orchestrator.search.registry import SearchFactory
+from orchestrator.search.round_robin import RoundRobin
+from tests.benchmarks.optuna_search import OptunaSearch
 from tests.conftest import build_tiny_spec
 
-MakeSearch = Callable[[Iterable[TrialSpec]], Search]
-SEARCHES: dict[str, MakeSearch] = {
-    "grid": Grid,
-    "frontier": Frontier,
-    "optuna": Optuna,
-    "with follow-ups": lambda trials: FollowUps(
-        Grid(trials), FollowUpSpec(), budgets=(2**22,), baseline={}
-    ),
-    "per model": lambda trials: PerModel(
-        {"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1}
-    ),
-    "optuna, all": partial(Optuna, share=1.0, sampler="nsga2"),
-}
-
-every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
+MakeSearch = Callable[[Sequence[TrialSpec]], Search]
 
 PLAN = [
     build_tiny_spec({"micro_batch": micro_batch, "activations": activations})
@@ -44,19 +36,58 @@ PLAN = [
 LARGEST_THAT_FITS = 4
 
 
-def measured(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
-    """What a GPU that holds a micro-batch of four would have made of a trial; or another outcome."""
+def built(kind: str, trials: Sequence[TrialSpec], *, with_follow_ups: bool = False) -> Search:
+    """A search as a sweep builds it, with the default options of its kind."""
+    options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
+    config = SweepConfig(
+        name="contract",
+        path=Path("contract.yaml"),
+        model=ModelSpec(task="masked-lm"),
+        data=DataSpec(),
+        budgets=(2**22,),
+        search=SearchChoice(kind=kind, options=options),
+    )
+    return SearchFactory(config=config, with_follow_ups=with_follow_ups).build(trials, "")
+
+
+def on_two_gpu_models(trials: Sequence[TrialSpec]) -> Search:
+    """All trials for one model, none for the other."""
+    return PerGpuModel({"": Grid(trials), "another": Grid([])}, {"": 100, "another": 1})
+
+
+def halves(trials: Sequence[TrialSpec]) -> Search:
+    """Two searches over half of the trials each."""
+    return RoundRobin([Grid(trials[::2]), Grid(trials[1::2])])
+
+
+SEARCHES: dict[str, MakeSearch] = {
+    **{kind: partial(built, kind) for kind in SEARCH_KINDS},
+    "grid with follow-ups": partial(built, "grid", with_follow_ups=True),
+    "frontier with follow-ups": partial(built, "frontier", with_follow_ups=True),
+    "per GPU model": on_two_gpu_models,
+    "round robin": halves,
+    "optuna, TPE": OptunaSearch,
+    "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2"),
+}
+every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
+
+
+def record_of(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
+    """A trial on a GPU that holds a micro-batch of four; or with another outcome."""
     fits = spec.micro_batch <= LARGEST_THAT_FITS
-    found = outcome or (Outcome.OK if fits else Outcome.OUT_OF_MEMORY)
+    if outcome is None:
+        outcome = Outcome.OK if fits else Outcome.OUT_OF_MEMORY
     figures = {
         "samples_per_second": 10.0 * spec.micro_batch,
         "peak_allocated_bytes": 2**20 * spec.micro_batch,
     }
+    is_ok = outcome is Outcome.OK
     return TrialRecord(
         spec=spec,
-        outcome=found,
-        reason="" if found is Outcome.OK else found.value,
-        measurements=figures if found is Outcome.OK else {},
+        outcome=outcome,
+        reason="" if is_ok else outcome.value,
+        measurements=figures if is_ok else {},
+        delivery=Delivery(slot_seconds=1.0),
     )
 
 
@@ -68,41 +99,41 @@ def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
 def run_to_the_end(
     search: Search, *, at_once: int = 1, outcome: Outcome | None = None
 ) -> list[TrialSpec]:
-    """Ask and tell, with some trials out at once, until the search is exhausted; what was run, in order.
-
-    Beyond the first, those that are out have not begun when the search is told of it.
-    """
+    """Ask and tell, with some trials out at once, until the search is exhausted; what was run, in
+    order."""
     ran: list[TrialSpec] = []
     out: list[TrialSpec] = []
     while True:
-        while len(out) < at_once and (spec := search.ask()) is not None:
-            out.append(spec)
+        while len(out) < at_once and (trial := search.ask()) is not None:
+            out.append(trial)
         if not out:
             assert search.exhausted, "it asks for nothing, waits for nothing and is not exhausted"
             return ran
-        if (begun := search.reconsider(out.pop(0))) is not None:
-            ran.append(begun)
-            search.tell(measured(begun, outcome))
+        # Beyond the first, the trials that are out have not started when the search is told of it.
+        started = search.reconsider(out.pop(0))
+        if started is not None:
+            ran.append(started)
+            search.tell(record_of(started, outcome))
 
 
 def assert_accounts_for_the_plan(
-    search: Search, asked: Iterable[TrialSpec], told: Iterable[TrialRecord] = ()
+    search: Search, asked: Iterable[TrialSpec], earlier: Iterable[TrialRecord] = ()
 ) -> None:
-    """Asked, told, skipped and unasked are disjoint and together the plan."""
-    parts = [*ids(asked), *ids(told), *ids(search.skipped()), *ids(search.unasked())]
+    """Asked, told earlier, skipped and pending are disjoint and together the plan."""
+    parts = [*ids(asked), *ids(earlier), *ids(search.skipped()), *ids(search.pending())]
     assert sorted(parts) == sorted(ids(PLAN))
 
 
 @every_search
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
-def test_a_run_to_the_end_accounts_for_the_plan(
+def test_search_run_to_its_end_accounts_for_the_plan(
     make: MakeSearch, at_once: int, outcome: Outcome | None
 ) -> None:
     search = make(PLAN)
     asked = run_to_the_end(search, at_once=at_once, outcome=outcome)
     assert_accounts_for_the_plan(search, asked)
-    assert list(search.unasked()) == []
+    assert list(search.pending()) == []
     for record in search.skipped():
         assert record.outcome is Outcome.SKIPPED
         assert record.rule
@@ -110,69 +141,86 @@ def test_a_run_to_the_end_accounts_for_the_plan(
 
 
 @every_search
-def test_an_exhausted_search_stays_exhausted(make: MakeSearch) -> None:
+def test_search_summary_counts_every_trial_of_the_plan(make: MakeSearch) -> None:
+    search = make(PLAN)
+    run_to_the_end(search)
+    summary = search.summary()
+    if summary:
+        assert summary["planned"] == len(PLAN)
+        assert summary["measured"] + sum(summary["skipped"].values()) == len(PLAN)
+
+
+@every_search
+def test_search_that_is_exhausted_stays_exhausted(make: MakeSearch) -> None:
     search = make(PLAN)
     asked = run_to_the_end(search)
     assert search.ask() is None
-    search.tell(measured(asked[0]))
+    search.tell(record_of(asked[0]))
     assert search.exhausted
     assert search.ask() is None
 
 
 @every_search
-def test_nothing_planned_is_exhausted_at_once(make: MakeSearch) -> None:
+def test_search_without_trials_is_exhausted_at_once(make: MakeSearch) -> None:
     search = make([])
     assert search.exhausted
     assert search.ask() is None
-    assert ids(search.skipped()) == ids(search.unasked()) == []
+    assert ids(search.skipped()) == ids(search.pending()) == []
 
 
 @every_search
-def test_everything_told_is_exhausted_at_once(make: MakeSearch) -> None:
+def test_search_told_every_record_is_exhausted_at_once(make: MakeSearch) -> None:
     search = make(PLAN)
     for spec in PLAN:
-        search.tell(measured(spec))
+        search.tell(record_of(spec))
     assert search.ask() is None
     assert search.exhausted
-    assert ids(search.skipped()) == ids(search.unasked()) == []
+    assert ids(search.skipped()) == ids(search.pending()) == []
 
 
 @every_search
-def test_looking_changes_nothing(make: MakeSearch) -> None:
+def test_search_ignores_records_of_foreign_trials(make: MakeSearch) -> None:
     search, control = make(PLAN), make(PLAN)
-    list(search.unasked()), list(search.skipped()), search.exhausted
+    search.tell(record_of(build_tiny_spec({"micro_batch": 16})))
+    assert ids(run_to_the_end(search)) == ids(run_to_the_end(control))
+
+
+@every_search
+def test_search_that_is_looked_at_makes_the_same_decisions(make: MakeSearch) -> None:
+    search, control = make(PLAN), make(PLAN)
+    list(search.pending()), list(search.skipped()), search.exhausted, search.summary()
     assert ids(run_to_the_end(search)) == ids(run_to_the_end(control))
 
 
 @every_search
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
-def test_cut_short_anywhere_it_accounts_for_the_plan(make: MakeSearch, data: st.DataObject) -> None:
+def test_search_cut_short_anywhere_accounts_for_the_plan(
+    make: MakeSearch, data: st.DataObject
+) -> None:
     search = make(PLAN)
-    earlier = [
-        measured(spec)
-        for spec in data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")
-    ]
+    reused = data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")
+    earlier = [record_of(spec) for spec in reused]
     for record in earlier:
         search.tell(record)
+    actions = st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40)
     asked: list[TrialSpec] = []
     out: list[TrialSpec] = []
-    for action in data.draw(
-        st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40), label="actions"
-    ):
-        if action == "ask" and (spec := search.ask()) is not None:
-            assert spec.trial_id not in ids(asked), "asked for twice"
-            assert spec.trial_id not in ids(earlier), "asked for though it was told"
-            asked.append(spec)
-            out.append(spec)
+    for action in data.draw(actions, label="actions"):
+        if action == "ask" and (trial := search.ask()) is not None:
+            assert trial.trial_id not in ids([*asked, *earlier]), "out or told already"
+            asked.append(trial)
+            out.append(trial)
         elif action == "reconsider" and out:
-            asked.remove(was := out.pop(data.draw(st.integers(0, len(out) - 1), label="which")))
-            if (spec := search.reconsider(was)) is not None:
-                assert spec.trial_id not in ids([*asked, *earlier]), "there already"
-                asked.append(spec)
-                out.append(spec)
+            given_up = out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))
+            asked.remove(given_up)
+            if (trial := search.reconsider(given_up)) is not None:
+                assert trial.trial_id not in ids([*asked, *earlier]), "out or told already"
+                asked.append(trial)
+                out.append(trial)
         elif action == "tell" and out:
-            search.tell(measured(out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))))
+            ended = out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))
+            search.tell(record_of(ended))
         if search.exhausted:
-            assert list(search.unasked()) == []
+            assert list(search.pending()) == []
     assert_accounts_for_the_plan(search, asked, earlier)

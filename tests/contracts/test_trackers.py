@@ -1,4 +1,4 @@
-"""What every tracker must keep to: its own declared columns, nothing else, and silence where it has no instrument."""
+"""What every tracker must keep to: its own declared columns, and silence without its instrument."""
 
 from __future__ import annotations
 
@@ -24,40 +24,48 @@ PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "list<double>": list,
     "list<string>": list,
 }
-UNITS = {"", "B", "s", "1/s", "J", "°C", "MHz", "MiB", "%"}
+UNIT_OF_ENDING = {
+    "_bytes": "B",
+    "_seconds": "s",
+    "_mhz": "MHz",
+    "_joules": "J",
+    "_celsius": "°C",
+    "_per_second": "1/s",
+}
 
 
 def all_columns() -> list[Column]:
     """Every column that a row's measurements may have."""
-    return [
-        *(column for kind in TRACKERS for column in kind.columns),
-        *effective_config.COLUMNS,
-        *columns.COLUMNS,
-    ]
+    of_trackers = [column for kind in TRACKERS for column in kind.columns]
+    return [*of_trackers, *effective_config.COLUMNS, *columns.COLUMNS]
 
 
-def play(tracker: Tracker, until: Moment | None = None) -> None:
+def run_trial(tracker: Tracker, until: Moment | None = None) -> None:
     """Every moment of a trial of two steps on the CPU, in order, up to and including ``until``."""
+    for index, moment in enumerate(Moment):
+        tracker.at(moment, float(index))
+        if moment is until:
+            return
+        if moment is Moment.TRAIN_BEGIN:
+            run_steps(tracker)
+            tracker.counted(index + 1.0, index + 2.0)
+
+
+def run_steps(tracker: Tracker) -> None:
     inputs = {
         "input_ids": torch.ones(2, 3, dtype=torch.int64),
         "attention_mask": torch.ones(2, 3, dtype=torch.int64),
     }
-    for number, moment in enumerate(Moment):
-        tracker.at(moment, float(number))
-        if moment is until:
-            return
-        if moment is Moment.TRAIN_BEGIN:
-            for warmup_left in (1, 0):
-                tracker.step_begin(warmup_left)
-                tracker.data_wait(0.5)
-                tracker.micro_batch(inputs)
-                tracker.loss(torch.tensor(1.5))
-                tracker.step_end()
-            tracker.counted(number + 1.0, number + 2.0)
+    for warmup_left in (1, 0):
+        tracker.step_begin(warmup_left)
+        tracker.data_wait(0.5)
+        tracker.micro_batch(inputs)
+        tracker.loss(torch.tensor(1.5))
+        tracker.step_end()
 
 
-def assert_keeps_to_its_columns(tracker: Tracker) -> None:
-    """Measurements are declared, and of their declared types."""
+def assert_declared(tracker: Tracker) -> None:
+    """All measurements have a declared column, and its type."""
     declared = {column.name: column for column in tracker.columns}
     for name, value in tracker.measurements().items():
         assert name in declared, f"{name} is not declared"
@@ -65,74 +73,65 @@ def assert_keeps_to_its_columns(tracker: Tracker) -> None:
         assert not isinstance(value, bool) or declared[name].type == "bool"
 
 
-def test_no_two_columns_have_one_name() -> None:
+def test_columns_have_one_style() -> None:
+    """They become the schema page: sentence case without a full stop, units by name."""
     names = [column.name for column in all_columns()]
-    assert sorted(names) == sorted(set(names))
-
-
-@pytest.mark.parametrize("column", all_columns(), ids=lambda column: column.name)
-def test_a_column_says_what_it_is(column: Column) -> None:
-    assert column.doc.strip()
-    assert "\n" not in column.doc
-    assert column.unit in UNITS
-    for ending, unit in {
-        "_bytes": "B",
-        "_seconds": "s",
-        "_mhz": "MHz",
-        "_joules": "J",
-        "_celsius": "°C",
-    }.items():
-        assert not column.name.endswith(ending) or column.unit == unit
+    assert len(set(names)) == len(names)
+    for column in all_columns():
+        assert column.doc[0].isupper(), column.name
+        assert not column.doc.endswith("."), column.name
+        for ending, unit in UNIT_OF_ENDING.items():
+            assert not column.name.endswith(ending) or column.unit == unit, column.name
 
 
 @every_tracker
-def test_a_trial_that_never_began_keeps_to_the_columns(kind: type[Tracker]) -> None:
+def test_tracker_of_a_trial_that_never_began_has_no_series(kind: type[Tracker]) -> None:
     with kind() as tracker:
-        assert_keeps_to_its_columns(tracker)
+        assert_declared(tracker)
         assert all(not values for values in tracker.series().values())
 
 
 @every_tracker
 @pytest.mark.parametrize("until", Moment)
-def test_a_trial_that_ends_anywhere_keeps_to_the_columns(
+def test_tracker_of_a_trial_that_ends_early_keeps_to_its_columns(
     kind: type[Tracker], until: Moment
 ) -> None:
     with kind() as tracker:
-        play(tracker, until)
-        assert_keeps_to_its_columns(tracker)
+        run_trial(tracker, until)
+        assert_declared(tracker)
 
 
 @every_tracker
-def test_looking_twice_sees_the_same(kind: type[Tracker]) -> None:
+def test_tracker_read_twice_gives_the_same(kind: type[Tracker]) -> None:
     with kind() as tracker:
-        play(tracker)
-        assert tracker.measurements().keys() == tracker.measurements().keys()
-        assert tracker.series() == tracker.series()
+        run_trial(tracker)
+        first = tracker.measurements().keys(), tracker.series()
+        assert (tracker.measurements().keys(), tracker.series()) == first
 
 
 @every_tracker
-def test_a_whole_trial_has_a_value_a_step(kind: type[Tracker]) -> None:
+def test_tracker_series_have_a_value_per_step(kind: type[Tracker]) -> None:
     with kind() as tracker:
-        play(tracker)
+        run_trial(tracker)
         assert {len(values) for values in tracker.series().values()} <= {2}
 
 
 @every_tracker
-def test_an_error_passes_through(kind: type[Tracker]) -> None:
+def test_tracker_lets_an_error_pass(kind: type[Tracker]) -> None:
     def fail() -> None:
         with kind() as tracker:
-            play(tracker, Moment.TRAIN_END)
-            raise ValueError("the trial's own")
+            run_trial(tracker, Moment.TRAIN_END)
+            raise ValueError("of the trial")
 
-    with pytest.raises(ValueError, match="the trial's own"):
+    with pytest.raises(ValueError, match="of the trial"):
         fail()
 
 
 @no_cuda
 @pytest.mark.parametrize("kind", [Allocator, Device], ids=lambda kind: kind.__name__)
-def test_a_gpus_instrument_is_silent_without_one(kind: type[Tracker]) -> None:
+def test_gpu_tracker_without_a_gpu_is_silent(kind: type[Tracker]) -> None:
     with kind() as tracker:
-        play(tracker)
+        run_trial(tracker)
         assert tracker.measurements() == {}
         assert tracker.series() == {}
     assert not torch.cuda.is_initialized()

@@ -1,4 +1,4 @@
-"""What a search that makes its trials as it goes must keep to. A new one joins by a row in MAKERS."""
+"""What a search that makes its trials as it goes must keep to: a new one joins by a row in MAKERS."""
 
 from __future__ import annotations
 
@@ -12,86 +12,99 @@ from hypothesis import strategies as st
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size.search import BatchSize
-from orchestrator.search.round_robin import Together
+from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.round_robin import RoundRobin
 from tests.support.devices import Device, make_trial
 
+MakeSearch = Callable[[], Search]
 
-def _another(micro_batch: int, accumulation: int) -> TrialSpec:
+
+def _make_repeat(micro_batch: int, accumulation: int) -> TrialSpec:
     return replace(make_trial(micro_batch, accumulation), repeat=1)
 
 
-MAKERS: dict[str, Callable[[], Search]] = {
-    "batch size": lambda: BatchSize(make_trial, effective_batch=96),
-    "batch sizes together": lambda: Together(
-        [BatchSize(make_trial), BatchSize(_another, effective_batch=96)]
-    ),
+def _batch_size() -> Search:
+    return BatchSizeSearch(make_trial, effective_batch=96)
+
+
+def _two_batch_sizes() -> Search:
+    return RoundRobin(
+        [BatchSizeSearch(make_trial), BatchSizeSearch(_make_repeat, effective_batch=96)]
+    )
+
+
+MAKERS: dict[str, MakeSearch] = {
+    "batch size": _batch_size,
+    "two batch sizes": _two_batch_sizes,
 }
 every_maker = pytest.mark.parametrize("make", list(MAKERS.values()), ids=list(MAKERS))
-OUTCOMES = [None, *Outcome]
 
 
 def run(
     search: Search, *, at_once: int = 1, outcome: Outcome | None = None, at_most: int = 1000
 ) -> dict[str, TrialRecord]:
-    """Ask and tell, some trials out at once; the records told, by trial id. ``outcome`` replaces the device's."""
+    """Ask and tell with ``at_once`` trials out; returns trial id -> record.
+
+    ``outcome`` replaces the device's.
+    """
     device = Device()
-    told: dict[str, TrialRecord] = {}
+    records: dict[str, TrialRecord] = {}
     out: list[TrialSpec] = []
-    while len(told) < at_most:
+    while len(records) < at_most:
         while len(out) < at_once and (spec := search.ask()) is not None:
-            assert spec.trial_id not in told, "asked for twice"
+            assert spec.trial_id not in records, "asked for twice"
             assert spec.trial_id not in {other.trial_id for other in out}, "asked for twice"
             out.append(spec)
         if not out:
-            assert search.exhausted, "it asks for nothing, waits for nothing and is not exhausted"
+            assert search.exhausted, "it waits for nothing and is not exhausted"
             break
         record = device.run(out.pop(0))
         if outcome is not None and outcome is not Outcome.OK:
             record = replace(record, outcome=outcome, measurements={})
-        told[record.trial_id] = record
+        records[record.trial_id] = record
         search.tell(record)
-    return told
+    return records
 
 
 @every_maker
 @pytest.mark.parametrize("at_once", [1, 3])
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_it_comes_to_an_end_whatever_comes_of_its_trials(
-    make: Callable[[], Search], at_once: int, outcome: Outcome | None
+@pytest.mark.parametrize("outcome", [None, *Outcome])
+def test_search_ends_whatever_the_outcomes(
+    make: MakeSearch, at_once: int, outcome: Outcome | None
 ) -> None:
     search = make()
-    told = run(search, at_once=at_once, outcome=outcome)
-    assert told
+    records = run(search, at_once=at_once, outcome=outcome)
+    assert records
     assert search.ask() is None
-    assert list(search.unasked()) == []
-    assert not {record.trial_id for record in search.skipped()} & told.keys()
+    assert list(search.pending()) == []
+    assert not {record.trial_id for record in search.skipped()} & records.keys()
 
 
 @every_maker
-def test_looking_changes_nothing(make: Callable[[], Search]) -> None:
-    search, control = make(), make()
-    list(search.unasked()), list(search.skipped()), search.exhausted
-    assert list(run(search)) == list(run(control))
+def test_search_is_not_changed_by_being_read(make: MakeSearch) -> None:
+    search = make()
+    assert not search.exhausted
+    assert list(search.pending()) == list(search.pending())
+    assert list(search.skipped()) == list(search.skipped())
+    assert list(run(search)) == list(run(make()))
 
 
 @every_maker
-def test_strangers_and_repetitions_are_ignored(make: Callable[[], Search]) -> None:
-    search, control = make(), make()
-    stranger = replace(make_trial(16, 1), repeat=99)
-    search.tell(TrialRecord(spec=stranger, outcome=Outcome.OUT_OF_MEMORY))
-    told = run(search)
-    assert list(told) == list(run(control))
-    search.tell(replace(next(iter(told.values())), outcome=Outcome.OUT_OF_MEMORY, measurements={}))
+def test_search_ignores_unknown_and_repeated_records(make: MakeSearch) -> None:
+    search = make()
+    unknown = replace(make_trial(16, 1), repeat=99)
+    search.tell(TrialRecord(spec=unknown, outcome=Outcome.OUT_OF_MEMORY))
+    records = run(search)
+    assert list(records) == list(run(make()))
+    first = next(iter(records.values()))
+    search.tell(replace(first, outcome=Outcome.OUT_OF_MEMORY, measurements={}))
     assert search.ask() is None
 
 
 @every_maker
 @settings(deadline=None, max_examples=50)
 @given(cut=st.integers(0, 12))
-def test_what_was_measured_before_is_not_asked_for_again(
-    make: Callable[[], Search], cut: int
-) -> None:
+def test_search_resumed_asks_for_nothing_twice(make: MakeSearch, cut: int) -> None:
     earlier = run(make(), at_most=cut)
     search = make()
     for record in earlier.values():

@@ -1,9 +1,10 @@
-"""The independent witness: each case as the guide would have you write it by hand, with nothing of this project.
+"""Trains each case by hand, as the Hugging Face guide does, with nothing of this project.
 
 python tests/gpu/bare.py CASE [--samples N] [--tiny] [--steps-log FILE]
 
-A case is BERT-large with random weights, trained for one epoch on 512 sequences of 512 random tokens, in this process
-alone. The last line printed is a JSON object; ``--tiny`` shrinks the model and the sequences so that a CPU can run it.
+A case is BERT-large with random weights, trained for one epoch on 512 sequences of 512 random
+tokens, in this process alone. The last line printed is a JSON object. ``--tiny`` shrinks the model
+and the sequences so that a CPU can run it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ZERO2_OFFLOAD = {
 
 
 def checkpointing() -> dict[str, Any]:
-    """The arguments that turn gradient checkpointing on, under the name that the installed transformers has for it."""
+    """Arguments that turn gradient checkpointing on, as the installed transformers names them."""
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     name = (
         "activation_checkpointing"
@@ -105,14 +106,14 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 class StepClock(TrainerCallback):
-    """Notes when each optimizer step ends, by the device's clock where there is one; nobody waits for it meanwhile."""
+    """Notes when each optimizer step ends, without synchronising the device."""
 
     def __init__(self) -> None:
         self.marks: list[Any] = []
         self.first_counted = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # A large batch leaves an epoch few steps: then its second half counts.
+        # With a large batch an epoch has few steps: then its second half counts.
         self.first_counted = min(WARMUP_STEPS, state.max_steps // 2)
         self._mark()
 
@@ -128,7 +129,7 @@ class StepClock(TrainerCallback):
             self.marks.append(time.perf_counter())
 
     def step_seconds(self) -> list[float]:
-        """Every step's seconds, from one step's end to the next: by the device's clock where there is one."""
+        """Seconds from each step's end to the next, by the device's clock if there is one."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             return [begin.elapsed_time(end) / 1000 for begin, end in pairwise(self.marks)]
@@ -149,7 +150,7 @@ def random_dataset(samples: int, length: int) -> Dataset:
 
 
 def prepare_deepspeed() -> None:
-    """What DeepSpeed's launcher would have set."""
+    """Set what DeepSpeed's launcher would set."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -163,15 +164,15 @@ def prepare_deepspeed() -> None:
     for name, value in launched.items():
         os.environ.setdefault(name, value)
     if torch.cuda.is_available():
-        # A list that holds "10.0a" breaks the build of DeepSpeed's ops: only this GPU's capability matters.
+        # A list with "10.0a" in it breaks the build of DeepSpeed's ops.
         major, minor = torch.cuda.get_device_capability()
         os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
     else:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
-def nvml_used_mb() -> int | None:
-    """The device's occupied memory in MiB, the guide's figure, of the GPU that this process trains on."""
+def nvml_used_mib() -> int | None:
+    """The guide's figure: memory in use on this process's GPU, in MiB."""
     if not torch.cuda.is_available():
         return None
     import pynvml
@@ -211,7 +212,7 @@ def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[fl
         "case": case,
         "peak_allocated_bytes": torch.cuda.max_memory_allocated() if cuda else None,
         "peak_reserved_bytes": torch.cuda.max_memory_reserved() if cuda else None,
-        "nvml_used_mb": nvml_used_mb(),
+        "nvml_used_mib": nvml_used_mib(),
         "train_runtime": metrics["train_runtime"],
         "train_samples_per_second": metrics["train_samples_per_second"],
         "steps": len(seconds),

@@ -1,6 +1,8 @@
-"""Somebody else on a GPU: holds memory until its input closes, and with --busy keeps the GPU busy too.
+"""Another process on a GPU: it holds memory until its input closes.
 
-python -m tests.gpu.hog GIB [--busy]
+    python -m tests.gpu.hog GIB [--busy]
+
+``--busy`` keeps the GPU busy, too.
 """
 
 from __future__ import annotations

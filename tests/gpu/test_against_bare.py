@@ -1,4 +1,7 @@
-"""Peak memory equal to the byte, and throughput within 2 %, of the same training written by hand in bare.py."""
+"""Trials against the same training written by hand in bare.py.
+
+Their peak memory is equal to the byte, and their throughput within 2 %.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,17 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
+TIMEOUT = 600.0
 
 CONFIG = """\
 model:
   task: sequence-classification
   architecture: bert
-  config: {{hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}}
+  config:
+    hidden_size: 1024
+    num_hidden_layers: 24
+    num_attention_heads: 16
+    intermediate_size: 4096
 data:
   synthetic: {{sequence_length: 512, samples: 512}}
 trials:
@@ -49,10 +57,9 @@ CASES = {
 }
 GPU_BOUND = ("fp32_bs4", "bf16_bs64_checkpoint")
 
+Figures = Mapping[str, Any]
 
-Figures = Callable[[str], dict[str, Any]]
-
-# The driver is asked through NVML, so that this process never holds a CUDA context while others are measured.
+# The GPU is found through NVML: a CUDA context of this process would count in what is measured.
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.timeout(900),
@@ -60,29 +67,22 @@ pytestmark = [
 ]
 
 
-def last_json_line(command: list[str]) -> dict[str, Any]:
-    """Run a Python command from the root of the tree; its last line of output, as JSON."""
+@functools.cache
+def bare(case: str) -> Figures:
+    """The figures of the script: the JSON object on its last line."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "tests/gpu/bare.py", case],
         cwd=ROOT,
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=TIMEOUT,
     )
-    assert done.returncode == 0, (
-        f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    )
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
-
-
-@functools.cache
-def bare(case: str) -> dict[str, Any]:
-    """The figures of the hand-written script."""
-    return last_json_line(["tests/gpu/bare.py", case])
 
 
 def planned(case: str, folder: Path) -> TrialSpec:
@@ -94,19 +94,17 @@ def planned(case: str, folder: Path) -> TrialSpec:
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Figures]:
-    """The measurements of a case's trial, run once; all in children of one slot's parent, as a sweep runs them."""
-    measured: dict[str, dict[str, Any]] = {}
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Figures]]:
+    """Returns the measurements of a case's trial, each run once in a forked child of one slot."""
+    measured: dict[str, Figures] = {}
 
     with Slot(cpus=os.cpu_count() or 1) as slot:
 
-        def run(case: str) -> dict[str, Any]:
+        def run(case: str) -> Figures:
             if case not in measured:
-                record = slot.run(
-                    planned(case, tmp_path_factory.mktemp(case)), timeout_seconds=600.0
-                )
-                assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
-                assert (record.isolation, slot.hello["unclean"]) == ("fork", "")
+                record = slot.run(planned(case, tmp_path_factory.mktemp(case)), TIMEOUT)
+                assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+                assert (record.delivery.isolation, slot.hello["unclean"]) == ("fork", "")
                 measured[case] = dict(record.measurements)
             return measured[case]
 
@@ -114,27 +112,32 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Figures]:
     print(f"\n\n{table(measured)}")
 
 
-def table(measured: dict[str, dict[str, Any]]) -> str:
-    """Both sides of every case that ran, for a person to read (``pytest -s``)."""
-    lines = [
-        f"{'case':<22} {'bare bytes':>14} {'our bytes':>14} {'bare samples/s':>15} {'our samples/s':>14}"
-    ]
+def table(measured: Mapping[str, Figures]) -> str:
+    """Both sides of every case that ran, for people to read (``pytest -s``)."""
+    headings = ("case", "bare bytes", "our bytes", "bare samples/s", "our samples/s")
+    rows = [headings]
     for case, figures in measured.items():
         expected = bare(case)
-        lines.append(
-            f"{case:<22} {expected['peak_allocated_bytes']:>14} {figures['peak_allocated_bytes']:>14}"
-            f" {expected['samples_per_second']:>15.2f} {figures['samples_per_second']:>14.2f}"
+        rows.append(
+            (
+                case,
+                str(expected["peak_allocated_bytes"]),
+                str(figures["peak_allocated_bytes"]),
+                f"{expected['samples_per_second']:.2f}",
+                f"{figures['samples_per_second']:.2f}",
+            )
         )
-    return "\n".join(lines)
+    return "\n".join(f"{row[0]:<22}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in rows)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peak_equals_the_bare_script_to_the_byte(case: str, ours: Figures) -> None:
-    expected, measured = bare(case), ours(case)
-    assert measured["peak_allocated_bytes"] == expected["peak_allocated_bytes"]
+def test_peak_equals_the_bare_script_to_the_byte(case: str, ours: Callable[[str], Figures]) -> None:
+    assert ours(case)["peak_allocated_bytes"] == bare(case)["peak_allocated_bytes"]
 
 
 @pytest.mark.parametrize("case", GPU_BOUND)
-def test_throughput_is_within_two_percent_of_the_bare_script(case: str, ours: Figures) -> None:
-    expected, measured = bare(case), ours(case)
-    assert measured["samples_per_second"] == pytest.approx(expected["samples_per_second"], rel=0.02)
+def test_throughput_is_within_two_percent_of_the_bare_script(
+    case: str, ours: Callable[[str], Figures]
+) -> None:
+    expected = bare(case)["samples_per_second"]
+    assert ours(case)["samples_per_second"] == pytest.approx(expected, rel=0.02)

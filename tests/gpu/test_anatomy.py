@@ -1,4 +1,4 @@
-"""Anatomies on a GPU: ledgers add up to what NVML saw, operations to the step, and the trial's peaks stay as they are.
+"""Anatomies on a GPU: memory adds up to what NVML saw, operations to the step.
 
 ``python -m tests.gpu.test_anatomy`` prints every ledger.
 """
@@ -56,6 +56,7 @@ T5 = ModelSpec(
     config={"d_model": 768, "num_layers": 6, "num_heads": 12, "d_kv": 64, "d_ff": 3072},
 )
 
+TIMEOUT = 300.0
 CASES: dict[str, tuple[ModelSpec, dict[str, Any]]] = {
     "fp32": (BERT, {"micro_batch": 4, "precision": "fp32"}),
     "bf16": (BERT, {"micro_batch": 16, "precision": "bf16"}),
@@ -101,72 +102,76 @@ pytestmark = [
 ]
 
 
-def spec(model: ModelSpec, choices: dict[str, Any], *, anatomy: bool = True) -> TrialSpec:
+def make_spec(model: ModelSpec, choices: dict[str, Any], *, profile: bool = True) -> TrialSpec:
     """A short trial of a model under some techniques."""
     chosen = {name: axis.default for name, axis in AXES.items()} | choices
     return TrialSpec(
         choices=chosen,
         model=model,
         data=DataSpec(synthetic=SyntheticData(sequence_length=512, samples=256)),
-        recipe=merge([AXES[name].variant(value) for name, value in chosen.items()], {}, None),
-        measure=MeasureSpec(warmup_steps=3, steps=4, anatomy=anatomy),
+        settings=merge([AXES[name].variant(value) for name, value in chosen.items()], {}, None),
+        measure=MeasureSpec(warmup_steps=3, steps=4, profile=profile),
         needs=Needs(gpus=1),
     )
 
 
 @pytest.fixture(scope="module")
 def slot() -> Iterator[Slot]:
-    with Slot(cpus=os.cpu_count() or 1) as made:
-        yield made
+    """One slot for the whole file."""
+    with Slot(cpus=os.cpu_count() or 1) as slot:
+        yield slot
 
 
 @functools.cache
-def measured(slot: Slot, case: str, anatomy: bool = True) -> TrialRecord:
-    record = slot.run(spec(*CASES[case], anatomy=anatomy), 300)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
-    print(f"== {case}{'' if anatomy else ', not taken apart'}\n{render(record)}")
+def measured(slot: Slot, case: str, profile: bool = True) -> TrialRecord:
+    """The record of a case's trial, run once."""
+    model, choices = CASES[case]
+    record = slot.run(make_spec(model, choices, profile=profile), TIMEOUT)
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    print(f"== {case}{'' if profile else ', not profiled'}\n{render(record)}")
     return record
 
 
-def taken_apart(record: TrialRecord) -> Anatomy:
-    assert record.anatomy is not None, f"{record.measurements.get('anatomy_missing')}\n{record.log}"
+def anatomy_of(record: TrialRecord) -> Anatomy:
+    missing = record.measurements.get("anatomy_missing")
+    assert record.anatomy is not None, f"{missing}\n{record.delivery.log}"
     return record.anatomy
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_ledger_adds_up_to_what_nvml_saw(slot: Slot, case: str) -> None:
+def test_anatomy_memory_adds_up_to_what_nvml_saw(slot: Slot, case: str) -> None:
     record = measured(slot, case)
-    memory = taken_apart(record).values("memory")
-    used = record.measurements["device_peak_bytes"]
-    assert sum(memory.values()) == used
-    assert abs(memory["residual"]) <= 0.01 * used
-    assert memory.get("other", 0) <= 0.01 * used, "held by nobody who could be asked"
+    memory = anatomy_of(record).values("memory")
+    peak = record.measurements["device_peak_bytes"]
+    assert sum(memory.values()) == peak
+    assert abs(memory["residual"]) <= 0.01 * peak
+    assert memory.get("other", 0) <= 0.01 * peak, "memory of an unknown owner"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_operations_and_phases_add_up_to_the_step(slot: Slot, case: str) -> None:
+def test_anatomy_operations_and_phases_add_up_to_the_step(slot: Slot, case: str) -> None:
     record = measured(slot, case)
-    found = taken_apart(record)
+    anatomy = anatomy_of(record)
     step = record.measurements["step_seconds_median"]
-    assert sum(found.values("operations").values()) == pytest.approx(step, rel=0.1)
-    assert sum(found.values("step").values()) == pytest.approx(step, rel=0.1)
+    assert sum(anatomy.values("operations").values()) == pytest.approx(step, rel=0.1)
+    assert sum(anatomy.values("step").values()) == pytest.approx(step, rel=0.1)
     if record.measurements["host_bound_share"] < 0.5:
-        timed = sum(
-            value for name, value in found.values("phases").items() if name != BACKWARD_TO_FORWARD
-        )
-        assert timed == pytest.approx(step, rel=0.3), "another step than those that counted"
+        phases = anatomy.values("phases")
+        phases.pop(BACKWARD_TO_FORWARD, None)
+        assert sum(phases.values()) == pytest.approx(step, rel=0.3), "unlike the counted steps"
 
 
 @pytest.mark.parametrize("case", ["bf16", "ZeRO-2 offload"])
-def test_a_trial_that_is_taken_apart_measures_the_same(slot: Slot, case: str) -> None:
-    names = ("peak_allocated_bytes", "peak_reserved_bytes")
-    with_it, without = (measured(slot, case, anatomy).measurements for anatomy in (True, False))
-    assert [with_it[name] for name in names] == [without[name] for name in names]
+def test_anatomy_changes_no_peak_of_its_trial(slot: Slot, case: str) -> None:
+    profiled = measured(slot, case, True).measurements
+    plain = measured(slot, case, False).measurements
+    for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
+        assert profiled[name] == plain[name]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_trial_is_taken_apart_in_less_than_three_seconds(slot: Slot, case: str) -> None:
-    measured(slot, "fp32")  # the first meets cold caches of the driver
+def test_anatomy_takes_less_than_three_seconds(slot: Slot, case: str) -> None:
+    measured(slot, "fp32")  # the first trial finds the driver's caches empty
     row = measured(slot, case).measurements
     assert row["anatomy_seconds"] < 3 + max(0.0, row["step_seconds_median"] - 2)
 
@@ -181,52 +186,48 @@ def test_a_trial_is_taken_apart_in_less_than_three_seconds(slot: Slot, case: str
         ("compile", "compiled graphs"),
     ],
 )
-def test_modules_add_up_to_both_passes(slot: Slot, case: str, part: str) -> None:
-    found = taken_apart(measured(slot, case))
-    spent, step = found.values("modules"), found.values("step")
-    assert sum(spent.values()) == pytest.approx(step["forward"] + step["backward"], rel=0.1)
-    assert spent[part] > 0.05 * sum(spent.values())
-    assert spent.get("outside all modules", 0) < 0.1 * sum(spent.values())
+def test_anatomy_modules_add_up_to_both_passes(slot: Slot, case: str, part: str) -> None:
+    anatomy = anatomy_of(measured(slot, case))
+    modules = anatomy.values("modules")
+    step = anatomy.values("step")
+    total = sum(modules.values())
+    assert total == pytest.approx(step["forward"] + step["backward"], rel=0.1)
+    assert modules[part] > 0.05 * total
+    assert modules.get("outside all modules", 0) < 0.1 * total
 
 
 def render(record: TrialRecord) -> str:
     """A record's anatomy as text."""
-    row, lines = record.measurements, []
-    lines.append(
-        f"{row['device_peak_bytes'] / 2**20:.0f} MiB by NVML, {row['peak_allocated_bytes'] / 2**20:.2f} allocated, "
-        f"{row['step_seconds_median'] * 1e3:.2f} ms a step, anatomy {row.get('anatomy_seconds', 0):.2f} s"
-    )
+    row = record.measurements
+    lines = [
+        f"{row['device_peak_bytes'] / 2**20:.0f} MiB by NVML, "
+        f"{row['peak_allocated_bytes'] / 2**20:.2f} allocated, "
+        f"{row['step_seconds_median'] * 1e3:.2f} ms per step, "
+        f"anatomy {row.get('anatomy_seconds', 0):.2f} s"
+    ]
     for entry in record.anatomy.entries if record.anatomy else ():
         scale, unit = {"B": (2**-20, "MiB"), "s": (1e3, "ms")}.get(entry.unit, (1, entry.unit))
-        beside = (
-            ""
-            if entry.expected is None
-            else f" rule {entry.expected * scale:.5g} held {entry.held}"
-        )
-        lines.append(
-            f"  {entry.part:<11} {entry.name:<50} {entry.value * scale:>14.6g} {unit}{beside}"
-        )
+        line = f"  {entry.part:<11} {entry.name:<50} {entry.value * scale:>14.6g} {unit}"
+        if entry.expected is not None:
+            line += f" rule {entry.expected * scale:.5g} held {entry.held}"
+        lines.append(line)
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Every case's ledger, whatever it shows."""
+    """Print every case's anatomy, whatever it shows."""
     with Slot(cpus=os.cpu_count() or 1) as slot:
         for case, (model, choices) in CASES.items():
-            record = slot.run(spec(model, choices), 300)
-            print(
-                f"== {case}: {record.outcome} {record.reason} {record.measurements.get('anatomy_missing', '')}"
-            )
-            print(render(record) if record.outcome is Outcome.OK else record.log, flush=True)
-            if record.measurements.get("anatomy_missing"):
-                print(record.log)
-        plain = slot.run(
-            replace(spec(*CASES["bf16"]), measure=MeasureSpec(warmup_steps=3, steps=4)), 300
-        )
-        print(
-            "bf16 without anatomy:",
-            {k: v for k, v in plain.measurements.items() if k.startswith("peak_")},
-        )
+            record = slot.run(make_spec(model, choices), TIMEOUT)
+            missing = record.measurements.get("anatomy_missing", "")
+            print(f"== {case}: {record.outcome} {record.reason} {missing}")
+            if record.outcome is Outcome.OK:
+                print(render(record), flush=True)
+            if record.outcome is not Outcome.OK or missing:
+                print(record.delivery.log, flush=True)
+        plain = slot.run(make_spec(*CASES["bf16"], profile=False), TIMEOUT)
+        peaks = {name: v for name, v in plain.measurements.items() if name.startswith("peak_")}
+        print("bf16, not profiled:", peaks)
 
 
 if __name__ == "__main__":

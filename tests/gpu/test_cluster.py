@@ -1,4 +1,4 @@
-"""Sweeps over two GPUs of one host: as unlike models, with a slot killed beside somebody else's process, and slowed."""
+"""Sweeps over two GPUs of one host: unlike models, a killed slot, another process, a slow GPU."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster as RayNodes
 
+from jobs.flags import SHARED, has_any
 from jobs.node import environment, nvml
 from jobs.record import Outcome, TrialRecord
-from orchestrator.reporting.publish import summarize_folder
+from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -33,26 +34,31 @@ CONFIG = """\
 model:
   task: sequence-classification
   architecture: bert
-  config: {hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}
+  config:
+    hidden_size: 1024
+    num_hidden_layers: 24
+    num_attention_heads: 16
+    intermediate_size: 4096
 data:
   synthetic: {sequence_length: 512, samples: 1024}
 axes:
   micro_batch: [4, 16, 64]
   precision: [bf16]
   activations: [keep, checkpoint]
-measure: {warmup_steps: 2, steps: 4, relative_error: 0, turns: 0, anatomy: none}
-resources: {calibrate: false}
+measure: {warmup_steps: 2, steps: 4, relative_error: 0}
+follow_up: {tie_break_rounds: 0, profile: none}
+resources: {screen_gpus: false}
 """
 TRIALS = 6
 TOO_LARGE = (64, "keep")
 """39 GiB of an H200."""
 
-CALIBRATE = """\
+SCREEN = """\
 import json
 from orchestrator.planning.settings import Resources
-from orchestrator.running import fitness
-with fitness.reached(None, Resources()) as fit:
-    print(json.dumps({"slots": fit.cluster.slots, **fit.to_json()}))
+from orchestrator.running.gpu_screening import screened_cluster
+with screened_cluster(None, Resources()) as screening:
+    print(json.dumps({"slots": screening.cluster.slots, **screening.to_json()}))
 """
 
 pytestmark = [
@@ -75,7 +81,7 @@ def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:
 
 @contextmanager
 def as_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process's own, for what it starts."""
+    """The environment of this process, for what it starts."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
@@ -86,7 +92,7 @@ def as_environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def somebody_else(uuid: str, *arguments: str) -> Iterator[None]:
+def other_process(uuid: str, *arguments: str) -> Iterator[None]:
     """Another process on a GPU."""
     command = [sys.executable, "-m", "tests.gpu.hog", *arguments]
     pipe = subprocess.PIPE
@@ -101,12 +107,12 @@ def somebody_else(uuid: str, *arguments: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Swept:
-    """What came of a sweep."""
+    """A sweep that has ended."""
 
     folder: Path
     printed: str
     seen: Any = None
-    """What was looked at while it ran."""
+    """What ``meanwhile`` returned while it ran."""
 
     def rows(self, model: str) -> dict[tuple[int, str], TrialRecord]:
         """(micro-batch, activations) -> the record on this GPU model."""
@@ -126,7 +132,7 @@ def sweep(
     *options: str,
     meanwhile: Callable[[subprocess.Popen[str]], Any],
 ) -> Swept:
-    """Run the sweep, and ``meanwhile`` beside it, as a person does."""
+    """Run the sweep, and ``meanwhile`` beside it, as a user does."""
     (folder / "config.yaml").write_text(CONFIG)
     command = [
         sys.executable,
@@ -152,7 +158,7 @@ def sweep(
 
 
 def until(look: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
-    """What ``look`` finds, looked for until it finds something or the driver has ended."""
+    """What ``look`` returns, called until that is true or the driver has ended."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not (found := look()) and driver.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
@@ -161,14 +167,14 @@ def until(look: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def models() -> tuple[str, str]:
-    """What the GPU is called, and what it is called where it plays a smaller card."""
+    """The GPU's name, and its name where it simulates a smaller card."""
     name = str(environment.describe()["gpu_model"])
     return name, f"{name} as {PLAYED_GIB} GiB"
 
 
 @pytest.fixture(scope="module")
 def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """A sweep over two nodes with a GPU each, one of which plays a smaller card; Prometheus looks in meanwhile."""
+    """A sweep over two nodes with a GPU each, one simulating a smaller card; metrics are read."""
     nodes, port = RayNodes(), 18_080
     often = {"RAY_metrics_report_interval_ms": "1000"}
     small = {"num_cpus": max(2, (os.cpu_count() or 4) // 2), "num_gpus": 1}
@@ -201,19 +207,19 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         nodes.shutdown()
 
 
-def test_each_model_has_every_row_once_and_what_does_not_fit_the_smaller_ran_out(
-    unlike: Swept, models: tuple[str, str]
-) -> None:
+def test_each_model_has_every_record_once(unlike: Swept, models: tuple[str, str]) -> None:
     large, small = map(unlike.rows, models)
     for key, row in large.items():
-        assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.log}"
+        assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.delivery.log}"
         assert row.measurements["gpu_uuid"] == UUIDS[0]
         assert small[key].measurements["gpu_uuid"] == UUIDS[1]
         if key == TOO_LARGE:
             assert small[key].outcome is Outcome.OUT_OF_MEMORY, small[key].reason
             assert small[key].reason.startswith(f"under a cap of {PLAYED_GIB} GiB")
             continue
-        assert small[key].outcome is Outcome.OK, f"{key}: {small[key].reason}\n{small[key].log}"
+        assert small[key].outcome is Outcome.OK, (
+            f"{key}: {small[key].reason}\n{small[key].delivery.log}"
+        )
         assert (
             small[key].measurements["peak_allocated_bytes"]
             == row.measurements["peak_allocated_bytes"]
@@ -222,9 +228,9 @@ def test_each_model_has_every_row_once_and_what_does_not_fit_the_smaller_ran_out
 
 
 def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) -> None:
-    cohorts = summarize_folder(unlike.folder).cohorts
-    assert sorted(cohort.hardware for cohort in cohorts) == sorted(models)
-    assert sorted(len(cohort.points) for cohort in cohorts) == [TRIALS - 1, TRIALS]
+    environments = load_dataset(unlike.folder).environments
+    assert sorted(own.hardware for own in environments) == sorted(models)
+    assert sorted(len(own.configurations) for own in environments) == [TRIALS - 1, TRIALS]
 
 
 def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
@@ -248,17 +254,16 @@ def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
 
 
 def is_actor(process: psutil.Process, parent: int) -> bool:
-    """Whether it is the one that keeps the slot of this parent: that started it, or took it over and watches for its
-    end."""
+    """Whether it keeps this parent's slot: it started the parent, or watches it."""
     with suppress(psutil.Error, OSError):
         watched = [path.read_text() for path in Path(f"/proc/{process.pid}/fdinfo").iterdir()]
         return psutil.Process(parent).ppid() == process.pid != 1 or any(
-            f"Pid:\t{parent}\n" in one for one in watched
+            f"Pid:\t{parent}\n" in text for text in watched
         )
     return False
 
 
-def test_a_killed_slot_and_somebody_elses_process_change_no_row(
+def test_killed_slot_and_other_process_change_no_record(
     unlike: Swept, models: tuple[str, str], tmp_path: Path
 ) -> None:
     folder = RunFolder(tmp_path / "run")
@@ -266,33 +271,33 @@ def test_a_killed_slot_and_somebody_elses_process_change_no_row(
     def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
         if not until(lambda: len(folder.records()) >= 2, driver):
             return 0
-        parent = next(iter(folder.records().values())).measurements["slot_pid"]
+        parent = next(iter(folder.records().values())).delivery.slot_pid
         below = psutil.Process(driver.pid).children(recursive=True)
         actor = next((process for process in below if is_actor(process, parent)), None)
         if actor is not None:
             actor.kill()
         return actor.pid if actor else 0
 
-    with somebody_else(UUIDS[1], "4"):
+    with other_process(UUIDS[1], "4"):
         swept = sweep(tmp_path, with_gpus(*UUIDS[:2]), meanwhile=kill_slots_actor)
     assert swept.seen, f"no actor was killed\n{swept.printed}"
     assert "is repeated" in swept.printed
     (note,) = json.loads((swept.folder / "run.json").read_text())["notes"]
-    assert "is somebody else's too: its trials go to others of its model" in note
+    assert "is used by other processes, too" in note
     undisturbed, rows = unlike.rows(models[0]), swept.rows(models[0])
     for key, row in rows.items():
-        assert row.outcome is undisturbed[key].outcome, f"{key}: {row.reason}\n{row.log}"
+        assert row.outcome is undisturbed[key].outcome, f"{key}: {row.reason}\n{row.delivery.log}"
         peak = row.measurements["peak_allocated_bytes"]
         assert peak == undisturbed[key].measurements["peak_allocated_bytes"], key
         assert row.measurements["gpu_uuid"] == UUIDS[0]
-        assert not any(warning.startswith("shared") for warning in row.measurements["warnings"])
+        assert not has_any(row.flags, SHARED)
 
 
-def test_a_gpu_that_somebody_slows_is_named_and_gets_no_trial() -> None:
+def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial() -> None:
     variables = with_gpus(*UUIDS[:2])
-    with somebody_else(UUIDS[1], "1", "--busy"):
+    with other_process(UUIDS[1], "1", "--busy"):
         done = subprocess.run(
-            [sys.executable, "-c", CALIBRATE],
+            [sys.executable, "-c", SCREEN],
             cwd=ROOT,
             env=variables,
             capture_output=True,
@@ -308,7 +313,7 @@ def test_a_gpu_that_somebody_slows_is_named_and_gets_no_trial() -> None:
     assert answer["slots"] == 1
 
 
-def test_the_doctor_calibrates_both(tmp_path: Path) -> None:
+def test_doctor_calibrates_both(tmp_path: Path) -> None:
     file = tmp_path / "rates.yaml"
     command = [sys.executable, "-m", "orchestrator.doctor", "--calibrate", str(file)]
     begin = time.monotonic()

@@ -23,7 +23,11 @@ CONFIG = """\
 model:
   task: sequence-classification
   architecture: bert
-  config: {{hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}}
+  config:
+    hidden_size: 1024
+    num_hidden_layers: 24
+    num_attention_heads: 16
+    intermediate_size: 4096
 data:
   synthetic: {{sequence_length: 512, samples: 512}}
 trials:
@@ -36,15 +40,20 @@ measure:
 
 CASES = {
     "bf16": "{precision: bf16, micro_batch: 16}",
-    "accumulated_checkpointed": "{precision: bf16, micro_batch: 16, accumulation: 4, activations: checkpoint}",
+    "accumulated_checkpointed": "{precision: bf16, micro_batch: 16, accumulation: 4, "
+    "activations: checkpoint}",
     "adamw_bnb_8bit": "{precision: bf16, micro_batch: 16, optimizer: adamw_bnb_8bit}",
     "adam8bit_by_hand": "{precision: fp16, micro_batch: 16, optimizer: adam8bit_decay_groups}",
     "lora": "{precision: bf16, micro_batch: 16, adapter: lora_r8}",
+    "asynchronous_unmasked": "{precision: bf16, micro_batch: 16, loop: trainer_async, "
+    "attention: unmasked, dataloader: unpinned}",
     "accelerate_loop": "{precision: bf16, micro_batch: 16, loop: accelerate}",
+    "accelerate_accumulated": "{precision: bf16, micro_batch: 16, loop: accelerate, "
+    "optimizer: adafactor, accumulation: 2, activations: checkpoint}",
     "zero2_offload": "{precision: bf16, micro_batch: 16, offload: zero2_cpu_optimizer}",
 }
 
-# The driver is asked through NVML, so that this process never holds a CUDA context while others are measured.
+# NVML instead of PyTorch: this process must hold no CUDA context while trials are measured.
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.timeout(900),
@@ -65,14 +74,11 @@ def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_pa
     config.write_text(CONFIG.format(choices=CASES[case]))
     (spec,) = plan(load_config(config)).trials
     record = slot.run(spec, timeout_seconds=600.0)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
     expected = record.measurements["peak_allocated_bytes"]
     export(spec, tmp_path / "exported", label=case, peak_bytes=expected)
-    variables = {
-        name: v
-        for name, v in preload.environment(os.cpu_count() or 1).items()
-        if name != "PYTHONPATH"
-    }
+    variables = dict(preload.environment(os.cpu_count() or 1))
+    variables.pop("PYTHONPATH", None)
     done = subprocess.run(
         [sys.executable, "train.py", "--max_steps", str(len(record.steps["loss"]))],
         cwd=tmp_path / "exported",

@@ -1,4 +1,4 @@
-"""Faults on a real GPU: each one classified row, the GPU clean afterwards, and the other trials unharmed."""
+"""Faults on a real GPU: each has its record, the GPU is clean afterwards, other trials unharmed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.flags import SHARED, has_any
 from jobs.isolation.slot import Slot
-from jobs.node import gpu_sharing, nvml
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
@@ -24,13 +25,17 @@ from tests.support.faults import with_fault
 UUIDS = nvml.visible_uuids()
 RELEASE_SECONDS = 30.0
 DRIVER_BYTES = 2**20
-"""The driver's own book-keeping grows by some pages when a process is killed."""
+"""The driver's own memory grows by some pages when a process is killed."""
 
 CONFIG = """\
 model:
   task: sequence-classification
   architecture: bert
-  config: {{hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}}
+  config:
+    hidden_size: 1024
+    num_hidden_layers: 24
+    num_attention_heads: 16
+    intermediate_size: 4096
 data:
   synthetic: {{sequence_length: 512, samples: 1024}}
 trials:
@@ -61,9 +66,9 @@ def planned(folder: Path, *, micro_batch: int) -> TrialSpec:
 @pytest.fixture(scope="module")
 def slot() -> Iterator[Slot]:
     """One preloaded parent for the whole file."""
-    with Slot(cpus=os.cpu_count() or 1) as one:
-        one.start()
-        yield one
+    with Slot(cpus=os.cpu_count() or 1) as slot:
+        slot.start()
+        yield slot
 
 
 @pytest.fixture(scope="module")
@@ -79,38 +84,38 @@ def ok_before(slot: Slot, folder: Path) -> TrialRecord:
 
 
 def settled_used_bytes(expected: int) -> int:
-    """Memory in use on the GPU, once it has come back to ``expected`` or has had time enough to."""
+    """Memory in use on the GPU, once it is back at ``expected`` or has had enough time to be."""
     end = time.monotonic() + RELEASE_SECONDS
-    while (
-        abs((used := nvml.used_bytes(UUIDS[0])) - expected) > DRIVER_BYTES
-        and time.monotonic() < end
-    ):
+    used = nvml.used_bytes(UUIDS[0])
+    while abs(used - expected) > DRIVER_BYTES and time.monotonic() < end:
         time.sleep(0.1)
+        used = nvml.used_bytes(UUIDS[0])
     return used
 
 
 def resting_bytes() -> int:
-    """Memory in use on the GPU between trials: where it stays, once the next one's process has its context."""
-    end, used = time.monotonic() + RELEASE_SECONDS, -1
-    while (found := nvml.used_bytes(UUIDS[0])) != used and time.monotonic() < end:
-        used = found
+    """Memory in use on the GPU between trials, once the next trial's process has its context."""
+    end = time.monotonic() + RELEASE_SECONDS
+    before, used = -1, nvml.used_bytes(UUIDS[0])
+    while used != before and time.monotonic() < end:
         time.sleep(1.0)
+        before, used = used, nvml.used_bytes(UUIDS[0])
     return used
 
 
-def test_the_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRecord) -> None:
+def test_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRecord) -> None:
     assert slot.hello["unclean"] == ""
-    assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.log}"
-    assert ok_before.isolation == "fork"
+    assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.delivery.log}"
+    assert ok_before.delivery.isolation == "fork"
     assert ok_before.measurements["gpu_foreign_processes"] == 0
 
 
-def test_a_batch_that_does_not_fit_is_out_of_memory(
+def test_batch_that_does_not_fit_is_out_of_memory(
     slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
     before = resting_bytes()
     record = slot.run(planned(folder, micro_batch=1024), timeout_seconds=300.0)
-    assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.log}"
+    assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.delivery.log}"
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
     assert record.measurements["allocator_ooms"] >= 1
@@ -119,8 +124,8 @@ def test_a_batch_that_does_not_fit_is_out_of_memory(
 
 
 def missing_package(spec: TrialSpec) -> TrialSpec:
-    """The same trial, needing a package that nobody has."""
-    return replace(spec, recipe=replace(spec.recipe, requires=("package:no_such_package",)))
+    """The same trial, needing a package that is not installed."""
+    return replace(spec, settings=replace(spec.settings, requires=("package:no_such_package",)))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ def missing_package(spec: TrialSpec) -> TrialSpec:
         ),
     ],
 )
-def test_a_fault_is_one_classified_row(
+def test_fault_has_one_classified_record(
     faulty: Faulty,
     outcome: Outcome,
     phase: str,
@@ -164,7 +169,7 @@ def test_a_fault_is_one_classified_row(
     ok_before: TrialRecord,
     folder: Path,
 ) -> None:
-    # After what is suspicious the next trial's process is not made yet.
+    # After a suspicious end the next trial's process is not forked yet.
     unsupported = outcome is Outcome.UNSUPPORTED
     expected = resting_bytes() if unsupported else ok_before.measurements["gpu_used_before_bytes"]
     record = slot.run(faulty(planned(folder, micro_batch=4)), timeout_seconds=20.0)
@@ -174,7 +179,7 @@ def test_a_fault_is_one_classified_row(
     assert_unharmed(slot, ok_before)
 
 
-VISITOR = """\
+OTHER_PROCESS = """\
 import torch
 print("here", flush=True)
 input()
@@ -184,7 +189,7 @@ input()
 """
 
 
-def test_who_comes_during_a_trial_and_leaves_is_told_of(
+def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(
     slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
     spec = planned(folder, micro_batch=4)
@@ -192,13 +197,13 @@ def test_who_comes_during_a_trial_and_leaves_is_told_of(
     pipe = subprocess.PIPE
     with (
         subprocess.Popen(
-            [sys.executable, "-c", VISITOR], stdin=pipe, stdout=pipe, text=True
-        ) as visitor,
+            [sys.executable, "-c", OTHER_PROCESS], stdin=pipe, stdout=pipe, text=True
+        ) as other,
         ThreadPoolExecutor() as pool,
     ):
-        assert visitor.stdin is not None
-        assert visitor.stdout is not None
-        visitor.stdout.readline()
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
         running = pool.submit(slot.run, spec, 300.0)
         trains = (
             ok_before.measurements["gpu_used_before_bytes"]
@@ -206,28 +211,29 @@ def test_who_comes_during_a_trial_and_leaves_is_told_of(
         )
         while nvml.used_bytes(UUIDS[0]) < trains and not running.done():
             time.sleep(0.1)
-        visitor.stdin.write("\n")
-        visitor.stdin.flush()
-        visitor.stdout.readline()
-        visitor.kill()
+        other.stdin.write("\n")
+        other.stdin.flush()
+        other.stdout.readline()
+        other.kill()
         record = running.result()
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
     assert record.measurements["gpu_foreign_processes"] == 1
-    assert gpu_sharing.is_shared(record.measurements["warnings"])
+    assert has_any(record.flags, SHARED)
     assert (
         record.measurements["peak_allocated_bytes"]
         == ok_before.measurements["peak_allocated_bytes"]
     )
     after = slot.run(ok_before.spec, timeout_seconds=300.0)
-    assert not gpu_sharing.is_shared(after.measurements["warnings"])
+    assert not has_any(after.flags, SHARED)
 
 
 def assert_unharmed(slot: Slot, before: TrialRecord) -> None:
     """The good trial, run again, is what it was before the fault, from the same parent."""
     after = slot.run(before.spec, timeout_seconds=300.0)
-    assert after.outcome is Outcome.OK, f"{after.reason}\n{after.log}"
-    for column in ("slot_pid", "peak_allocated_bytes"):
-        assert after.measurements[column] == before.measurements[column], column
-    found, left = (record.measurements["gpu_used_before_bytes"] for record in (before, after))
-    assert abs(found - left) <= DRIVER_BYTES
+    assert after.outcome is Outcome.OK, f"{after.reason}\n{after.delivery.log}"
+    assert after.delivery.slot_pid == before.delivery.slot_pid
+    peaks = [record.measurements["peak_allocated_bytes"] for record in (before, after)]
+    assert peaks[0] == peaks[1]
+    used = [record.measurements["gpu_used_before_bytes"] for record in (before, after)]
+    assert abs(used[0] - used[1]) <= DRIVER_BYTES
     assert after.measurements["gpu_foreign_processes"] == 0

@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_every_node_of_a_cluster_reports() -> None:
+def test_doctor_reports_every_node_of_a_cluster() -> None:
     import ray
 
     address = ray.get_runtime_context().gcs_address
@@ -19,6 +19,8 @@ def test_every_node_of_a_cluster_reports() -> None:
     reports = json.loads(done.stdout)
     assert [report["node"] for report in reports][1:] == ["cluster"]
     assert reports[0]["versions"]["ray"] == ray.__version__
-    assert [finding["message"] for finding in reports[1]["findings"]] == ["1 node, versions alike"]
-    found = {finding["severity"] for report in reports for finding in report["findings"]}
-    assert done.returncode == int("problem" in found)
+    assert [finding["message"] for finding in reports[1]["findings"]] == [
+        "1 node with equal versions"
+    ]
+    severities = {finding["severity"] for report in reports for finding in report["findings"]}
+    assert done.returncode == int("problem" in severities)

@@ -1,24 +1,22 @@
-"""Exported files train as the trial did: executed without this project's code, their losses are the trial's own."""
+"""Exported files train as the trial did: without this project's code, their losses are equal."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import json
 import multiprocessing
 import os
 import runpy
-import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import transformers
-import yaml
 
 from jobs.isolation.preload import environment
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
@@ -31,27 +29,19 @@ from jobs.spec import (
     spec_from_json,
     to_json,
 )
-from jobs.trial.models import AUTO_CLASSES
-from orchestrator.export import script
+from jobs.trial import data, models
 from orchestrator.export.writing import export
 from tests.conftest import TINY_BERT, SpecFactory
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+OWN_PACKAGES = ("jobs", "orchestrator")
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
     """Where fresh processes come from, with the libraries imported once for all of them."""
     before = dict(os.environ)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ |= {
-            **environment(1),
-            "MASTER_PORT": str(free.getsockname()[1]),
-            "CUDA_VISIBLE_DEVICES": "",
-        }
+    os.environ |= {**environment(1), "CUDA_VISIBLE_DEVICES": ""}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LIBRARIES)
     yield context
@@ -59,10 +49,10 @@ def processes() -> Iterator[ForkServerContext]:
     os.environ |= before
 
 
-def in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
+def _in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
     """Run ``work`` in a process of its own; its output is the failure's message."""
     log: Path = arguments[-1] / "log.txt"
-    process = context.Process(target=_quietly, args=(log, work, arguments))
+    process = context.Process(target=_logged, args=(log, work, arguments))
     process.start()
     process.join(240)
     process.kill()  # one that hangs must not outlive its test
@@ -70,7 +60,7 @@ def in_a_process(context: ForkServerContext, work: Callable[..., None], *argumen
     assert process.exitcode == 0, log.read_text()[-4000:]
 
 
-def _quietly(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _logged(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -80,65 +70,52 @@ def _quietly(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -
 def _measure(spec: dict[str, Any], folder: Path) -> None:
     from jobs.trial import run
 
-    record = run.run(spec_from_json(spec), lambda phase: None, isolation="fresh", scratch=folder)
+    record = run.run(spec_from_json(spec), lambda phase: None, scratch=folder)
     (folder / "record.json").write_text(json.dumps(record_to_json(record)))
 
 
-def _train(arguments: list[str], folder: Path) -> None:
-    sys.modules |= {
-        name: None for name in [*sys.modules] if name.startswith(("jobs", "orchestrator"))
-    }  # type: ignore
+def _train(steps: int, folder: Path) -> None:
+    for name in list(sys.modules):
+        if name.partition(".")[0] in OWN_PACKAGES:
+            sys.modules[name] = None  # type: ignore[assignment]
+    sys.argv = ["train.py", "--max_steps", str(steps), "--disable_tqdm", "true"]
     with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
-        sys.argv = ["train.py", *arguments]
         runpy.run_path(str(folder / "train.py"), run_name="__main__")
 
 
-def trained_twice(
-    context: ForkServerContext, spec: TrialSpec, folder: Path
-) -> tuple[TrialRecord, float]:
-    """The trial's record, and the mean loss of its exported files over as many steps."""
-    in_a_process(context, _measure, to_json(spec), folder)
+def _measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
+    _in_a_process(context, _measure, to_json(spec), folder)
     record = record_from_json(json.loads((folder / "record.json").read_text()))
     assert record.outcome is Outcome.OK, record.reason
-    exported = folder / "exported"
-    export(spec, exported, label="a test")
-    in_a_process(
-        context,
-        _train,
-        ["--max_steps", str(len(record.steps["loss"])), "--disable_tqdm", "true"],
-        exported,
-    )
-    figures = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
-    return record, figures["train_loss"]
+    return record
 
 
-CASES: dict[str, dict[str, Any]] = {
-    "accumulated_checkpointed": {
-        "accumulation": 4,
-        "activations": "checkpoint",
-        "precision": "bf16",
-    },
-    "lora_and_8bit_adam_by_hand": {"adapter": "lora_r8", "optimizer": "adam8bit_decay_groups"},
-    "asynchronous_unmasked": {"loop": "trainer_async", "attention": "unmasked"},
-    "adamw_bnb_8bit": {"optimizer": "adamw_bnb_8bit", "dataloader": "unpinned"},
+CASES: Mapping[str, dict[str, Any]] = {
+    "plain": {"accumulation": 4, "activations": "checkpoint", "precision": "bf16"},
+    "lora_and_a_hook": {"adapter": "lora_r8", "optimizer": "adam8bit_decay_groups"},
     "accelerate_loop": {
         "loop": "accelerate",
         "optimizer": "adafactor",
         "accumulation": 2,
         "activations": "checkpoint",
     },
-    "zero2_offload": {"offload": "zero2_cpu_optimizer", "precision": "bf16"},
 }
+"""Further techniques are trained by tests/gpu/test_export.py."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_exported_files_train_as_the_trial_did(
+def test_exported_files_train_with_the_trials_losses(
     case: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
-    record, loss = trained_twice(processes, tiny_spec(CASES[case]), tmp_path)
-    losses = record.steps["loss"]
-    assert loss == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+    spec = tiny_spec(CASES[case])
+    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
     assert len(set(losses)) > 1
+    exported = tmp_path / "exported"
+    export(spec, exported, label="a test")
+    _in_a_process(processes, _train, len(losses), exported)
+    figures = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
 
 
 TINY = {
@@ -147,13 +124,16 @@ TINY = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-MODELS = {
-    "causal-lm": ModelSpec(
-        task="causal-lm", architecture="llama", config={**TINY, "vocab_size": 128}
+TEXT = {**TINY, "vocab_size": 128}
+MODELS: Mapping[str, ModelSpec] = {
+    "sequence-classification": ModelSpec(
+        task="sequence-classification", architecture="bert", config=TEXT
     ),
-    "masked-lm": ModelSpec(
-        task="masked-lm", architecture="bert", config={**TINY, "vocab_size": 128}
+    "token-classification": ModelSpec(
+        task="token-classification", architecture="bert", config=TEXT
     ),
+    "causal-lm": ModelSpec(task="causal-lm", architecture="llama", config=TEXT),
+    "masked-lm": ModelSpec(task="masked-lm", architecture="bert", config=TEXT),
     "image-classification": ModelSpec(
         task="image-classification",
         architecture="vit",
@@ -162,21 +142,54 @@ MODELS = {
 }
 
 
+def _script(spec: TrialSpec, folder: Path) -> dict[str, Any]:
+    """The functions of an exported train.py."""
+    export(spec, folder, label="a test")
+    return runpy.run_path(str(folder / "train.py"), run_name="exported")
+
+
+def _values(dataset: Any) -> list[dict[str, Any]]:
+    samples = [dataset[index] for index in range(len(dataset))]
+    return [{name: _plain(value) for name, value in sample.items()} for sample in samples]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+ARGUMENTS = SimpleNamespace(max_steps=4, train_batch_size=4, gradient_accumulation_steps=2, seed=42)
+
+
+@pytest.mark.parametrize("padding", [0.0, 0.3])
 @pytest.mark.parametrize("task", MODELS)
-def test_other_tasks_and_padding_too(
-    task: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+def test_exported_synthetic_data_is_the_trials(
+    task: str,
+    padding: float,
+    tiny_spec: SpecFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data = DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16, padding=0.3))
-    spec = dataclasses.replace(tiny_spec(inspect=False), model=MODELS[task], data=data)
-    record, loss = trained_twice(processes, spec, tmp_path)
-    assert loss == pytest.approx(sum(record.steps["loss"]) / len(record.steps["loss"]), rel=1e-4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    synthetic = SyntheticData(sequence_length=16, samples=8, padding=padding)
+    spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=synthetic))
+    script = _script(spec, tmp_path)
+    config = script["model_config"]()
+    assert config.to_dict() == models.architecture_config(spec.model).to_dict()
+    exported, _ = script["make_dataset"](config, ARGUMENTS)
+    trials, _ = data.load(spec.data, spec.model.task, config, samples=32, seed=42)
+    assert len(exported) == 32
+    assert _values(exported) == _values(trials)
 
 
-def test_the_users_own_checkpoint_and_dataset_are_read_as_they_were(
-    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+def test_exported_checkpoint_and_dataset_are_the_trials(
+    tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    checkpoint = tmp_path / "checkpoint"
     config = transformers.BertConfig(**TINY_BERT)
-    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "checkpoint")
+    transformers.BertForSequenceClassification(config).save_pretrained(checkpoint)
     rows = [{"tokens": [(7 * n + k) % 128 for k in range(16)], "labels": n % 2} for n in range(16)]
     (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows))
     file = DatasetFile(
@@ -184,64 +197,37 @@ def test_the_users_own_checkpoint_and_dataset_are_read_as_they_were(
         format="json",
         columns={"input_ids": "tokens", "labels": "labels"},
     )
-    model = ModelSpec(task="sequence-classification", name_or_path=str(tmp_path / "checkpoint"))
-    spec = dataclasses.replace(tiny_spec(inspect=False), model=model, data=DataSpec(file=file))
-    record, loss = trained_twice(processes, spec, tmp_path)
-    assert loss == pytest.approx(sum(record.steps["loss"]) / len(record.steps["loss"]), rel=1e-4)
+    model = ModelSpec(task="sequence-classification", name_or_path=str(checkpoint))
+    spec = dataclasses.replace(tiny_spec(), model=model, data=DataSpec(file=file))
+    script = _script(spec, tmp_path / "exported")
+    device = torch.device("cpu")
+    exported_config = script["model_config"]()
+    exported = script["make_model"](exported_config, device).state_dict()
+    trials = models.build(spec.model, spec.settings.model_kwargs, device).state_dict()
+    assert exported.keys() == trials.keys()
+    assert all(torch.equal(exported[name], trials[name]) for name in exported)
+    dataset, _ = script["make_dataset"](exported_config, ARGUMENTS)
+    expected, _ = data.load(spec.data, spec.model.task, exported_config, samples=None, seed=42)
+    assert _values(dataset) == _values(expected)
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
-def test_settings_load_with_the_libraries_own_loaders(
+def test_exported_settings_load_with_the_libraries_own_loaders(
     tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
 
-    spec = tiny_spec(
-        {
-            "precision": "bf16",
-            "activations": "checkpoint",
-            "accumulation": 4,
-            "optimizer": "adafactor",
-        }
-    )
-    export(spec, tmp_path, label="a test", epochs=3)
+    choices = {
+        "precision": "bf16",
+        "activations": "checkpoint",
+        "accumulation": 4,
+        "optimizer": "adafactor",
+    }
+    export(tiny_spec(choices), tmp_path, label="a test", epochs=3)
     parser = transformers.HfArgumentParser(transformers.TrainingArguments)
     (from_yaml,) = parser.parse_yaml_file(str(tmp_path / "training_arguments.yaml"))
     (from_json,) = parser.parse_json_file(str(tmp_path / "training_arguments.json"))
     assert from_yaml.to_dict() == from_json.to_dict()
-    assert (from_yaml.gradient_accumulation_steps, from_yaml.bf16, from_yaml.num_train_epochs) == (
-        4,
-        True,
-        3,
-    )
-    assert from_yaml.optim == "adafactor"
+    assert (from_yaml.gradient_accumulation_steps, from_yaml.num_train_epochs) == (4, 3)
+    assert (from_yaml.optim, from_yaml.bf16) == ("adafactor", True)
     assert load_config_from_file(str(tmp_path / "accelerate.yaml")).mixed_precision == "bf16"
-
-
-def test_accelerate_is_told_of_deepspeed_and_not_of_precision_twice(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
-    export(tiny_spec({"offload": "zero3_nvme_both", "precision": "bf16"}), tmp_path, label="a test")
-    told = yaml.safe_load((tmp_path / "accelerate.yaml").read_text())
-    assert told["distributed_type"] == "DEEPSPEED"
-    assert told["deepspeed_config"] == {
-        "deepspeed_config_file": "deepspeed.json",
-        "zero3_init_flag": True,
-    }
-    assert "mixed_precision" not in told
-    assert "{nvme}" not in (tmp_path / "deepspeed.json").read_text()
-
-
-def test_every_task_has_the_trials_own_class() -> None:
-    assert script.AUTO_CLASSES == AUTO_CLASSES
-
-
-def test_the_script_says_where_the_users_own_goes_and_what_accumulation_does(
-    tiny_spec: SpecFactory,
-) -> None:
-    text = script.train_script(tiny_spec({"accumulation": 4}), "a test", peak_bytes=123)
-    ast.parse(text)
-    assert "YOUR MODEL" in text
-    assert "YOUR DATASET" in text
-    assert "# trainer.model_accepts_loss_kwargs = False" in text
-    assert "model_accepts_loss_kwargs" not in script.train_script(tiny_spec(), "a test")

@@ -20,13 +20,12 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
-from orchestrator.storage.tables.parquet import read
+from orchestrator.storage.tables.parquet import read_trials_file
 from orchestrator.storage.tables.predictions import read_predictions
 from tests.conftest import SpecFactory
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
-MIB = 2**20
 H200 = load_gpu("h200")
 # Each costs a trace of BERT-large, but optimizers share one.
 CHOSEN: tuple[Mapping[str, Any], ...] = (
@@ -59,12 +58,13 @@ def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
         for trial in plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         if _identity(trial.choices) in wanted
     ]
-    measured = {_identity(row): row for row in read(RECORDED).to_pylist()}
-    return [(one, measured[_identity(one.choices)]) for one in predict(trials, H200)]
+    measured = {_identity(row): row for row in read_trials_file(RECORDED).rows}
+    predictions = predict(trials, H200)
+    return [(prediction, measured[_identity(prediction.choices)]) for prediction in predictions]
 
 
 @pytest.mark.slow
-def test_peaks_are_those_an_h200_measured(
+def test_predicted_peaks_are_those_an_h200_measured(
     pairs: list[tuple[Prediction, Mapping[str, Any]]],
 ) -> None:
     assert len(pairs) == len(CHOSEN)
@@ -80,7 +80,7 @@ def test_peaks_are_those_an_h200_measured(
 
 
 @pytest.mark.slow
-def test_no_trial_is_said_to_fit_where_it_did_not(
+def test_predict_never_says_that_a_trial_fits_where_it_did_not(
     pairs: list[tuple[Prediction, Mapping[str, Any]]],
 ) -> None:
     for prediction, row in pairs:
@@ -89,7 +89,7 @@ def test_no_trial_is_said_to_fit_where_it_did_not(
 
 
 @pytest.mark.slow
-def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+def test_predicted_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
     for prediction, row in pairs:
         assert prediction.allocated is not None
         assert sum(prediction.anatomy.values()) == prediction.allocated.bytes
@@ -107,10 +107,11 @@ def test_the_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) 
         ("decoder_gqa", {"precision": "bf16", "micro_batch": 4}),
     ],
 )
-def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, Any]) -> None:
-    measured = read(
-        ROOT / f"docs/results/2026-11-21-predictions-h200/{name}/trials.parquet"
-    ).to_pylist()
+def test_predicted_peaks_that_were_once_wrong_are_right(
+    name: str, choices: Mapping[str, Any]
+) -> None:
+    folder = ROOT / "docs/results/2026-11-21-predictions-h200" / name
+    measured = read_trials_file(folder / "trials.parquet").rows
     trials = plan(load_config(ROOT / f"tests/data/predictions/first/{name}.yaml")).trials
     trial = next(trial for trial in trials if choices.items() <= trial.choices.items())
     (prediction,) = predict([trial], H200)
@@ -121,54 +122,7 @@ def test_peaks_that_were_once_predicted_wrong(name: str, choices: Mapping[str, A
     assert prediction.reserved.bytes == pytest.approx(row["peak_reserved_bytes"], rel=1e-2)
 
 
-def test_a_bias_whose_rows_lie_apart_is_attended_to_without_a_fused_kernel() -> None:
-    import torch
-
-    from orchestrator.prediction.cuda_semantics import attention_kernel
-
-    query = torch.empty((2, 4, 16, 64), dtype=torch.bfloat16, device="meta")
-    bias = torch.empty((1, 4, 16, 16), dtype=torch.bfloat16, device="meta")
-    apart = torch.empty((1, 16, 16, 4), dtype=torch.bfloat16, device="meta").permute(0, 3, 1, 2)
-    assert attention_kernel(H200, query, query, query, bias) == "cudnn"
-    assert attention_kernel(H200, query, query, query, apart) == "math"
-
-
-def test_tensors_without_data_are_written_over_where_those_with_data_would_be() -> None:
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from orchestrator.prediction.affine_stream import Allocation
-    from orchestrator.prediction.allocation_trace import Recorder
-
-    def blocks(forward: Any) -> tuple[int, int]:
-        """Tensors of 1 MiB that the two passes make."""
-        recorder, made = Recorder(), []
-        with FakeTensorMode(allow_non_fake_inputs=True), recorder:
-            weight = torch.nn.Parameter(torch.empty(512, 512))
-            recorder.stream()
-            loss = forward(weight * 2).sum()
-            for step in (lambda: None, loss.backward):
-                step()
-                events = [
-                    event for event in recorder.stream().events if isinstance(event, Allocation)
-                ]
-                made.append(sum(event.integers == (MIB,) for event in events))
-        return made[0], made[1]
-
-    indices = torch.arange(512)
-    assert blocks(lambda x: x.sin() + x.cos()) == (
-        4,
-        6,
-    )  # two gradients from five operators, their sum, twice that
-    assert blocks(lambda x: (x + x).sin()) == (
-        3,
-        4,
-    )  # a gradient that is its own other summand stays
-    assert blocks(lambda x: x[indices]) == (2, 2)  # zeros that gradients are added to, twice that
-    assert blocks(lambda x: x.roll((3, 3), (0, 1))) == (3, 3)  # a dimension after the other
-
-
-def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(
+def test_predict_result_does_not_depend_on_earlier_traces(
     tiny_spec: SpecFactory,
 ) -> None:
     spec = _with_model(
@@ -203,7 +157,7 @@ def test_traces_of_one_model_do_not_depend_on_what_was_traced_before(
         ),
     ],
 )
-def test_every_task_is_predicted(
+def test_predict_every_task_has_figures(
     tiny_spec: SpecFactory,
     task: Any,
     architecture: str,
@@ -230,42 +184,47 @@ def _with_model(
     return replace(spec, model=model)
 
 
-def test_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) -> None:
+def test_predict_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) -> None:
     spec = tiny_spec({"offload": "zero3_cpu_both", "precision": "bf16"})
-    config = dict(spec.recipe.deepspeed or {})
+    config = dict(spec.settings.deepspeed or {})
     config["zero_optimization"] = {
         **config["zero_optimization"],
         "stage3_max_live_parameters": 1000,
     }
-    small = replace(spec, recipe=replace(spec.recipe, deepspeed=config))
+    small = replace(spec, settings=replace(spec.settings, deepspeed=config))
     known, beyond = predict([spec], H200) + predict([small], H200)
     assert known.unknown == ""
     assert "live parameters" in beyond.unknown
 
 
-def test_what_a_trial_raises_is_why_it_is_unknown(tiny_spec: SpecFactory) -> None:
+def test_predict_trial_that_raises_is_unknown_with_the_reason(tiny_spec: SpecFactory) -> None:
     spec = _with_model(tiny_spec(), "masked-lm", "vit", {})
     (prediction,) = predict([spec], H200)
     assert prediction.allocated is None
     assert prediction.unknown
 
 
+MEASURED_PREDICT = """
+import gc, resource, sys
+from orchestrator import predict
+status = predict.main(sys.argv[1:])
+print(gc.isenabled(), "torch._inductor.compile_fx" in sys.modules, file=sys.stderr)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)
+sys.exit(status)
+"""
+
+
 @pytest.mark.slow
-def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_compiler(
+def test_predict_seven_billion_parameters_takes_little_host_memory(
     tmp_path: Path,
 ) -> None:
-    code = (
-        "import gc, resource, sys; from orchestrator import predict; status = predict.main(sys.argv[1:]);"
-        "print(gc.isenabled(), 'torch._inductor.compile_fx' in sys.modules, file=sys.stderr);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
-    )
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
     done = subprocess.run(
         [
             sys.executable,
             "-c",
-            code,
+            MEASURED_PREDICT,
             str(config),
             "--trial",
             first,
@@ -287,18 +246,25 @@ def test_seven_billion_parameters_take_less_than_4_gib_of_host_memory_and_no_com
     assert (collecting, compiler) == ("True", "False")
 
 
-def test_a_plan_is_shown_with_what_it_will_take(
+SMALL = """
+model:
+  task: sequence-classification
+  architecture: bert
+  config: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}
+data: {synthetic: {sequence_length: 16}}
+axes: {micro_batch: [1, 8]}
+"""
+
+
+def test_sweep_predict_shows_the_plan_with_its_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shape = "{hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}"
-    model = f"{{task: sequence-classification, architecture: bert, config: {shape}}}"
     config = tmp_path / "small.yaml"
-    config.write_text(
-        f"model: {model}\ndata: {{synthetic: {{sequence_length: 16}}}}\naxes: {{micro_batch: [1, 8]}}\n"
-    )
+    config.write_text(SMALL)
     assert sweep.main([str(config), "--predict", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    (one, eight) = told["predicted"]
-    assert [row["trial_id"] for row in told["trials"]] == [one["trial_id"], eight["trial_id"]]
-    assert 0 < one["allocated_bytes"] <= eight["allocated_bytes"]
+    content = json.loads(capsys.readouterr().out)
+    small, large = content["predicted"]
+    trial_ids = [row["trial_id"] for row in content["trials"]]
+    assert trial_ids == [small["trial_id"], large["trial_id"]]
+    assert 0 < small["allocated_bytes"] <= large["allocated_bytes"]
     assert sweep.main([str(config), "--predict", "h2000"]) == 2

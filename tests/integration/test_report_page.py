@@ -1,7 +1,7 @@
 """The report in a real browser: headless Chromium clicks, drags, filters and hovers.
 
-Skipped where playwright or a Chromium is missing; no browser is downloaded. ``AXE_CORE`` may name an ``axe.min.js``
-(https://github.com/dequelabs/axe-core) to check accessibility with.
+Skipped where playwright or a Chromium is missing; no browser is downloaded. ``AXE_CORE`` may name
+an ``axe.min.js`` (https://github.com/dequelabs/axe-core) to check accessibility with.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from jobs.record import Outcome
+from jobs.flags import Flag, FlagKind
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 from orchestrator import recommend
 from orchestrator.reporting.html import page as html
 from orchestrator.reporting.publish import publish
-from orchestrator.search.follow_ups import under_cap
-from tests.benchmarks.report_page import CHROMIUM, DRAWN, summary_of
+from tests.benchmarks.report_page import CHROMIUM, DRAWN, report_of
 from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -29,11 +30,15 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 AXE = Path(os.environ.get("AXE_CORE", ""))
 HOSTILE = "\"'></script><script>alert(1)</script><img src=x onerror=alert(1)>"
 FIGURES = "[...Bokeh.index].map((view) => view.model)"
-KEY = "[...made.above, ...made.below].find((each) => each.type === 'Legend').items.map((item) => item.label.value)"
+KEY = (
+    "[...made.above, ...made.below].find((each) => each.type === 'Legend')"
+    ".items.map((item) => item.label.value)"
+)
 RING = """(() => {
   const [view] = Bokeh.index, box = view.canvas_view.el.getBoundingClientRect();
   const { x: [x], y: [y] } = view.model.renderers.at(-1).data_source.data;
-  return { x: box.x + view.frame.x_scale.compute(x), y: box.y + view.frame.y_scale.compute(y), gib: x };
+  const { x_scale, y_scale } = view.frame;
+  return { x: box.x + x_scale.compute(x), y: box.y + y_scale.compute(y), gib: x };
 })()"""
 
 
@@ -52,7 +57,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     energy = {
         "joules_per_sample": 3.0,
         "host_peak_resident_bytes": 2**30,
-        "warnings": ["unstable: it is"],
     }
     choices = {"precision": "bf16", "activations": "keep", "optimizer": "adamw_torch_fused"}
     for batch, joules in ((4, 7.0), (8, 5.0), (16, 6.0)):
@@ -62,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 memory_mib=9000 + batch,
                 speed=10.0 * batch,
                 environment=other,
-                equivalence=f"effective_batch={batch}",
+                flags=[Flag(FlagKind.UNSTABLE, 0.3)],
                 measurements={**energy, "joules_per_sample": joules},
                 **choices,
             )
@@ -78,7 +82,7 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
 
 
 def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
-    """The page with its chart drawn; in the end nothing may have failed, asked the network or opened a dialogue."""
+    """The page, drawn. In the end no script failed, used the network or opened a dialogue."""
     own = browser.new_context(
         **{"viewport": {"width": 1440, "height": 1000}, "reduced_motion": "reduce", **context}
     )
@@ -106,11 +110,12 @@ def key(page: Any, place: int = 0) -> list[str]:
     return list(page.evaluate(f"(() => {{ const made = {FIGURES}[{place}]; return {KEY}; }})()"))
 
 
-def verdict(page: Any) -> str:
-    return str(page.locator("#verdict strong").first.inner_text())
+def decision(page: Any) -> str:
+    """The configuration that the page decides on."""
+    return str(page.locator("#decision strong").first.inner_text())
 
 
-def test_the_slider_moves_the_verdict_and_the_command_gives_the_same(
+def test_slider_moves_the_decision_and_the_command_agrees(
     page: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = []
@@ -121,42 +126,44 @@ def test_the_slider_moves_the_verdict_and_the_command_gives_the_same(
         status = recommend.main([*words[3 : words.index("--export")], "--json"])
         answer = json.loads(capsys.readouterr().out)["best"]
         if status == recommend.EXIT_NOTHING_FITS:
-            assert verdict(page) == "Nothing in view fits"
+            assert decision(page) == "Nothing in view fits"
             continue
-        assert verdict(page) == answer["label"]
-        assert page.locator("#table tr.chosen").inner_text().startswith(answer["label"])
+        assert decision(page) == answer["configuration"]
+        assert page.locator("#table tr.chosen").inner_text().startswith(answer["configuration"])
         answers.append(answer["samples_per_second"])
     assert answers == sorted(set(answers))
     assert len(answers) == 4
     assert page.locator("#budget").get_attribute("aria-valuetext") == "any"
     page.get_by_role("button", name="8 GiB", exact=True).click()
-    assert "in 8 GiB" in page.locator("#verdict").inner_text()
-    assert "would buy" in page.locator("#asides").inner_text()
+    assert "in 8 GiB" in page.locator("#decision").inner_text()
+    asides = page.locator("#asides").inner_text()
+    assert "instead of 8: " in asides
+    assert "another training recipe (optimizer=sgd)" in asides
     assert "<= 8 * 1024" in page.locator("#queries ~ .columns").inner_text()
 
 
-def test_filters_leave_out_techniques_from_verdict_table_and_chart(page: Any) -> None:
-    assert "bf16" in verdict(page)
+def test_filters_leave_out_techniques_everywhere(page: Any) -> None:
+    assert "bf16" in decision(page)
     page.locator("#filter-fields label", has_text="bf16").click()
-    assert "bf16" not in verdict(page)
+    assert "bf16" not in decision(page)
     assert "bf16" not in page.locator("#table tbody").inner_text()
     assert "bf16" not in key(page)
-    assert "none of the filters" in page.locator("#command-notes").inner_text()
+    assert "ignores the filters" in page.locator("#command-notes").inner_text()
     page.get_by_role("button", name="Show everything").click()
-    assert "bf16" in verdict(page)
+    assert "bf16" in decision(page)
     assert "bf16" in key(page)
 
 
-def test_a_point_is_told_of_when_hovered_and_kept_when_picked(page: Any) -> None:
+def test_point_shows_its_configuration_hovered_and_picked(page: Any) -> None:
     page.locator("#chart").scroll_into_view_if_needed()
     best = page.evaluate(RING)
     page.mouse.move(best["x"] + 5, best["y"] - 5)
     page.wait_for_selector("#tip", state="visible")
-    assert verdict(page) in page.locator("#tip").inner_text()
+    assert decision(page) in page.locator("#tip").inner_text()
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector("#picked", state="visible")
-    assert page.locator("#picked h3").inner_text() == verdict(page)
+    assert page.locator("#picked h3").inner_text() == decision(page)
     page.locator("#table tbody button").first.click()
     assert (
         page.locator("#picked h3").inner_text()
@@ -164,37 +171,37 @@ def test_a_point_is_told_of_when_hovered_and_kept_when_picked(page: Any) -> None
     )
 
 
-def test_axes_objective_and_batch_are_the_readers_to_choose(page: Any) -> None:
+def test_controls_choose_axes_objective_and_batch(page: Any) -> None:
     page.select_option("#hardware", label=page.locator("#hardware option").nth(1).inner_text())
     page.select_option("#objective", "joules_per_sample")
-    assert verdict(page).startswith("batch 8")
-    assert "5.00 J/sample" in page.locator("#verdict").inner_text()
+    assert decision(page).startswith("batch 8")
+    assert "5.00 J/sample" in page.locator("#decision").inner_text()
     assert page.locator("#map-title").inner_text() == "Memory against joules per sample"
     assert [row.inner_text().split(" · ")[0] for row in page.locator("#table tbody th").all()] == [
         "batch 4",
         "batch 8",
     ]
     page.select_option("#batch", "16")
-    assert verdict(page).startswith("batch 16")
+    assert decision(page).startswith("batch 16")
     assert (
         "--effective-batch 16 --objective joules_per_sample"
         in page.locator("#command").inner_text()
     )
     page.select_option("#objective", "dollars_per_million")
     page.locator("#price").fill("5.76")
-    assert "10.0 per million samples" in page.locator("#verdict").inner_text()
+    assert "10.0 per million samples" in page.locator("#decision").inner_text()
     page.select_option("#hardware", "all")
     page.select_option("#objective", "samples_per_second")
     page.select_option("#batch", "")
-    assert page.locator("#verdict strong").count() == 2
+    assert page.locator("#decision strong").count() == 2
     page.check("#log-y")
     page.wait_for_selector(DRAWN)
     assert page.evaluate(f"{FIGURES}[0].y_scale.type") == "LogScale"
 
 
-def test_other_trainings_can_be_ranked_and_every_row_listed(page: Any) -> None:
-    page.select_option("#training", label="optimizer=sgd")
-    assert "sgd" in verdict(page)
+def test_other_recipes_can_be_ranked_and_every_row_listed(page: Any) -> None:
+    page.select_option("#recipe", label="optimizer=sgd")
+    assert "sgd" in decision(page)
     page.select_option("#rows", "all")
     listed = page.locator("#table tbody tr")
     assert listed.count() == 50
@@ -204,7 +211,7 @@ def test_other_trainings_can_be_ranked_and_every_row_listed(page: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 820, 1440])
-def test_it_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
+def test_page_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
     for page in opened(
         browser,
         folder / "report.html",
@@ -227,7 +234,7 @@ def test_it_fits_every_screen(browser: Any, folder: Path, width: int, scheme: st
         assert page.locator("#chart img").count() == 0
 
 
-def test_it_reads_without_a_script(browser: Any, folder: Path) -> None:
+def test_page_reads_without_a_script(browser: Any, folder: Path) -> None:
     own = browser.new_context(java_script_enabled=False)
     page = own.new_page()
     page.goto((folder / "report.html").as_uri())
@@ -237,9 +244,10 @@ def test_it_reads_without_a_script(browser: Any, folder: Path) -> None:
 
 
 def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
-    names, doubt = (HOSTILE, f"{HOSTILE}2"), {"warnings": [HOSTILE]}
+    names = (HOSTILE, f"{HOSTILE}2")
+    foreign = {"optimizer_class": HOSTILE}
     records = [
-        make_record(optimizer=name, micro_batch=size, measurements=doubt)
+        make_record(optimizer=name, micro_batch=size, measurements=foreign, recipe={"x": name})
         for size, name in enumerate(names, 1)
     ]
     publish(write_run(tmp_path, records, name=HOSTILE, command=HOSTILE))
@@ -250,10 +258,12 @@ def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
         assert page.locator("img").count() == 0
 
 
-def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
-    summary = summary_of(10_000)
-    assert summary.best is not None
-    (tmp_path / "report.html").write_text(html.render(summary))
+def test_page_of_ten_thousand_rows_draws_them_all(browser: Any, tmp_path: Path) -> None:
+    report = report_of(10_000)
+    assert report.dataset.main is not None
+    best_of_all = report.dataset.main.best
+    assert best_of_all is not None
+    (tmp_path / "report.html").write_text(html.render(report))
     for page in opened(browser, tmp_path / "report.html"):
         drawn = page.evaluate(
             f"{FIGURES}[0].renderers.slice(0, -1).filter((each) => each.glyph.type === 'Scatter')"
@@ -261,7 +271,7 @@ def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
         )
         assert sum(drawn) == 10_000
         assert len(key(page)) == len(drawn) + 1 < 12  # a hundred batch sizes are coloured in bands
-        assert verdict(page) == summary.label(summary.best)
+        assert decision(page) == report.dataset.label(best_of_all.choices)
         before = page.evaluate(RING)["gib"]
         page.locator("#budget").fill("500")
         page.wait_for_function(f"{RING}.gib < {before}")
@@ -270,7 +280,7 @@ def test_ten_thousand_rows_are_all_there(browser: Any, tmp_path: Path) -> None:
             f"{FIGURES}[0].center.find((each) => each.type === 'Span').location"
         )
         page.mouse.click(best["x"], best["y"])
-        assert page.locator("#picked h3").inner_text() == verdict(page)
+        assert page.locator("#picked h3").inner_text() == decision(page)
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
@@ -291,37 +301,49 @@ def test_axe_finds_nothing(browser: Any, folder: Path, width: int, scheme: str) 
         ] == []
 
 
-def test_what_was_seen_under_caps_decides_the_verdict(browser: Any, tmp_path: Path) -> None:
+def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
+    """The record's trial again, its GPU capped to a budget."""
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK)
+    measure = replace(record.spec.measure, memory_cap=MemoryCap(device_bytes=budget_bytes))
+    return replace(record.spec, follow_up=follow_up, measure=measure)
+
+
+def test_cap_checks_decide_what_fits(browser: Any, tmp_path: Path) -> None:
     budget, larger = 2 * 2**30, 3 * 2**30
-    lean, fast = (
-        make_record(micro_batch=2, memory_mib=500),
-        make_record(memory_mib=900, speed=200.0),
+    small = make_record(micro_batch=2, memory_mib=500)
+    fast = make_record(memory_mib=900, speed=200.0)
+    fitted = replace(
+        small,
+        spec=under_cap(small, budget),
+        measurements={**small.measurements, "samples_per_second": 98.0},
     )
-    fitted, failed = (replace(record, spec=under_cap(record, budget)) for record in (lean, fast))
-    capped = [
-        replace(fitted, measurements={**lean.measurements, "samples_per_second": 98.0}),
-        replace(
-            failed, outcome=Outcome.OUT_OF_MEMORY, reason="under a cap", measurements={}, steps={}
-        ),
-    ]
-    write_run(tmp_path, [lean, fast, *capped], budgets=[budget, larger])
+    failed = replace(
+        fast,
+        spec=under_cap(fast, budget),
+        outcome=Outcome.OUT_OF_MEMORY,
+        reason="under a cap",
+        measurements={},
+        steps={},
+    )
+    write_run(tmp_path, [small, fast, fitted, failed], budgets=[budget, larger])
     publish(tmp_path)
     for page in opened(browser, tmp_path / "report.html"):
         page.get_by_role("button", name="3 GiB", exact=True).click()
-        assert verdict(page) == "batch 4"
-        assert "inferred from its peak" in page.locator("#asides").inner_text()
+        assert decision(page) == "batch 4"
+        assert "Fits by its uncapped peak" in page.locator("#asides").inner_text()
         page.get_by_role("button", name="2 GiB", exact=True).click()
-        assert verdict(page) == "batch 2"
-        assert "Seen to fit: 98.0 samples/s" in page.locator("#asides").inner_text()
+        assert decision(page) == "batch 2"
+        asides = page.locator("#asides").inner_text()
+        assert "Verified under a memory cap of 2 GiB: 98.0 samples/s" in asides
 
 
-def test_what_was_taken_apart_is_drawn_in_bars_and_over_time(browser: Any, tmp_path: Path) -> None:
+def test_profiled_configurations_have_bars_and_a_timeline(browser: Any, tmp_path: Path) -> None:
     known = [
         make_record(micro_batch=n, memory_mib=n, speed=n, anatomy=make_anatomy(n)) for n in (1, 2)
     ]
     publish(write_run(tmp_path, [*known, make_record(micro_batch=4, memory_mib=4000, speed=4.0)]))
     for page in opened(browser, tmp_path / "report.html"):
-        rows = page.locator("#apart-rows tr")
+        rows = page.locator("#anatomy-rows tr")
         assert rows.count() == 2
         assert "saved activations 1.17 GiB" in rows.last.inner_text()
         page.locator("#part").select_option("operations")

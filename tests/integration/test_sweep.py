@@ -1,9 +1,8 @@
-"""Whole sweeps on a real Ray: every planned trial ends in exactly one record, whatever happens to anybody."""
+"""Whole sweeps on a real Ray: every planned trial ends in exactly one record, whatever happens."""
 
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 import shutil
@@ -18,14 +17,14 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running import cluster as ray_cluster
-from orchestrator.running.cluster import tune_callback
-from orchestrator.running.progress import Progress
-from orchestrator.running.session import Session
+from orchestrator import sweep
+from orchestrator.running.cluster import connected, run_trials
+from orchestrator.running.session import CloseReason, Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.observers import Recorder
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 class Sweep:
-    """The parts of a sweep of the given trials in a folder, without its command line."""
+    """A sweep of the given trials in a folder, without its command line."""
 
     def __init__(
         self,
@@ -44,35 +43,36 @@ class Sweep:
         session: type[Session] = Session,
     ) -> None:
         self.trials = list(trials)
-        self.output = io.StringIO()
+        self.observer = Recorder()
         self.folder = RunFolder(folder)
-        progress = Progress(len(self.trials), 1, ("micro_batch",), stream=self.output)
-        self.session = session(Grid(self.trials), self.folder, progress, time_budget_seconds=budget)
+        self.session = session(
+            Grid(self.trials), self.folder, [self.observer], time_budget_seconds=budget
+        )
 
-    def run(self, *, resume: bool = False) -> dict[str, TrialRecord]:
-        """Run what has not been run; the records, of which there is one for every trial and no other."""
-        with self.folder.locked(), ray_cluster.connected(None) as cluster:
+    def run(self, *, resume: bool = False, retries: int = 2) -> dict[str, TrialRecord]:
+        """Run what has not been run; the records, of which there is one for every trial."""
+        with self.folder.locked(), connected(None) as cluster:
             environments = [node.environment for node in cluster.nodes]
             self.session.reuse(self.folder.records(), environments, resume=resume)
-            ray_cluster.run(self.session, cluster)
-            self.session.account()
+            run_trials(self.session, cluster, retries=retries)
+            self.session.write_missing_records()
         records = self.folder.records()
         assert set(records) == {trial.trial_id for trial in self.trials}
         assert self.folder.unreadable == []
         return records
 
-    def lines(self) -> int:
-        """Trials that progress has printed a line for."""
-        return sum(line.startswith("[") for line in self.output.getvalue().splitlines())
+    def ended(self) -> list[str]:
+        """Ids of the trials whose end was told, in order."""
+        return [trial_id for kind, trial_id in self.observer.events if kind == "ended"]
 
 
 def good_trials(count: int) -> list[TrialSpec]:
-    """Alike but for their number."""
+    """Equal but for their number."""
     return [build_tiny_spec(repeat=number) for number in range(count)]
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
+def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path: Path) -> None:
     good = good_trials(4)
     faulty = {
         "raise_error": Outcome.FAILED,
@@ -82,28 +82,25 @@ def test_faulty_trials_are_rows_and_the_others_unharmed(tmp_path: Path) -> None:
         "hang": Outcome.TIMED_OUT,
     }
     bad = [with_fault(build_tiny_spec(timeout_seconds=3.0), fault) for fault in faulty]
-    one_after_another = [trial for pair in zip(good, bad, strict=False) for trial in pair] + bad[
-        len(good) :
-    ]
-    sweep = Sweep(tmp_path, one_after_another)
-    records = sweep.run()
-    assert sweep.lines() == len(sweep.trials)
+    alternating = [trial for pair in zip(good, bad, strict=False) for trial in pair]
+    swept = Sweep(tmp_path, [*alternating, *bad[len(good) :]])
+    records = swept.run()
+    assert swept.ended() == [trial.trial_id for trial in swept.trials]
     assert [records[trial.trial_id].outcome for trial in bad] == list(faulty.values())
     ok = [records[trial.trial_id] for trial in good]
     assert {record.outcome for record in ok} == {Outcome.OK}
     assert len({record.measurements["peak_allocated_bytes"] for record in ok}) == 1
     assert len({tuple(record.steps["loss"]) for record in ok}) == 1
-    assert len({record.measurements["slot_pid"] for record in ok}) == 1
+    assert len({record.delivery.slot_pid for record in ok}) == 1
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_killed_actors_cost_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_callback, "INFRASTRUCTURE_RETRIES", 1)  # each costs a parent's imports
+def test_killed_actors_cost_no_record(tmp_path: Path) -> None:
     announcement = Announcement(tmp_path / "announcement")
     first, last = good_trials(2)
     killed_once = with_fault(build_tiny_spec(), "hang_once", announce=announcement.path)
     killed_always = with_fault(build_tiny_spec(), "kill_slots_owner")
-    sweep = Sweep(tmp_path / "run", [first, killed_once, killed_always, last])
+    swept = Sweep(tmp_path / "run", [first, killed_once, last, killed_always])
 
     def kill_actor() -> int:
         slot_parent = announcement.wait()["parent"]
@@ -112,59 +109,46 @@ def test_killed_actors_cost_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with ThreadPoolExecutor(1) as pool:
         killing = pool.submit(kill_actor)
-        records = sweep.run()
+        records = swept.run(retries=1)  # each costs a parent's imports
         assert has_ended(killing.result())
-    assert sweep.lines() == len(sweep.trials)
+    assert sorted(swept.ended()) == sorted(records)
     assert records[killed_always.trial_id].outcome is Outcome.CRASHED
     assert records[killed_always.trial_id].reason
-    assert {records[trial.trial_id].outcome for trial in (first, killed_once, last)} == {Outcome.OK}
+    unharmed = {records[trial.trial_id].outcome for trial in (first, killed_once, last)}
+    assert unharmed == {Outcome.OK}
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_a_spent_budget_skips_the_rest(tmp_path: Path) -> None:
-    records = Sweep(tmp_path, good_trials(3), budget=0.0).run()
-    assert {(record.outcome, record.rule) for record in records.values()} == {
-        (Outcome.SKIPPED, "time_budget")
-    }
-    assert {record.reason for record in records.values()} == {
-        "the sweep's time budget ended before the trial's turn came"
-    }
-
-
-@pytest.mark.usefixtures("ray_session")
-def test_a_budget_cuts_the_running_trial_short(tmp_path: Path) -> None:
+def test_budget_cuts_the_running_trial_short(tmp_path: Path) -> None:
     hanging = with_fault(build_tiny_spec(timeout_seconds=600.0), "hang")
     second, last = good_trials(2)
     records = Sweep(tmp_path, [hanging, second, last], budget=5.0).run()
-    # The second was pending by then: it is given a second, and may end well in it.
+    # The second was given out by then: it is given a second, and may end well in it.
     cut, unstarted = records[hanging.trial_id], records[last.trial_id]
-    assert (
-        (cut.outcome, cut.rule)
-        == (unstarted.outcome, unstarted.rule)
-        == (Outcome.SKIPPED, "time_budget")
-    )
+    skipped = (Outcome.SKIPPED, "time_budget")
+    assert (cut.outcome, cut.rule) == (unstarted.outcome, unstarted.rule) == skipped
     assert "while the trial was in phase" in cut.reason
 
 
-class SessionInterruptedEarly(Session):
-    """A session whose person presses Ctrl-C when the first trial has ended."""
+class InterruptedEarly(Session):
+    """A session whose user presses Ctrl-C when the first trial has ended."""
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
-        if not self.interrupted:
+        if self.close_reason is None:
             self.interrupt()
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_an_interrupted_sweep_can_be_completed(tmp_path: Path) -> None:
-    trials = good_trials(5)
-    records = Sweep(tmp_path, trials, session=SessionInterruptedEarly).run()
+def test_interrupted_sweep_is_completed_by_a_resume(tmp_path: Path) -> None:
+    trials = good_trials(4)
+    swept = Sweep(tmp_path, trials, session=InterruptedEarly)
+    records = swept.run()
+    assert swept.session.close_reason is CloseReason.INTERRUPTED
     finished = {name: record for name, record in records.items() if record.outcome is Outcome.OK}
     skipped = [record for name, record in records.items() if name not in finished]
     assert finished
-    assert {(record.outcome, record.rule) for record in skipped} == {
-        (Outcome.SKIPPED, "interrupted")
-    }
+    assert {(own.outcome, own.rule) for own in skipped} == {(Outcome.SKIPPED, "interrupted")}
     completed = Sweep(tmp_path, trials).run(resume=True)
     assert {record.outcome for record in completed.values()} == {Outcome.OK}
     assert {name: completed[name] for name in finished} == finished
@@ -185,38 +169,34 @@ data:
   synthetic: {{sequence_length: 16, samples: 16}}
 axes:
   micro_batch: {micro_batches}
-  optimizer: [adamw_torch_fused, sgd]
-measure: {{deadline: 60s}}
-cpu: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
+  {axis}
+measure: {{timeout: 60s}}
+cpu_fallback: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
 budgets: [1MiB]
 """
+OPTIMIZERS = "optimizer: [adamw_torch_fused, sgd]"
 TABLES = ["trials.parquet", "steps.parquet", "anatomy.parquet", "frontier.parquet"]
 FILES = [*TABLES, "report.md", "report.html", "frontier.png", "run.json"]
 
 
+def config_of(
+    folder: Path, micro_batches: list[int], *, steps: int = 2, axis: str = OPTIMIZERS
+) -> Path:
+    """A sweep's file."""
+    path = folder / "tiny.yaml"
+    path.write_text(CONFIG.format(micro_batches=micro_batches, steps=steps, axis=axis))
+    return path
+
+
+def run_sweep(config: Path, folder: Path, *options: str) -> int:
+    """The verb's exit status, in this process and on its Ray."""
+    return sweep.main([str(config), "--output", str(folder), *options])
+
+
 def command(config: Path, folder: Path, *options: str) -> list[str]:
     """The sweep's command line."""
-    return [
-        sys.executable,
-        "-m",
-        "orchestrator.sweep",
-        str(config),
-        "--output",
-        str(folder),
-        *options,
-    ]
-
-
-def sweep(config: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """A whole sweep as a person runs it."""
-    return subprocess.run(
-        command(config, folder, *options),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    verb = [sys.executable, "-m", "orchestrator.sweep", str(config)]
+    return [*verb, "--output", str(folder), *options]
 
 
 def written(folder: Path) -> dict[str, int]:
@@ -226,113 +206,112 @@ def written(folder: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of six tiny trials."""
-    path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
-    path.write_text(CONFIG.format(micro_batches=[1, 2, 4], steps=2))
-    return path
+    """A sweep of four tiny trials."""
+    return config_of(tmp_path_factory.mktemp("sweep"), [1, 2])
 
 
 @pytest.fixture(scope="module")
-def first(config: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """The six trials measured, and where; not to be written to."""
+def first(config: Path, ray_session: None) -> Path:
+    """The four trials measured, and where; not to be written to."""
     folder = config.parent / "first"
-    return sweep(config, folder), folder
+    assert run_sweep(config, folder) == 0
+    return folder
 
 
 @pytest.fixture
-def measured(first: tuple[subprocess.CompletedProcess[str], Path], tmp_path: Path) -> Path:
+def measured(first: Path, tmp_path: Path) -> Path:
     """A copy of that run folder for a test of its own."""
-    return Path(shutil.copytree(first[1], tmp_path / "run"))
+    return Path(shutil.copytree(first, tmp_path / "run"))
 
 
-def test_a_sweep_ends_with_its_frontier_and_files(
-    first: tuple[subprocess.CompletedProcess[str], Path],
-) -> None:
-    done, folder = first
-    assert done.returncode == 0, done.stderr
-    assert "6 trials, 0 ruled out, on no GPU" in done.stdout
-    assert "[6/6]" in done.stdout
-    assert "Frontier" in done.stdout
-    assert "Best in each budget" in done.stdout
-    for name in FILES:
-        assert (folder / name).stat().st_size > 0
-        assert name == "run.json" or str(folder / name) in done.stdout
-    records = RunFolder(folder).records()
-    assert {record.outcome for record in records.values()} == {Outcome.OK}
-    assert len(records) == 6
-    assert "Traceback" not in done.stderr
-
-
-def test_a_second_run_keeps_every_row_and_names_torn_and_foreign_files(
-    config: Path, measured: Path
+def test_second_run_keeps_every_record_and_foreign_files(
+    config: Path, measured: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = sorted((measured / "records").iterdir())[0]
     torn, foreign = (measured / "records" / name for name in ("torn.json", "foreign.json"))
     torn.write_text(record.read_text()[:100])
-    foreign.write_text(json.dumps({"somebody": "else's"}))
+    foreign.write_text(json.dumps({"another": "program's"}))
     contents = {path: path.read_text() for path in (torn, foreign)}
     before = written(measured)
-    done = sweep(config, measured)
-    assert done.returncode == 0, done.stderr
-    assert "6 trials were measured before and are kept" in done.stdout
-    assert "Frontier" in done.stdout
+    assert run_sweep(config, measured) == 0
+    printed = capsys.readouterr().out
+    assert "4 trials measured before: kept" in printed
     assert written(measured) == before
     for path, content in contents.items():
-        assert f"{path} is not a record of this program; it is left alone" in done.stdout
+        assert f"{path} is not a record of this program; it is left alone" in printed
         assert path.read_text() == content
-    assert len(RunFolder(measured).records()) == 6
+    assert len(RunFolder(measured).records()) == 4
 
 
-def test_fresh_measures_everything_again(measured: Path, tmp_path: Path) -> None:
+def test_fresh_measures_again_and_drops_what_is_not_planned(measured: Path, tmp_path: Path) -> None:
     before = written(measured)
-    fewer = tmp_path / "fewer.yaml"
-    fewer.write_text(CONFIG.format(micro_batches=[1, 2], steps=2))
-    done = sweep(fewer, measured, "--fresh")
-    assert done.returncode == 0, done.stderr
+    assert run_sweep(config_of(tmp_path, [1]), measured, "--fresh") == 0
     after = written(measured)
-    assert len(after) == 4
-    assert after.keys() < before.keys(), "what is not in the plan must not be in its report"
+    assert len(after) == 2
+    assert after.keys() < before.keys()
     assert all(after[name] > before[name] for name in after)
 
 
-def test_a_driver_killed_in_mid_run_is_resumed(tmp_path: Path) -> None:
-    config, folder = tmp_path / "tiny.yaml", tmp_path / "run"
-    config.write_text(CONFIG.format(micro_batches=[1, 2, 4, 8], steps=50))
+@pytest.mark.usefixtures("ray_session")
+def test_sweep_without_an_ok_trial_fails_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of(tmp_path, [1], axis="attention: [flash_attention_2]")
+    assert run_sweep(config, tmp_path / "run") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("no trial ended ok: 1 of 1 trial ended with unsupported, most often: ")
+    assert (tmp_path / "run" / "report.md").exists(), "the report says more"
+
+
+def test_killed_driver_is_resumed(tmp_path: Path) -> None:
+    """Two processes, as a user starts them, each with a Ray of its own."""
+    config, folder = config_of(tmp_path, [1, 2, 4], steps=50), tmp_path / "run"
     with subprocess.Popen(
         command(config, folder), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as driver:
         assert driver.stdout is not None
-        assert any(line.startswith("[2/8]") for line in driver.stdout)
+        assert any(line.startswith("[2/6]") for line in driver.stdout)
         driver.kill()
     finished = RunFolder(folder).records()
     before = written(folder)
-    assert 2 <= len(finished) < 8
-    (slot_parent,) = {record.measurements["slot_pid"] for record in finished.values()}
+    assert 2 <= len(finished) < 6
+    (slot_parent,) = {record.delivery.slot_pid for record in finished.values()}
+    assert slot_parent is not None
     assert has_ended(slot_parent), "the killed driver's slot lives on"
 
-    done = sweep(config, folder, "--resume")
-    assert done.returncode == 0, done.stderr
+    resumed = subprocess.run(
+        command(config, folder, "--resume"), cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Traceback" not in resumed.stderr
     records, after = RunFolder(folder).records(), written(folder)
-    assert f"{len(finished)} trials were measured before and are kept" in done.stdout
-    assert len(records) == 8
+    assert f"{len(finished)} trials measured before: kept" in resumed.stdout
+    assert len(records) == 6
     assert {record.outcome for record in records.values()} == {Outcome.OK}
-    assert {f"{name}.json": after[f"{name}.json"] for name in finished} == {
-        f"{name}.json": before[f"{name}.json"] for name in finished
-    }
+    names = {f"{trial_id}.json" for trial_id in finished}
+    assert {name: after[name] for name in names} == {name: before[name] for name in names}
+    for words in ("6 trials, 0 ruled out, on no GPU", "[6/6]", "Pareto front", "memory budget"):
+        assert words in resumed.stdout
+    for name in FILES:
+        assert (folder / name).stat().st_size > 0
+        assert name == "run.json" or str(folder / name) in resumed.stdout
 
 
-def test_a_folder_in_use_is_refused(config: Path, measured: Path) -> None:
+def test_folder_in_use_is_refused(
+    config: Path, measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = written(measured)
     with open(measured / "lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = sweep(config, measured, "--fresh")
-    assert done.returncode == 1
-    assert done.stderr.strip() == f"{measured} is in use by another running sweep"
+        assert run_sweep(config, measured, "--fresh") == 1
+    assert capsys.readouterr().err.strip() == f"{measured} is in use by another running sweep"
     assert written(measured) == before
 
 
-def test_there_must_be_a_run_to_resume(config: Path, tmp_path: Path) -> None:
-    done = sweep(config, tmp_path / "nothing", "--resume")
-    assert done.returncode == 2
-    assert done.stderr.strip() == f"{tmp_path / 'nothing'}: no run to resume"
+@pytest.mark.usefixtures("ray_session")
+def test_resume_needs_a_run(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_sweep(config, tmp_path / "nothing", "--resume") == 2
+    assert capsys.readouterr().err.strip() == f"{tmp_path / 'nothing'}: no run to resume"
     assert not (tmp_path / "nothing").exists()

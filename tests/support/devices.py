@@ -1,4 +1,4 @@
-"""Simulated devices for searches of a batch size: SIMULATED figures, by laws that a test states."""
+"""SIMULATED devices for searches of a batch size, by laws that a test states."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Recipe, SyntheticData, TrialSpec
+from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.spec import (
+    DataSpec,
+    LibrarySettings,
+    MeasureSpec,
+    ModelSpec,
+    SyntheticData,
+    TrialSpec,
+)
 from orchestrator.search.base import Search
 from tests.benchmarks.grids import recorded
 
@@ -16,12 +23,12 @@ MIB = 2**20
 
 
 def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:
-    """A trial that only ever runs on a simulated device."""
+    """A trial for a simulated device."""
     return TrialSpec(
         choices={"micro_batch": micro_batch, "accumulation": accumulation},
         model=ModelSpec(task="sequence-classification", architecture="bert"),
         data=DataSpec(synthetic=SyntheticData()),
-        recipe=Recipe(
+        settings=LibrarySettings(
             training_arguments={
                 "per_device_train_batch_size": micro_batch,
                 "gradient_accumulation_steps": accumulation,
@@ -33,10 +40,11 @@ def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:
 
 @dataclass(kw_only=True)
 class Device:
-    """Memory affine above the optimizer's floor, seconds affine above the host's; what a trial costs its slot.
+    """Memory is affine above the optimizer's floor, and seconds are affine above the host's.
 
-    The defaults are after one H200 with BERT-large in bf16, 512 tokens: bytes and rates are measured ones, the shape
-    between them is the law's. ``overhead_seconds`` is what a trial costs beyond its steps.
+    The defaults are like an H200 with BERT-large in bf16 and 512 tokens: bytes and rates are
+    measured, the law between them is not. ``overhead_seconds`` is what a trial costs beyond its
+    steps.
     """
 
     device_mib: float = 143_771
@@ -50,38 +58,35 @@ class Device:
     samples_per_second: float = 350.0
     overhead_seconds: float = 2.7
     rounding_mib: float = 0.0
-    """The allocator's: up to so much more, differently at every size."""
+    """The allocator takes up to so much more, differently at every size."""
     noise: float = 0.0
-    """Standard deviation of the speed, relative; no row owns up to it."""
+    """Relative standard deviation of the speed, which no row reports."""
     slowdown: Callable[[int], float] = lambda micro_batch: 1.0
     extra_mib: Callable[[int], float] = lambda micro_batch: 0.0
     capped_mib: float = 0.0
-    """What a trial takes more under a cap than without, against all experience: peaks that promised too much."""
+    """What a trial takes more under a cap than without: its uncapped peak promised too much."""
     seed: int = 0
     ran: list[TrialRecord] = field(default_factory=list)
 
     def needs_mib(self, micro_batch: int, accumulation: int = 1) -> float:
-        """What a trial takes of the device."""
+        """Memory of the device that a trial takes."""
         tensors = max(self.floor_mib, self.base_mib + self.sample_mib * micro_batch)
         rounding = random.Random(f"{self.seed} {micro_batch}").uniform(0, self.rounding_mib)
-        kept = self.gradients_mib if accumulation > 1 else 0.0
-        return tensors + kept + self.context_mib + rounding + self.extra_mib(micro_batch)
+        accumulated = self.gradients_mib if accumulation > 1 else 0.0
+        return tensors + accumulated + self.context_mib + rounding + self.extra_mib(micro_batch)
 
     def speed(self, micro_batch: int, accumulation: int = 1) -> float:
         """Samples per second, noise included."""
-        deviate = random.Random(f"{self.seed} {micro_batch} {accumulation}").gauss(1.0, self.noise)
-        return (
-            micro_batch
-            * accumulation
-            / self._seconds(micro_batch, accumulation)
-            * max(0.2, deviate)
-        )
+        draw = random.Random(f"{self.seed} {micro_batch} {accumulation}")
+        factor = max(0.2, draw.gauss(1.0, self.noise))
+        return micro_batch * accumulation / self._seconds(micro_batch, accumulation) * factor
 
     def run(self, spec: TrialSpec) -> TrialRecord:
-        """What comes of a trial here."""
-        size, accumulation = spec.micro_batch, spec.accumulation
+        """The record of a trial on this device."""
+        size = spec.micro_batch
+        accumulation = spec.accumulation
         needs = self.needs_mib(size, accumulation)
-        cap = spec.measure.cap
+        cap = spec.measure.memory_cap
         fits = (
             needs <= self.device_mib
             if cap is None
@@ -101,23 +106,24 @@ class Device:
             reason="" if fits else "CUDA out of memory",
             measurements=figures if fits else {},
             environment=self.environment(),
-            slot_seconds=seconds,
+            delivery=Delivery(slot_seconds=seconds),
         )
         self.ran.append(record)
         return record
 
     def environment(self) -> dict[str, object]:
-        """What the device says of itself."""
+        """What the device reports about itself."""
         return {"gpu_model": "SIMULATED", "gpu_memory_bytes": round(self.device_mib * MIB)}
 
     def _seconds(self, micro_batch: int, accumulation: int) -> float:
-        a_pass = micro_batch / self.samples_per_second * self.slowdown(micro_batch)
-        return max(self.host_seconds * accumulation, a_pass * accumulation + self.step_seconds)
+        pass_seconds = micro_batch / self.samples_per_second * self.slowdown(micro_batch)
+        device_seconds = pass_seconds * accumulation + self.step_seconds
+        return max(self.host_seconds * accumulation, device_seconds)
 
 
 @dataclass(kw_only=True)
 class Cpu(Device):
-    """A machine without a GPU: nothing is known of its memory, and nothing runs out of it."""
+    """A machine without a GPU: its memory is not known, and no trial runs out of it."""
 
     device_mib: float = float("inf")
 
@@ -126,7 +132,10 @@ class Cpu(Device):
 
 
 class Table(Device):
-    """The H200 of the recorded table with one set of techniques: measured sizes as measured, others between them."""
+    """The H200 of the recorded table with one set of techniques.
+
+    Sizes that were measured have their measured figures, others are interpolated.
+    """
 
     def __init__(self, techniques: tuple[str, ...]) -> None:
         super().__init__(overhead_seconds=3.0)
@@ -154,15 +163,17 @@ class Table(Device):
 
 
 def between(curve: Mapping[int, float], size: int) -> float:
-    """Linear between the nearest two points, and beyond the last two."""
+    """Linear between the nearest two sizes; beyond the last two, on the line through them."""
     sizes = sorted(curve)
-    place = min(max(bisect.bisect_left(sizes, size), 1), len(sizes) - 1)
-    one, other = sizes[place - 1], sizes[place]
-    return curve[one] + (curve[other] - curve[one]) * (size - one) / (other - one)
+    index = min(max(bisect.bisect_left(sizes, size), 1), len(sizes) - 1)
+    below = sizes[index - 1]
+    above = sizes[index]
+    rise = curve[above] - curve[below]
+    return curve[below] + rise * (size - below) / (above - below)
 
 
 def run_to_the_end(search: Search, device: Device, *, at_most: int = 100) -> list[tuple[int, int]]:
-    """Ask and tell until the search is exhausted; the batches asked for, in order."""
+    """Ask and tell until the search is exhausted; returns the batches asked for, in order."""
     asked: list[tuple[int, int]] = []
     while (spec := search.ask()) is not None:
         asked.append((spec.micro_batch, spec.accumulation))

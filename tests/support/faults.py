@@ -1,6 +1,6 @@
-"""Faults for a trial to have: hooks at the place "model" that end or hang the trial's process.
+"""Faults for trials: hooks at the place "model" that end or hang the trial's process.
 
-A process knows them if ``ORCHESTRATOR_HOOK_MODULES`` names this module, which tests/conftest.py sets.
+A process has them if ``ORCHESTRATOR_HOOK_MODULES`` names this module; tests/conftest.py sets it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jobs.spec import TrialSpec
+from jobs.spec import Hook, TrialSpec
 from jobs.techniques.hooks import hook
 
 
 def with_fault(spec: TrialSpec, name: str, **arguments: Any) -> TrialSpec:
-    """The same trial with a fault of this file; ``arguments`` are the fault's own keyword arguments."""
-    hooks = {**spec.recipe.hooks, "model": (f"tests.support.faults:{name}", arguments)}
-    return replace(spec, recipe=replace(spec.recipe, hooks=hooks))
+    """The same trial with a fault of this file; ``arguments`` are the fault's keyword arguments."""
+    hooks = {**spec.settings.hooks, "model": Hook(f"faults.{name}", arguments)}
+    return replace(spec, settings=replace(spec.settings, hooks=hooks))
 
 
 @hook("faults.hang")
 def hang(model: Any, task: str, arguments: Any, *, announce: str | None = None) -> NoReturn:
-    """Never come back. ``announce`` is a named pipe in which to say so (see ``Announcement``)."""
+    """Never end. ``announce`` is the named pipe of an ``Announcement``."""
     if announce is not None:
         _announce(announce)
     while True:
@@ -36,7 +36,7 @@ def hang(model: Any, task: str, arguments: Any, *, announce: str | None = None) 
 
 @hook("faults.hang_once")
 def hang_once(model: Any, task: str, arguments: Any, *, announce: str) -> Any:
-    """Hang the first time; come back unharmed when the announcement was heard and taken away."""
+    """Hang while the announcement's pipe exists; afterwards do nothing."""
     if os.path.exists(announce):
         hang(model, task, arguments, announce=announce)
     return model
@@ -46,7 +46,7 @@ def hang_once(model: Any, task: str, arguments: Any, *, announce: str) -> Any:
 def hang_with_stubborn_grandchild(
     model: Any, task: str, arguments: Any, *, announce: str
 ) -> NoReturn:
-    """Hang, and so does a process of one's own that ignores SIGTERM and announces both."""
+    """Hang together with a child process that ignores SIGTERM and announces both."""
     child = os.getpid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -56,27 +56,27 @@ def hang_with_stubborn_grandchild(
 
 @hook("faults.note_pids")
 def note_pids(model: Any, task: str, arguments: Any, *, file: str) -> Any:
-    """No fault at all: the process's id and its parent's, for the test to read."""
+    """No fault: write down the process's id and its parent's."""
     Path(file).write_text(json.dumps({"child": os.getpid(), "parent": os.getppid()}))
     return model
 
 
 @hook("faults.note_variables")
 def note_variables(model: Any, task: str, arguments: Any, *, file: str, names: list[str]) -> Any:
-    """No fault at all: variables of the process's environment, for the test to read."""
+    """No fault: write down variables of the process's environment."""
     Path(file).write_text(json.dumps({name: os.environ.get(name) for name in names}))
     return model
 
 
 @hook("faults.kill")
 def kill(model: Any, task: str, arguments: Any) -> None:
-    """Be killed by the outside world."""
+    """End as if another process had killed this one."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @hook("faults.note_scratch_and_die")
 def note_scratch_and_die(model: Any, task: str, arguments: Any, *, file: str) -> None:
-    """Be killed with files in the trial's scratch folder; the folder's name is left for the test."""
+    """Write files to the trial's scratch folder, write down its name, and be killed."""
     Path(arguments.output_dir, "states.bin").write_bytes(bytes(1000))
     Path(file).write_text(arguments.output_dir)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -84,7 +84,7 @@ def note_scratch_and_die(model: Any, task: str, arguments: Any, *, file: str) ->
 
 @hook("faults.segfault")
 def segfault(model: Any, task: str, arguments: Any) -> None:
-    """Read memory that is not there."""
+    """Read invalid memory."""
     ctypes.string_at(0)
 
 
@@ -96,7 +96,7 @@ def abort(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.raise_error")
 def raise_error(model: Any, task: str, arguments: Any) -> NoReturn:
-    """An exception that nobody has a name for."""
+    """Raise an exception that is no outcome of its own."""
     raise ValueError("the fault that was asked for")
 
 
@@ -108,7 +108,7 @@ def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.raise_device_oom")
 def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
-    """The GPU has no memory left, in CUDA's own words."""
+    """The GPU has no memory left, in CUDA's words."""
     raise RuntimeError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB"
     )
@@ -116,19 +116,19 @@ def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.exit_silently")
 def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
-    """End without a word."""
+    """End without a record."""
     os._exit(3)
 
 
 @hook("faults.kill_slots_owner")
 def kill_slots_owner(model: Any, task: str, arguments: Any) -> NoReturn:
-    """Kill the process that owns the slot, an actor in a sweep: the slot then ends this one."""
+    """Kill the process that owns the slot, in a sweep an actor; the slot then ends this process."""
     os.kill(parent_of(os.getppid()), signal.SIGKILL)
     hang(model, task, arguments)
 
 
 class Announcement:
-    """A named pipe in which a hanging trial says that it hangs and which processes are involved."""
+    """A named pipe through which a hanging trial reports the ids of the processes involved."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -136,7 +136,7 @@ class Announcement:
         self._read = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def wait(self, seconds: float = 120.0) -> dict[str, int]:
-        """The process ids announced, by role. Raises TimeoutError if nobody speaks; afterwards the pipe is gone."""
+        """Role -> process id. Removes the pipe. Raises TimeoutError if no report comes."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         try:
@@ -156,7 +156,7 @@ def _announce(path: str, **pids: int) -> None:
 
 
 def has_ended(pid: int, seconds: float = 60.0) -> bool:
-    """Whether a process is gone, or goes within ``seconds``; one that nobody has reaped yet is gone."""
+    """Whether a process has ended, or ends within ``seconds``. A zombie has ended."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -170,5 +170,5 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    """The parent's process id, as the kernel has it."""
+    """The id of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,4 +1,4 @@
-"""A SIMULATED GPU for trackers: it works off what it is given while the host, whose time a test tells, goes on."""
+"""A SIMULATED GPU for trackers: it works through a queue while the host's clock goes on."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ import torch
 from jobs.trackers.sources import cuda_events
 from tests.support.clock import Clock
 
+QUERY_SECONDS = 1e-4
+"""What it costs the host to ask about an event."""
+
 
 class Device:
-    """A queue of work, how long it stood still, and the events recorded in it."""
+    """A queue of work, and for how long it was empty."""
 
     def __init__(self, host: Clock) -> None:
-        self.host, self.done_at, self.idle = host, host.now, 0.0
+        self.host = host
+        self.done_at = host.now
+        """When the device will have done everything in its queue."""
+        self.idle = 0.0
 
     def work(self, seconds: float) -> None:
+        """The host launches work."""
         self.idle += max(0.0, self.host.now - self.done_at)
         self.done_at = max(self.host.now, self.done_at) + seconds
 
     def event(self) -> Event:
+        """An event behind everything that was launched."""
         return Event(self.host, max(self.host.now, self.done_at))
 
 
 class Event:
-    """A place in the queue; to ask for it or to wait for it takes the host's time."""
+    """In place of ``torch.cuda.Event``."""
 
     def __init__(self, host: Clock, at: float) -> None:
-        self.host, self.at = host, at
+        self.host = host
+        self.at = at
 
     def synchronize(self) -> None:
         self.host.now = max(self.host.now, self.at)
 
     def query(self) -> bool:
-        self.host.now += 1e-4
+        self.host.now += QUERY_SECONDS
         return self.host.now >= self.at
 
     def elapsed_time(self, other: Event) -> float:
@@ -43,7 +52,7 @@ class Event:
 
 
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Device:
-    """The only one that there is."""
+    """The only GPU there is, with its host's clock."""
     host = Clock()
     device = Device(host)
     monkeypatch.setattr(time, "perf_counter", host)

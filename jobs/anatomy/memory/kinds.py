@@ -1,35 +1,34 @@
-"""What memory is held for: the words of predictions and of measurements."""
+"""The kinds of memory that training needs: the vocabulary of measurements and of predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 KINDS: Mapping[str, str] = {
-    "weights": "parameters and buffers",
-    "gradients": "one for each trained parameter",
-    "optimizer states": "what the optimizer keeps for each parameter",
-    "saved activations": "kept by the forward pass for the backward pass",
-    "recomputed activations": "made again in the backward pass under checkpointing",
+    "weights": "Parameters and buffers",
+    "gradients": "One for each trained parameter",
+    "optimizer states": "What the optimizer keeps for each parameter",
+    "saved activations": "Kept by the forward pass for the backward pass",
+    "recomputed activations": "Computed again in the backward pass under checkpointing",
     "autocast copies of weights": "16-bit copies of 32-bit parameters",
-    "inputs": "the batch",
-    "temporary buffers": "operators' results on their way",
-    "kernel workspaces": "what single kernels take while they run",
-    "library workspaces": "cuBLAS's, kept once taken",
+    "inputs": "The batch",
+    "temporary buffers": "Intermediate results of operators",
+    "kernel workspaces": "Scratch memory of single kernels while they run",
+    "library workspaces": "Scratch memory that cuBLAS keeps once it has taken it",
     "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
 }
-"""What memory is held for at the peak -> meaning. A measurement cannot tell kernels' workspaces from other temporary
-buffers."""
+"""Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers."""
 
 OTHER = "other"
-"""Held before the step by nobody who could be asked."""
+"""Allocated before the profiled step, by an owner that is not known."""
 
-SPECIAL: Mapping[str, str] = {
+_PART_OF: Mapping[str, str] = {
     "LoRA adapters": "weights",
     "32-bit master weights": "optimizer states",
 }
-"""Functions with a name of their own -> the kind that they are part of."""
+"""Names that are reported apart -> the kind that they belong to."""
 
 
 def kind_of(name: str) -> str:
-    """The kind that a named share of the memory belongs to."""
-    return SPECIAL.get(name, name)
+    """The kind of memory that a name belongs to."""
+    return _PART_OF.get(name, name)

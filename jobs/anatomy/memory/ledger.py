@@ -1,13 +1,13 @@
-"""From the bytes of tensors at the peak to what NVML saw of the GPU: entries that add up, the rest printed."""
+"""The memory ledger: entries that add up from the tensors at the peak to what NVML reported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.anatomy.memory.kinds import kind_of
-from jobs.anatomy.memory.live_tensors import Resident
-from jobs.anatomy.memory.timeline import Memory
+from jobs.anatomy.memory.live_tensors import LiveTensor
+from jobs.anatomy.memory.timeline import StepMemory
 from jobs.anatomy_record import Entry, Part
 
 CACHED = "cached by the allocator"
@@ -16,55 +16,71 @@ LIBRARIES = "kernels and libraries"
 PAGED = "paged optimizer states"
 RESIDUAL = "residual"
 COMPILED = "compiled code"
-"""What takes memory outside of all operators."""
+"""Memory that was allocated outside all operators."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What NVML and the allocator said. Bytes."""
+class DeviceReadings:
+    """What NVML and the allocator reported about the GPU, in bytes."""
 
-    device_used: int
-    """The most NVML saw the trial take, over the counted steps too."""
+    peak: int
+    """The trial's peak by NVML, over the counted steps."""
     context: int
-    """What the bare context took."""
-    outside: int
-    """What NVML saw beyond the allocator's reserve when the counted steps were over."""
+    """Size of the bare CUDA context."""
+    outside_allocator: int
+    """What NVML saw beyond the allocator's reserve, after the counted steps."""
 
 
-def ledger(memory: Memory, seen: Seen | None, held: Sequence[Resident]) -> Iterator[Entry]:
-    """The part "memory": with ``seen`` it adds up to ``seen.device_used``, else to the tensors' bytes."""
-    for name, nbytes in sorted(memory.at_peak.items(), key=lambda pair: -pair[1]):
+def ledger(
+    memory: StepMemory, readings: DeviceReadings | None, live_tensors: Sequence[LiveTensor]
+) -> Iterator[Entry]:
+    """The part "memory".
+
+    Adds up to ``readings.peak``, or without readings to the bytes of the tensors at the peak.
+    """
+    for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
         yield _entry("memory", name, nbytes, kind_of(name))
-    if seen is None:
+    if readings is None:
         return
-    managed = sum(resident.nbytes for resident in held if resident.device == "managed")
-    # Managed memory is on the device as far as there was room; NVML sees it beside the context.
-    paged = min(managed, max(0, seen.outside - seen.context))
-    outside = {
-        CACHED: memory.reserved_at_peak - memory.peak,
-        CONTEXT: seen.context,
-        LIBRARIES: seen.outside - seen.context - paged,
+    outside = _outside_tensors(memory, readings, live_tensors)
+    for name, nbytes in outside.items():
+        if nbytes:
+            yield _entry("memory", name, nbytes)
+    # The profiled step may need a little more or less than the step with the peak.
+    residual = readings.peak - memory.peak_bytes - sum(outside.values())
+    yield _entry("memory", RESIDUAL, residual)
+
+
+def _outside_tensors(
+    memory: StepMemory, readings: DeviceReadings, live_tensors: Sequence[LiveTensor]
+) -> Mapping[str, int]:
+    """Name -> bytes of the GPU that no tensor of the caching allocator held."""
+    managed = sum(tensor.nbytes for tensor in live_tensors if tensor.device == "managed")
+    beyond_context = readings.outside_allocator - readings.context
+    # CUDA keeps managed memory on the device as far as there is room. NVML then counts it among
+    # what is outside the allocator, so its share there is at most what exceeds the context.
+    paged = min(managed, max(0, beyond_context))
+    return {
+        CACHED: memory.reserved_at_peak - memory.peak_bytes,
+        CONTEXT: readings.context,
+        LIBRARIES: beyond_context - paged,
         PAGED: paged,
     }
-    yield from (_entry("memory", name, nbytes) for name, nbytes in outside.items() if nbytes)
-    yield _entry("memory", RESIDUAL, seen.device_used - memory.peak - sum(outside.values()))
 
 
-def on_host(held: Sequence[Resident]) -> Iterator[Entry]:
-    """The part "host memory": what lives there from step to step."""
-    names = dict.fromkeys(resident.name for resident in held if resident.device == "cpu")
-    for name in names:
-        nbytes = sum(
-            resident.nbytes
-            for resident in held
-            if resident.device == "cpu" and resident.name == name
-        )
+def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:
+    """The part "host memory": tensors that stay in host memory from step to step."""
+    nbytes_by_name: dict[str, int] = {}
+    for tensor in live_tensors:
+        if tensor.device == "cpu":
+            nbytes_by_name[tensor.name] = nbytes_by_name.get(tensor.name, 0) + tensor.nbytes
+    for name, nbytes in nbytes_by_name.items():
         yield _entry("host memory", name, nbytes, kind_of(name))
 
 
-def saved(memory: Memory) -> Iterator[Entry]:
-    """The part "activations"."""
-    for operator, nbytes in memory.saved.items():
+def saved_activations(memory: StepMemory) -> Iterator[Entry]:
+    """The part "activations": what was saved at the peak, by operator."""
+    for operator, nbytes in memory.saved_by_operator.items():
         yield _entry("activations", operator.removeprefix("aten::") or COMPILED, nbytes)
 
 

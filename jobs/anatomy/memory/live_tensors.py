@@ -1,4 +1,4 @@
-"""What the live objects of a training hold from step to step, by the addresses of their storages."""
+"""The tensors that exist between steps: weights, gradients, optimizer states, ZeRO's buffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-_ZERO = {
+_ZERO_ATTRIBUTES = {
     "bit16_groups_flat": "weights",
     "fp16_partitioned_groups_flat": "weights",
     "single_partition_of_fp32_groups": "32-bit master weights",
@@ -19,85 +19,105 @@ _ZERO = {
     "grad_partitions_flat_buffer": "gradients",
     "accumulated_grads_in_cpu": "gradients",
 }
-"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds; every other tensor of theirs is a buffer.
+"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. Their other tensors are buffers.
 
 Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
 """
+_MASTER = "32-bit master weights"
+_STATES = "optimizer states"
+
+NamedTensor = tuple[str, "torch.Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resident:
-    """A storage, and what it is for. Managed memory is CUDA's to move: it belongs to no device."""
+class LiveTensor:
+    """The storage of a tensor, and what it is for."""
 
     address: int
     nbytes: int
     device: str
-    """"cpu", "cuda", or "managed"."""
+    """"cpu", "cuda", or "managed": CUDA moves managed memory between the two."""
     name: str
 
 
-def residents(model: Any, optimizer: Any) -> list[Resident]:
-    """Weights, gradients there are at the moment, and what optimizer and engine keep; every storage once."""
-    found: dict[int, Resident] = {}
-    for name, tensor in _named(model, optimizer):
+def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
+    """Every storage that the model, its gradients and its optimizer hold now, each once.
+
+    A storage with several uses has the name of the first in the order of ``_named_tensors``.
+    """
+    by_address: dict[int, LiveTensor] = {}
+    for name, tensor in _named_tensors(model, optimizer):
         storage = tensor.untyped_storage()
-        if storage.nbytes() and storage.data_ptr():
-            device = "managed" if getattr(tensor, "is_paged", False) else tensor.device.type
-            made = Resident(
-                address=storage.data_ptr(), nbytes=storage.nbytes(), device=device, name=name
-            )
-            found.setdefault(made.address, made)
-    return list(found.values())
+        if storage.nbytes() == 0 or storage.data_ptr() == 0:  # an empty shell, as ZeRO-3 leaves
+            continue
+        live_tensor = LiveTensor(
+            address=storage.data_ptr(),
+            nbytes=storage.nbytes(),
+            device="managed" if getattr(tensor, "is_paged", False) else tensor.device.type,
+            name=name,
+        )
+        by_address.setdefault(live_tensor.address, live_tensor)
+    return list(by_address.values())
 
 
-def _named(model: Any, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def _named_tensors(model: Any, optimizer: Any) -> Iterator[NamedTensor]:
+    yield from _model_tensors(model)
+    layers = list(_optimizer_layers(optimizer))
+    for layer in layers:
+        for attribute, name in _ZERO_ATTRIBUTES.items():
+            yield from _named(name, getattr(layer, attribute, None))
+    for layer in layers:
+        yield from _optimizer_tensors(layer)
+    for layer in layers:
+        if hasattr(layer, "reduce_bucket_size"):  # one of DeepSpeed's ZeRO optimizers
+            yield from _named("ZeRO buffers", vars(layer))
+
+
+def _model_tensors(model: Any) -> Iterator[NamedTensor]:
     for name, parameter in model.named_parameters():
         kind = "LoRA adapters" if "lora_" in name else "weights"
-        partition = getattr(parameter, "ds_tensor", None)  # of ZeRO-3
-        gradient = ("gradients", parameter.grad)
-        for named in ((kind, parameter.data), (kind, partition), gradient):
-            yield from ((named[0], tensor) for tensor in tensors(named[1]))
-    yield from (("weights", tensor) for buffer in model.buffers() for tensor in tensors(buffer))
-    layers = list(_layers(optimizer))
-    for layer in layers:
-        for attribute, name in _ZERO.items():
-            yield from ((name, tensor) for tensor in tensors(getattr(layer, attribute, None)))
-    for layer in layers:
-        # Stages other than these keep their parameters in the innermost optimizer's groups: masters of 32 bits.
-        groups = getattr(layer, "param_groups", None) or ()
-        yield from (
-            ("32-bit master weights", p) for group in groups for p in tensors(group.get("params"))
-        )
-        yield from (
-            ("optimizer states", tensor) for tensor in tensors(getattr(layer, "state", None))
-        )
-        yield from (
-            ("optimizer states", tensor) for tensor in tensors(getattr(layer, "name2qmap", None))
-        )
-    for layer in layers:
-        if hasattr(layer, "reduce_bucket_size"):
-            yield from (("ZeRO buffers", tensor) for tensor in tensors(vars(layer)))
+        yield from _named(kind, parameter.data)
+        yield from _named(kind, getattr(parameter, "ds_tensor", None))  # ZeRO-3's partition
+        yield from _named("gradients", parameter.grad)
+    for buffer in model.buffers():
+        yield from _named("weights", buffer)
 
 
-def _layers(optimizer: Any) -> Iterator[Any]:
+def _optimizer_tensors(layer: Any) -> Iterator[NamedTensor]:
+    # A plain optimizer's groups hold the model's own parameters, which are named already. What is
+    # new here is DeepSpeed's: the innermost optimizer updates 32-bit copies.
+    for group in getattr(layer, "param_groups", None) or ():
+        yield from _named(_MASTER, group.get("params"))
+    yield from _named(_STATES, getattr(layer, "state", None))
+    yield from _named(_STATES, getattr(layer, "name2qmap", None))  # bitsandbytes' code books
+
+
+def _optimizer_layers(optimizer: Any) -> Iterator[Any]:
     """An optimizer and those that it wraps (Accelerate's, DeepSpeed's), the outermost first."""
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "optimizer", None)
 
 
-def tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
-    """The plain tensors in nested lists and mappings; quantised subclasses opened into those that they hold."""
+def _named(name: str, value: Any) -> Iterator[NamedTensor]:
+    for tensor in nested_tensors(value):
+        yield name, tensor
+
+
+def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
+    """The plain tensors in nested lists and mappings, down to ``depth`` levels.
+
+    A quantised subclass (torchao) is opened into the tensors that it holds.
+    """
     import torch
 
     if isinstance(value, torch.Tensor):
         if hasattr(value, "__tensor_flatten__"):
-            yield from tensors(
-                [getattr(value, name) for name in value.__tensor_flatten__()[0]], depth
-            )
+            inner_names, _ = value.__tensor_flatten__()
+            yield from nested_tensors([getattr(value, name) for name in inner_names], depth)
         else:
             yield value
     elif depth and isinstance(value, (Mapping, list, tuple, set)):
-        inner: Iterable[Any] = value.values() if isinstance(value, Mapping) else value
-        for one in inner:
-            yield from tensors(one, depth - 1)
+        items: Iterable[Any] = value.values() if isinstance(value, Mapping) else value
+        for item in items:
+            yield from nested_tensors(item, depth - 1)

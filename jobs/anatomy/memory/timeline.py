@@ -1,201 +1,225 @@
-"""What every byte was for, at the peak of a step and over it: the step's allocations, named."""
+"""Names every byte of a step's allocations, at the peak and over time."""
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.anatomy.memory.kinds import OTHER
-from jobs.anatomy.trace import Change, Trace
+from jobs.anatomy.trace import MemoryEvent, PhaseIndex, PhaseSpan, Trace
 from jobs.anatomy_record import Timeline
 
 SAMPLES = 150
-"""Of the timeline."""
+"""Samples of a timeline, at most."""
 TEMPORARY = "temporary buffers"
 SAVED = "saved activations"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """What is known of addresses from outside the trace. Sizes in bytes."""
+class KnownBlocks:
+    """What is known about addresses from outside the trace. Sizes are bytes."""
 
     before: Mapping[int, int] = field(default_factory=dict)
-    """Address -> size of every block alive as the step began."""
+    """Address -> size of every block that was allocated when the step began."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """Address -> name of what lives from step to step."""
+    """Address -> name of what exists between steps."""
     gradients: Collection[int] = frozenset()
     inputs: Collection[int] = frozenset()
     parameters: Collection[int] = frozenset()
-    buckets: Collection[int] = frozenset()
-    """Sizes that only DeepSpeed's buckets have."""
+    bucket_sizes: Collection[int] = frozenset()
+    """Sizes that only DeepSpeed's gradient buckets have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
-    """Bytes held by tensors over a step."""
+class StepMemory:
+    """Bytes that tensors held over a step, by name."""
 
     at_peak: Mapping[str, int]
-    most: Mapping[str, int]
+    peak_by_name: Mapping[str, int]
     """The most that each name held at any moment."""
-    saved: Mapping[str, int]
-    """Operator -> activations it had saved at the peak."""
-    peak: int
+    saved_by_operator: Mapping[str, int]
+    """Operator -> bytes of activations that it had saved at the peak, largest first."""
+    peak_bytes: int
     reserved_at_peak: int
+    """Bytes that the caching allocator held from the device at the peak."""
     timeline: Timeline
 
 
 @dataclass(slots=True)
 class _Block:
+    address: int
     nbytes: int
-    taken: Change | None
-    freed: float = math.inf
+    allocation: MemoryEvent | None
+    """None: allocated before the step."""
+    freed_at: float = math.inf
     name: str = ""
 
 
-def account(trace: Trace, known: Known) -> Memory:
-    """Follow the step's allocations from what was there before it."""
-    blocks, events = _blocks(trace, known)
-    phases = _Phases(trace)
-    for address, block in blocks:
-        block.name = _name(block, address, known, phases)
+def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
+    """Follow the step's allocations, from the blocks that existed before it."""
+    blocks, changes = _blocks(trace, known)
+    phases = PhaseIndex(trace.phases)
+    for block in blocks:
+        block.name = _name(block, known, phases)
     held: Counter[str] = Counter()
-    for _, block in blocks:
-        if block.taken is None:
+    for block in blocks:
+        if block.allocation is None:
             held[block.name] += block.nbytes
-    return _follow(events, held, trace)
+    return _follow(changes, held, trace)
 
 
 def _blocks(
-    trace: Trace, known: Known
-) -> tuple[list[tuple[int, _Block]], list[tuple[Change, _Block]]]:
-    """All blocks with their addresses, and the changes with theirs. What is freed unknown was there before."""
-    alive = {address: _Block(nbytes=nbytes, taken=None) for address, nbytes in known.before.items()}
-    blocks = list(alive.items())
-    events = []
-    for change in trace.changes:
-        if change.nbytes > 0:
-            block = alive[change.address] = _Block(nbytes=change.nbytes, taken=change)
-            blocks.append((change.address, block))
-        else:
-            gone = alive.pop(change.address, None)
-            if gone is None:
-                gone = _Block(nbytes=-change.nbytes, taken=None)
-                blocks.append((change.address, gone))
-            block = gone
-            block.freed = change.at
-        events.append((change, block))
-    return blocks, events
+    trace: Trace, known: KnownBlocks
+) -> tuple[list[_Block], list[tuple[MemoryEvent, _Block]]]:
+    """All blocks, and each memory event with its block."""
+    allocated = {
+        address: _Block(address=address, nbytes=nbytes, allocation=None)
+        for address, nbytes in known.before.items()
+    }
+    blocks = list(allocated.values())
+    changes = []
+    for event in trace.memory_events:
+        if event.nbytes > 0:
+            block = _Block(address=event.address, nbytes=event.nbytes, allocation=event)
+            allocated[event.address] = block
+            blocks.append(block)
+        elif event.address in allocated:
+            block = allocated.pop(event.address)
+            block.freed_at = event.time
+        else:  # a block that nobody listed, so it existed before the step
+            block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
+            block.freed_at = event.time
+            blocks.append(block)
+        changes.append((event, block))
+    return blocks, changes
 
 
-class _Phases:
-    def __init__(self, trace: Trace) -> None:
-        self._spans = trace.phases
-        self._begins = [begin for _, begin, _ in trace.phases]
-
-    def at(self, time: int) -> tuple[str, int]:
-        """What the loop was doing, and until when."""
-        place = bisect.bisect_right(self._begins, time) - 1
-        if place < 0:
-            return "upkeep", 0
-        name, _, end = self._spans[place]
-        return name, end
-
-
-def _name(block: _Block, address: int, known: Known, phases: _Phases) -> str:
-    change = block.taken
-    if address in known.inputs and (change is None or phases.at(change.at)[0] == "data"):
+def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
+    """What a block is for. Addresses are reused, so an address alone proves little."""
+    address = block.address
+    allocation = block.allocation
+    phase = None if allocation is None else phases.at(allocation.time)
+    if address in known.inputs and (phase is None or phase.name == "data"):
         return "inputs"
-    if change is None:
-        return known.names.get(address, "gradients" if address in known.gradients else OTHER)
-    if change.copies in known.parameters:
+    if allocation is None or phase is None:
+        fallback = "gradients" if address in known.gradients else OTHER
+        return known.names.get(address, fallback)
+    if allocation.copy_of in known.parameters:
         return "autocast copies of weights"
-    if block.freed == math.inf and address in known.names:
+    outlives_step = block.freed_at == math.inf
+    if outlives_step and address in known.names:
         return known.names[address]
-    return _passing(block, change, address, known, *phases.at(change.at))
+    return _passing_name(block, allocation, phase, known)
 
 
-def _passing(
-    block: _Block, change: Change, address: int, known: Known, phase: str, until: int
+def _passing_name(
+    block: _Block, allocation: MemoryEvent, phase: PhaseSpan, known: KnownBlocks
 ) -> str:
-    """The name of what a step brings and takes away."""
-    if change.nbytes in known.buckets:
+    """What a block is for that was allocated in the step and does not live on after it."""
+    if allocation.nbytes in known.bucket_sizes:
         return "ZeRO buffers"
-    if phase == "data":
+    if phase.name == "data":
         return "inputs"
-    if change.recomputed:
+    if allocation.recomputed:
         return "recomputed activations"
-    outlives = block.freed > until
-    if phase == "forward" and outlives:
+    outlives_phase = block.freed_at > phase.end
+    if phase.name == "forward" and outlives_phase:
         return SAVED
-    if phase == "backward" and outlives and address in known.gradients:
+    if phase.name == "backward" and outlives_phase and block.address in known.gradients:
         return "gradients"
     return TEMPORARY
 
 
-def _follow(events: list[tuple[Change, _Block]], held: Counter[str], trace: Trace) -> Memory:
-    saved: Counter[str] = Counter()
-    total = peak = sum(held.values())
-    reserved = 0
-    at_peak, saved_at_peak, most = held.copy(), saved.copy(), held.copy()
+def _follow(
+    changes: Sequence[tuple[MemoryEvent, _Block]], held: Counter[str], trace: Trace
+) -> StepMemory:
+    """Add up the changes; ``held`` is name -> bytes at the beginning of the step."""
+    memory = _RunningTotals(held)
     samples = _Samples(trace, held)
-    for change, block in events:
-        held[block.name] += change.nbytes
-        total += change.nbytes
-        if block.name == SAVED and block.taken is not None:
-            saved[block.taken.operator] += change.nbytes
-        most[block.name] = max(most[block.name], held[block.name])
-        samples.take(change.at, total, held)
-        if total > peak:
-            peak, at_peak, saved_at_peak, reserved = (
-                total,
-                held.copy(),
-                saved.copy(),
-                change.reserved,
-            )
-    return Memory(
-        at_peak={name: nbytes for name, nbytes in at_peak.items() if nbytes},
-        most={name: nbytes for name, nbytes in most.items() if nbytes},
-        saved={name: nbytes for name, nbytes in saved_at_peak.most_common() if nbytes},
-        peak=peak,
-        reserved_at_peak=reserved,
-        timeline=samples.timeline(list(most)),
+    for event, block in changes:
+        memory.apply(event, block)
+        samples.add(event.time, memory.total, memory.held)
+    return StepMemory(
+        at_peak=_without_zeros(memory.at_peak),
+        peak_by_name=_without_zeros(memory.peak_by_name),
+        saved_by_operator=_without_zeros(dict(memory.saved_at_peak.most_common())),
+        peak_bytes=memory.peak_bytes,
+        reserved_at_peak=memory.reserved_at_peak,
+        timeline=samples.timeline(list(memory.peak_by_name)),
     )
 
 
+class _RunningTotals:
+    """Bytes held while the step goes on, and as they were at its peak."""
+
+    def __init__(self, held: Counter[str]) -> None:
+        self.held = held.copy()
+        """Name -> bytes."""
+        self.total = sum(held.values())
+        self.saved: Counter[str] = Counter()
+        """Operator -> bytes of saved activations."""
+        self.peak_by_name = held.copy()
+        self.peak_bytes = self.total
+        self.at_peak = held.copy()
+        self.saved_at_peak = self.saved.copy()
+        self.reserved_at_peak = 0
+
+    def apply(self, event: MemoryEvent, block: _Block) -> None:
+        """An allocation or a release of a block."""
+        name = block.name
+        self.held[name] += event.nbytes
+        self.total += event.nbytes
+        self.peak_by_name[name] = max(self.peak_by_name[name], self.held[name])
+        if name == SAVED and block.allocation is not None:
+            self.saved[block.allocation.operator] += event.nbytes
+        if self.total > self.peak_bytes:
+            self.peak_bytes = self.total
+            self.at_peak = self.held.copy()
+            self.saved_at_peak = self.saved.copy()
+            self.reserved_at_peak = event.reserved
+
+
+def _without_zeros(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
+    return {name: nbytes for name, nbytes in nbytes_by_name.items() if nbytes}
+
+
 class _Samples:
-    """Of each stretch of time the highest moment."""
+    """Cuts the step into ``SAMPLES`` equal stretches and keeps the highest moment of each."""
 
     def __init__(self, trace: Trace, held: Counter[str]) -> None:
-        times = [change.at for change in trace.changes] + [
-            t for _, begin, end in trace.phases for t in (begin, end)
-        ]
-        self._begin, self._end = (min(times), max(times)) if times else (0, 1)
+        times = [event.time for event in trace.memory_events]
+        for phase in trace.phases:
+            times += [phase.begin, phase.end]
+        self._begin = min(times, default=0)
         self._phases = trace.phases
-        self._length = max(1, self._end - self._begin) / SAMPLES
+        self._stretch = max(1, max(times, default=1) - self._begin) / SAMPLES
         self._highest: list[tuple[int, Mapping[str, int]]] = [(sum(held.values()), dict(held))]
+        """Of each stretch so far: total bytes, and bytes by name."""
 
-    def take(self, at: int, total: int, held: Counter[str]) -> None:
-        place = min(int((at - self._begin) / self._length), SAMPLES - 1)
-        while len(self._highest) <= place:
+    def add(self, time: int, total: int, held: Counter[str]) -> None:
+        """The memory after an event."""
+        index = min(int((time - self._begin) / self._stretch), SAMPLES - 1)
+        while len(self._highest) <= index:
             self._highest.append((total, dict(held)))
         if total > self._highest[-1][0]:
             self._highest[-1] = (total, dict(held))
 
-    def timeline(self, names: list[str]) -> Timeline:
+    def timeline(self, names: Sequence[str]) -> Timeline:
+        """The samples as a series of bytes for each name that ever held any."""
         moments = [held for _, held in self._highest]
         series = {name: [held.get(name, 0) for held in moments] for name in names}
         return Timeline(
-            seconds=[round(place * self._length / 1e9, 6) for place in range(len(moments))],
+            seconds=[round(index * self._stretch / 1e9, 6) for index in range(len(moments))],
             held={name: values for name, values in series.items() if any(values)},
-            phases=list(self._merged()),
+            phases=list(self._phase_changes()),
         )
 
-    def _merged(self) -> Iterator[tuple[str, float]]:
+    def _phase_changes(self) -> Iterator[tuple[str, float]]:
+        """Each phase that differs from the one before it, and when it began (seconds)."""
         last = ""
-        for name, begin, _ in self._phases:
-            if name != last:
-                yield name, round((begin - self._begin) / 1e9, 6)
-            last = name
+        for phase in self._phases:
+            if phase.name != last:
+                yield phase.name, round((phase.begin - self._begin) / 1e9, 6)
+            last = phase.name

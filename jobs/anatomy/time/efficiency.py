@@ -1,8 +1,8 @@
-"""Floating-point operations of a step, from the shapes its operators were given, and the share of the device's peak."""
+"""Floating-point operations of a step, from the shapes of its operators, and the MFU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from jobs.anatomy.time.peak_flops import peak
@@ -26,51 +26,67 @@ COUNTED = frozenset(
         "convolution_backward",
     )
 )
-"""The operators whose floating-point operations are counted: contractions, where nearly all of them are."""
+"""The operators that are counted: contractions, which do nearly all floating-point operations."""
 
 
 def flop(call: Call) -> int:
-    """Floating-point operations of one call; 2 for each multiplication with its addition.
+    """Floating-point operations of one call, 2 for each multiplication with its addition.
 
-    Attention's backward pass has four products of the forward's size, not counting the one that fused kernels repeat.
-    A convolution is counted with its backward pass, which has twice its operations and knows all shapes.
+    A convolution's forward and backward passes are counted together, at the backward pass: only
+    that knows all shapes.
     """
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
     if name in _PRODUCTS:
+        # addmm and baddbmm have the summand before the factors.
         left, right = shapes[1:3] if name in ("addmm", "baddbmm") else shapes[:2]
         return 2 * prod(left) * right[-1]
     if name == "convolution_backward":
-        out, _, weight = shapes[:3]
-        return 3 * 2 * prod(out) * prod(weight[1:])
-    backward = name.endswith("_backward")
-    query, key, value = shapes[1:4] if backward else shapes[:3]
+        # grad_output, input, weight. One pass does 2 operations for each output element and each
+        # weight that contributes to it; the backward pass does that twice.
+        output, _, weight = shapes[:3]
+        return 3 * 2 * prod(output) * prod(weight[1:])
+    return _attention_flop(shapes, is_backward=name.endswith("_backward"))
+
+
+def _attention_flop(shapes: list[tuple[int, ...]], *, is_backward: bool) -> int:
+    """Scaled dot-product attention: two products forward, four of the same size backward.
+
+    Not counted is the forward product that fused backward kernels repeat.
+    """
+    # The backward operators have the output's gradient before query, key and value.
+    query, key, value = shapes[1:4] if is_backward else shapes[:3]
     pairs = prod(query[:-1]) * key[-2]
-    return (2 if backward else 1) * 2 * pairs * (query[-1] + value[-1])
+    forward = 2 * pairs * (query[-1] + value[-1])
+    return 2 * forward if is_backward else forward
 
 
 def efficiency(
     trace: Trace, *, device: str, precision: str, step_seconds: float
 ) -> Iterator[Entry]:
-    """The part "efficiency": MFU = flop of the model / (seconds of a step x the device's peak), recomputation apart.
+    """The part "efficiency": MFU = model flop / (seconds of a step x the device's peak rate).
 
-    Operators that a compiler fused into kernels of its own are not seen. An unknown device has no peak and no MFU.
+    Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B).
+    Operators that a compiler fused into its own kernels are not counted. An unknown device has no
+    peak rate and no MFU.
     """
-    model = trace.times * sum(flop(call) for call in trace.calls if not call.recomputed)
-    again = trace.times * sum(flop(call) for call in trace.calls if call.recomputed)
-    if not model:
+    model_flop = trace.repetitions * _total(call for call in trace.calls if not call.recomputed)
+    recomputed_flop = trace.repetitions * _total(call for call in trace.calls if call.recomputed)
+    if not model_flop:
         return
-    yield Entry(part="efficiency", name="model flop", value=model, unit="flop")
-    if again:
-        yield Entry(part="efficiency", name="recomputed flop", value=again, unit="flop")
-    yield Entry(part="efficiency", name="rate", value=model / step_seconds, unit="flop/s")
-    known = peak(device, precision)
-    if known is not None:
-        rate, source = known
-        yield Entry(
-            part="efficiency", name="peak", value=rate, unit="flop/s", rule=f"{precision}, {source}"
-        )
+    yield Entry(part="efficiency", name="model flop", value=model_flop, unit="flop")
+    if recomputed_flop:
+        yield Entry(part="efficiency", name="recomputed flop", value=recomputed_flop, unit="flop")
+    rate = model_flop / step_seconds
+    yield Entry(part="efficiency", name="rate", value=rate, unit="flop/s")
+    device_peak = peak(device, precision)
+    if device_peak is not None:
+        peak_rate, source = device_peak
+        source = f"{precision}, {source}"
+        yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
         formula = "model flop / (seconds of a step × peak)"
-        yield Entry(
-            part="efficiency", name="MFU", value=model / step_seconds / rate, unit="", rule=formula
-        )
+        yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
+
+
+def _total(calls: Iterable[Call]) -> int:
+    return sum(flop(call) for call in calls)

@@ -1,13 +1,14 @@
-"""A step's time by the class of the module that it was spent in, forward and backward together."""
+"""A step's time by the class of the module that spent it, forward and backward together."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.anatomy.trace import MODULE, Trace
+from jobs.anatomy.trace import PhaseIndex, Trace
+from jobs.anatomy.trace_reader import MODULE
 from jobs.anatomy_record import Entry
 
 if TYPE_CHECKING:
@@ -17,63 +18,71 @@ OUTSIDE = "outside all modules"
 _PASSES = ("forward", "backward")
 
 
-def modules(trace: Trace, phase_at: Callable[[int], str]) -> Iterator[Entry]:
-    """The part "modules", the longest first: it adds up to the operators' time in the forward and backward passes."""
+def modules(trace: Trace) -> Iterator[Entry]:
+    """The part "modules", longest first; empty where no module is known.
+
+    Adds up to the time of all operators in the forward and backward passes.
+    """
+    index = PhaseIndex(trace.phases)
     seconds: defaultdict[str, float] = defaultdict(float)
     for work in trace.work:
-        phase = phase_at(work.launched)
+        phase = index.at(work.launched).name
         if phase in _PASSES:
             seconds[work.module or OUTSIDE] += work.seconds * trace.weight(phase)
     if seconds.keys() == {OUTSIDE}:
         return
-    for name, spent in sorted(seconds.items(), key=lambda pair: -pair[1]):
+    for name, spent in sorted(seconds.items(), key=lambda item: -item[1]):
         yield Entry(part="modules", name=name, value=spent, unit="s")
 
 
 @contextmanager
-def ranges(model: torch.nn.Module) -> Iterator[None]:
-    """Have the profiler told which module's forward pass begins and ends."""
+def module_ranges(model: torch.nn.Module) -> Iterator[None]:
+    """While the context lasts, a profiler range surrounds the forward pass of each module.
+
+    Blocks of ``torch.nn`` get no range, so that they count with the module around them.
+    Normalizations are an exception, because the guide lists their time apart.
+    """
     from torch.autograd.profiler import record_function
 
-    opened: list[record_function] = []
+    open_ranges: list[record_function] = []
 
     def open_range(module: torch.nn.Module, _: Any) -> None:
-        opened.append(record_function(MODULE + name_of(module)))
-        opened[-1].__enter__()
+        opened = record_function(MODULE + class_name(module))
+        opened.__enter__()
+        open_ranges.append(opened)
 
     def close_range(*_: Any) -> None:
-        opened.pop().__exit__(None, None, None)
+        open_ranges.pop().__exit__(None, None, None)
 
-    with ExitStack() as hooks:
+    with ExitStack() as handles:
         for module in model.modules():
-            if module is model or not _is_part(module):
-                hooks.callback(module.register_forward_pre_hook(open_range).remove)
-                hooks.callback(module.register_forward_hook(close_range, always_call=True).remove)
+            if module is model or not _is_block_of_torch(module):
+                before = module.register_forward_pre_hook(open_range)
+                after = module.register_forward_hook(close_range, always_call=True)
+                handles.callback(before.remove)
+                handles.callback(after.remove)
         yield
 
 
 def is_compiled(model: torch.nn.Module) -> bool:
-    """Whether a compiler took some of its modules: ranges in them would have them compiled anew."""
+    """Whether torch.compile took some of its modules. Hooks in those would compile them again."""
     return any(
-        getattr(one, "_compiled_call_impl", None) or hasattr(one, "_orig_mod")
-        for one in model.modules()
+        getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")
+        for module in model.modules()
     )
 
 
-def name_of(module: torch.nn.Module) -> str:
-    """A module's class; with its package where torch.nn has one of that name, as in ``peft.Linear``."""
+def class_name(module: torch.nn.Module) -> str:
+    """A module's class, with its package if ``torch.nn`` has that name too: ``peft.Linear``."""
     import torch
 
     kind = type(module)
     package = kind.__module__.partition(".")[0]
-    return (
-        f"{package}.{kind.__name__}"
-        if package != "torch" and hasattr(torch.nn, kind.__name__)
-        else kind.__name__
-    )
+    if package != "torch" and hasattr(torch.nn, kind.__name__):
+        return f"{package}.{kind.__name__}"
+    return kind.__name__
 
 
-def _is_part(module: torch.nn.Module) -> bool:
-    """Whether this is one of torch.nn's blocks, which count with what they are in, and no normalization."""
+def _is_block_of_torch(module: torch.nn.Module) -> bool:
     kind = type(module)
     return kind.__module__.startswith("torch.nn.") and "Norm" not in kind.__name__

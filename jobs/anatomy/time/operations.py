@@ -1,120 +1,143 @@
-"""A step's time by kind of operation: the guide's three groups, and what is none of them."""
+"""A step's time by kind of operation: the three groups of the Hugging Face guide, and the rest."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
-from jobs.anatomy.trace import Trace, Work
+from jobs.anatomy.trace import PhaseIndex, Trace, Work
 from jobs.anatomy_record import Entry
 
 CONTRACTIONS = "tensor contractions"
 NORMALIZATIONS = "statistical normalizations"
 ELEMENTWISE = "element-wise operators"
-THREE = (CONTRACTIONS, NORMALIZATIONS, ELEMENTWISE)
+GUIDE_GROUPS = (CONTRACTIONS, NORMALIZATIONS, ELEMENTWISE)
+"""The guide's groups of operations."""
+THREE = GUIDE_GROUPS  # TODO: remove when reporting uses GUIDE_GROUPS
 MOVEMENT = "data movement"
 COMMUNICATION = "communication"
 OPTIMIZER = "optimizer and clipping"
 IDLE = "idle"
-MOST_KERNELS = 12
+MAX_KERNELS = 12
+"""Operators that the part "kernels" lists."""
 
-# The first that matches decides. Fused kernels count as the largest part of what they do: attention as contraction,
-# a compiled kernel with a reduction in it as normalization.
-_KERNELS = (
+_Patterns = Sequence[tuple[str, str]]
+
+# Each table is group -> pattern; the first match decides. A fused kernel counts as the largest part
+# of what it does: attention as contraction, a compiled kernel with a reduction as normalization.
+_TRANSFER_KERNELS: _Patterns = (
     (COMMUNICATION, r"nccl|gloo|c10d"),
     (MOVEMENT, r"^Mem(cpy|set)"),
+)
+_CONTRACTION_KERNELS: _Patterns = (
     (
         CONTRACTIONS,
-        r"gemm|gemv|nvjet|cutlass|xmma|fmha|flash|attention|sdpa|conv|wgrad|dgrad|triton_tem|splitK|cublas|grouped_mm",
+        r"gemm|gemv|nvjet|cutlass|xmma|fmha|flash|attention|sdpa|conv|wgrad|dgrad|triton_tem"
+        r"|splitK|cublas|grouped_mm",
     ),
 )
-_OPERATORS = (
+_OPERATORS: _Patterns = (
     (COMMUNICATION, r"c10d|nccl|gloo|all_?reduce|all_?gather|reduce_scatter|broadcast_"),
     (
         CONTRACTIONS,
-        r"::(mm|addmm|bmm|baddbmm|matmul|linear|addmv|mv|dot|einsum|_?grouped_mm|mkldnn\w*|cudnn_conv\w*"
-        r"|_?conv\w*|thnn_conv\w*|_scaled_dot_product\w*|_flash_attention\w*|_efficient_attention\w*"
-        r"|_cudnn_attention\w*|_flash_attn\w*|gemv\w*)$",
+        r"::(mm|addmm|bmm|baddbmm|matmul|linear|addmv|mv|dot|einsum|_?grouped_mm|mkldnn\w*"
+        r"|cudnn_conv\w*|_?conv\w*|thnn_conv\w*|_scaled_dot_product\w*|_flash_attention\w*"
+        r"|_efficient_attention\w*|_cudnn_attention\w*|_flash_attn\w*|gemv\w*)$",
     ),
     (
         NORMALIZATIONS,
         r"softmax|layer_?norm|rms_norm|batch_norm|group_norm|nll_loss|cross_entropy|logsumexp"
-        r"|::(sum|mean|var|std|norm|amax|amin|max|min|cumsum|argmax|topk|sort|linalg_vector_norm|_foreach_norm)",
+        r"|::(sum|mean|var|std|norm|amax|amin|max|min|cumsum|argmax|topk|sort|linalg_vector_norm"
+        r"|_foreach_norm)",
     ),
     (
         MOVEMENT,
-        r"::(copy_|_to_copy|to|clone|contiguous|cat|stack|index\w*|gather|scatter\w*|embedding\w*|pad|roll|fill_|zero_"
-        r"|zeros\w*|constant_pad_nd|repeat|slice_backward|select_backward|masked_select|_local_scalar_dense|item"
-        r"|nonzero|empty\w*|resize_|pin_memory|_pin_memory)$",
+        r"::(copy_|_to_copy|to|clone|contiguous|cat|stack|index\w*|gather|scatter\w*|embedding\w*"
+        r"|pad|roll|fill_|zero_|zeros\w*|constant_pad_nd|repeat|slice_backward|select_backward"
+        r"|masked_select|_local_scalar_dense|item|nonzero|empty\w*|resize_|pin_memory"
+        r"|_pin_memory)$",
     ),
 )
-_COMPILED = (
+_COMPILED_KERNELS: _Patterns = (
     (NORMALIZATIONS, r"^triton_(red|per)_|softmax|layer_norm|reduce_kernel|Softmax"),
     (ELEMENTWISE, r"^triton_"),
 )
 
 
 def group_of(work: Work, phase: str) -> str:
-    """The group of a kernel, or on the host of an operator, by the phase that it was launched in."""
+    """The group of a kernel, or of an operator on the host; ``phase`` is when it was launched."""
     return _group(work.kernel, work.operator, phase)
 
 
 @functools.cache
 def _group(kernel: str, operator: str, phase: str) -> str:
-    for group, pattern in _KERNELS[:2]:
-        if re.search(pattern, kernel):
-            return group
+    if group := _first_match(_TRANSFER_KERNELS, kernel):
+        return group
     if phase in ("optimizer", "clipping"):
         return OPTIMIZER
-    for name, patterns in ((kernel, _KERNELS[2:]), (operator, _OPERATORS), (kernel, _COMPILED)):
-        for group, pattern in patterns:
-            if name and re.search(pattern, name):
-                return group
-    return ELEMENTWISE
-
-
-def operations(
-    trace: Trace, phase_at: Callable[[int], str], step_seconds: float
-) -> Iterator[Entry]:
-    """The parts "operations" and "kernels". ``step_seconds`` is a step's time when nobody profiles it: its idle part
-    is what no kernel ran in. Without a GPU what is left is the host's own time between the operators."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    single: defaultdict[str, float] = defaultdict(float)
-    for work in trace.work:
-        phase = phase_at(work.launched)
-        spent = work.seconds * trace.weight(phase)
-        seconds[group_of(work, phase)] += spent
-        single[_called(work)] += spent
-    for group in (*THREE, MOVEMENT, COMMUNICATION, OPTIMIZER):
-        if group in seconds:
-            yield Entry(part="operations", name=group, value=seconds[group], unit="s")
-    yield Entry(
-        part="operations",
-        name=IDLE,
-        value=max(0.0, step_seconds - busy_seconds(trace, phase_at)),
-        unit="s",
+    return (
+        _first_match(_CONTRACTION_KERNELS, kernel)
+        or _first_match(_OPERATORS, operator)
+        or _first_match(_COMPILED_KERNELS, kernel)
+        or ELEMENTWISE
     )
-    for name, spent in sorted(single.items(), key=lambda pair: -pair[1])[:MOST_KERNELS]:
-        yield Entry(part="kernels", name=name, value=spent, unit="s")
 
 
-def busy_seconds(trace: Trace, phase_at: Callable[[int], str]) -> float:
-    """Time of a step in which at least one kernel ran; without a GPU, that of all operators together."""
-    if not any(work.kernel for work in trace.work):
-        return sum(work.seconds * trace.weight(phase_at(work.launched)) for work in trace.work)
-    busy, until = 0.0, 0
+def _first_match(patterns: _Patterns, name: str) -> str | None:
+    for group, pattern in patterns:
+        if re.search(pattern, name):
+            return group
+    return None
+
+
+def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
+    """The parts "operations" and "kernels".
+
+    ``step_seconds`` is a step without profiler. What of it no kernel filled is the idle time; on a
+    CPU, the host's own time between operators.
+    """
+    by_group: defaultdict[str, float] = defaultdict(float)
+    by_kernel: defaultdict[str, float] = defaultdict(float)
+    for work, phase, seconds in _weighted(trace):
+        by_group[group_of(work, phase)] += seconds
+        by_kernel[_short_name(work)] += seconds
+    for group in (*GUIDE_GROUPS, MOVEMENT, COMMUNICATION, OPTIMIZER):
+        if group in by_group:
+            yield Entry(part="operations", name=group, value=by_group[group], unit="s")
+    idle = max(0.0, step_seconds - busy_seconds(trace))
+    yield Entry(part="operations", name=IDLE, value=idle, unit="s")
+    longest = sorted(by_kernel.items(), key=lambda item: -item[1])[:MAX_KERNELS]
+    for name, seconds in longest:
+        yield Entry(part="kernels", name=name, value=seconds, unit="s")
+
+
+def _weighted(trace: Trace) -> Iterator[tuple[Work, str, float]]:
+    """Each piece of work, the phase it was launched in, and its seconds in a real step."""
+    index = PhaseIndex(trace.phases)
     for work in trace.work:
-        busy += max(0, work.end - max(work.begin, until)) * trace.weight(phase_at(work.launched))
-        until = max(until, work.end)
-    return busy / 1e9
+        phase = index.at(work.launched).name
+        yield work, phase, work.seconds * trace.weight(phase)
 
 
-def _called(work: Work) -> str:
-    """The operator, or the kernel's own name where a compiler made it; without arguments and templates."""
+def busy_seconds(trace: Trace) -> float:
+    """Seconds of a step in which at least one kernel ran; on a CPU, of all operators together."""
+    if not any(work.kernel for work in trace.work):
+        return sum(seconds for _, _, seconds in _weighted(trace))
+    index = PhaseIndex(trace.phases)
+    busy_nanoseconds = 0.0
+    busy_until = 0
+    for work in trace.work:  # in order of their beginnings; kernels of several streams overlap
+        not_counted_yet = max(0, work.end - max(work.begin, busy_until))
+        busy_nanoseconds += not_counted_yet * trace.weight(index.at(work.launched).name)
+        busy_until = max(busy_until, work.end)
+    return busy_nanoseconds / 1e9
+
+
+def _short_name(work: Work) -> str:
+    """The operator; of a compiled kernel, its own name without arguments and templates."""
     if work.operator.startswith("aten::"):
         return work.operator.removeprefix("aten::")
-    return (work.kernel or work.operator).split("<")[0].split("(")[0].removeprefix("void ").strip()[
-        :80
-    ] or "?"
+    name = (work.kernel or work.operator).split("<")[0].split("(")[0]
+    return name.removeprefix("void ").strip()[:80] or "?"

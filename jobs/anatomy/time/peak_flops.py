@@ -1,4 +1,4 @@
-"""Devices' peak rates of dense matrix products, as their makers state them."""
+"""Peak rates of dense matrix products, as GPU makers state them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PEAKS: Mapping[str, tuple[Mapping[str, float], str]] = {
     "V100": ({"fp16": 125e12, "fp32": 15.7e12}, "NVIDIA's data sheet: V100 SXM2"),
     "T4": ({"fp16": 65e12, "fp32": 8.1e12}, "NVIDIA's data sheet: T4"),
 }
-"""Part of the device's name -> (precision -> operations a second, source); the first that occurs in a name counts."""
+"""Words of the GPU's name -> (precision -> flop/s, source). The first entry that matches counts."""
 
 
 def peak(device: str, precision: str) -> tuple[float, str] | None:
-    """Operations a second and their source; None for a device or a precision that is not in ``PEAKS``."""
+    """Flop per second and their source; None for a device or a precision not in ``PEAKS``."""
     words = device.replace("-", " ").split()
     for name, (rates, source) in PEAKS.items():
         if all(word in words for word in name.split()) and precision in rates:

@@ -1,12 +1,12 @@
-"""A step's time by what the loop did: working, waiting for data, waiting for launches, logging."""
+"""A step's time by what the loop did: compute, data wait, launch-bound idle, logging."""
 
 from __future__ import annotations
 
-import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from jobs.anatomy.trace import Trace
+from jobs.anatomy.trace import PhaseIndex, Trace
 from jobs.anatomy_record import Entry
 
 HOST_TO_DEVICE = "host-to-device"
@@ -16,20 +16,20 @@ LOGGING = "logging and synchronisation"
 BACKWARD_TO_FORWARD = "backward / forward"
 
 
-def phase_reader(trace: Trace) -> Callable[[int], str]:
-    """What the loop was doing at a time of the trace."""
-    begins = [begin for _, begin, _ in trace.phases]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _PhaseTime:
+    """How the device spent a phase, in seconds; the three parts add up to the phase."""
 
-    def at(time: int) -> str:
-        place = bisect.bisect_right(begins, time) - 1
-        return trace.phases[place][0] if place >= 0 else "upkeep"
-
-    return at
+    name: str
+    copying: float
+    """Copies from the host."""
+    busy: float
+    idle: float
 
 
 def phases(
     trace: Trace,
-    timed: Mapping[str, float],
+    phase_seconds: Mapping[str, float],
     *,
     step_seconds: float,
     host_updates: bool,
@@ -37,47 +37,73 @@ def phases(
 ) -> Iterator[Entry]:
     """The parts "phases" and "step".
 
-    ``timed`` is phase -> seconds of a step that nobody profiled, on the device where there is one. What no kernel of
-    the profiled step filled of that was idle; with ``host_updates`` the host was updating the parameters meanwhile.
-    "phases" is as timed. "step" adds up to ``step_seconds``, the step that counted: a host is never as quick twice, so
-    it is what was idle that gives way, in proportion.
+    ``phase_seconds`` are those of a step without profiler, by the device's clock on a GPU. They are
+    the part "phases". ``step_seconds`` is the counted step: "step" adds up to it. With
+    ``host_updates`` the host updates the parameters while the device idles (offload).
     """
-    for name, seconds in timed.items():
+    for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
-    busy, copied = _busy(trace) if on_gpu else (dict(timed), {})
+    if on_gpu:
+        busy, copying = _device_seconds(trace)
+    else:
+        busy, copying = dict(phase_seconds), {}
     if busy.get("forward"):
         ratio = busy.get("backward", 0.0) / busy["forward"]
         yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
-    moving = {name: min(copied.get(name, 0.0), seconds) for name, seconds in timed.items()}
-    working = {
-        name: min(busy.get(name, 0.0), seconds - moving[name]) for name, seconds in timed.items()
-    }
-    filled, whole = sum(moving.values()) + sum(working.values()), sum(timed.values())
-    slack = max(0.0, step_seconds - filled) / (whole - filled) if whole > filled else 0.0
-    parts: defaultdict[str, float] = defaultdict(float)
-    for name, seconds in timed.items():
-        worked = working[name]
-        idle = (seconds - moving[name] - worked) * slack
-        parts[HOST_TO_DEVICE] += moving[name]
-        if name == "upkeep":
-            parts[LOGGING] += worked + idle
-        elif name == "data":
-            parts[DATA_WAIT] += worked + idle
-        else:
-            at_work = host_updates and name in ("optimizer", "clipping")
-            parts[name] += worked + (idle if at_work else 0.0)
-            parts[LAUNCH_BOUND] += 0.0 if at_work else idle
-    for name, seconds in parts.items():
+    times = _phase_times(phase_seconds, busy, copying)
+    for name, seconds in _parts_of_step(times, step_seconds, host_updates=host_updates).items():
         if seconds > 0:
             yield Entry(part="step", name=name, value=seconds, unit="s")
 
 
-def _busy(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
-    """Phase -> seconds of kernels launched in it; phase -> seconds of copies from the host."""
-    at = phase_reader(trace)
+def _device_seconds(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
+    """Phase -> seconds of the kernels launched in it; phase -> seconds of copies from the host."""
+    index = PhaseIndex(trace.phases)
     busy: defaultdict[str, float] = defaultdict(float)
-    copied: defaultdict[str, float] = defaultdict(float)
+    copying: defaultdict[str, float] = defaultdict(float)
     for work in trace.work:
-        chosen, phase = copied if work.kernel.startswith("Memcpy HtoD") else busy, at(work.launched)
-        chosen[phase] += work.seconds * trace.weight(phase)
-    return dict(busy), dict(copied)
+        phase = index.at(work.launched).name
+        is_copy = work.kernel.startswith("Memcpy HtoD")
+        seconds_by_phase = copying if is_copy else busy
+        seconds_by_phase[phase] += work.seconds * trace.weight(phase)
+    return dict(busy), dict(copying)
+
+
+def _phase_times(
+    phase_seconds: Mapping[str, float], busy: Mapping[str, float], copying: Mapping[str, float]
+) -> list[_PhaseTime]:
+    """Split each phase. The profiled step can be slower than the timed one: figures are capped."""
+    times = []
+    for name, seconds in phase_seconds.items():
+        copied = min(copying.get(name, 0.0), seconds)
+        worked = min(busy.get(name, 0.0), seconds - copied)
+        idle = seconds - copied - worked
+        times.append(_PhaseTime(name=name, copying=copied, busy=worked, idle=idle))
+    return times
+
+
+def _parts_of_step(
+    times: Sequence[_PhaseTime], step_seconds: float, *, host_updates: bool
+) -> dict[str, float]:
+    """Name -> seconds of the counted step.
+
+    The device works for as long in every step. The host is never equally quick twice, so the idle
+    time is what differs between the timed and the counted step: it is scaled to fill the latter.
+    """
+    filled = sum(time.copying for time in times) + sum(time.busy for time in times)
+    idle = sum(time.idle for time in times)
+    idle_scale = max(0.0, step_seconds - filled) / idle if idle > 0 else 0.0
+    parts: defaultdict[str, float] = defaultdict(float)
+    for time in times:
+        idle_seconds = time.idle * idle_scale
+        parts[HOST_TO_DEVICE] += time.copying
+        if time.name == "upkeep":
+            parts[LOGGING] += time.busy + idle_seconds
+        elif time.name == "data":
+            parts[DATA_WAIT] += time.busy + idle_seconds
+        elif host_updates and time.name in ("optimizer", "clipping"):
+            parts[time.name] += time.busy + idle_seconds
+        else:
+            parts[time.name] += time.busy
+            parts[LAUNCH_BOUND] += idle_seconds
+    return dict(parts)

@@ -1,7 +1,12 @@
-"""Is this node fit to measure on? Every check is one function and one row; the same run on every node.
+"""Is this node fit to measure on? Each check is one function and one row; all run on every node.
 
-``machine.py`` looks once; ``gpus.py``, ``packages.py``, ``toolchain.py`` and ``host.py`` judge what was seen: pure
-functions from a ``Machine`` to findings, each file ending in its rows. A new check is a function and a row there.
+machine.py    looks at the node once and judges nothing (disk.py: the speed of a folder)
+base.py       what a check and a finding are
+gpus.py, packages.py, toolchain.py, host.py
+              the checks: pure functions from a ``Machine`` to findings; each file ends in its rows
+rates.py      compares measured GPUs with each other
+
+To add a check, add a function and a row.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ CHECKS: tuple[Check, ...] = (*gpus.CHECKS, *packages.CHECKS, *toolchain.CHECKS, 
 
 
 def examine(machine: Machine) -> Iterator[Finding]:
-    """What every check has to say of a machine, in the order of ``CHECKS``."""
+    """The findings of every check, in the order of ``CHECKS``."""
     for check in CHECKS:
         for finding in check.judge(machine):
             yield finding.of(check.name)
@@ -29,28 +34,31 @@ def examine(machine: Machine) -> Iterator[Finding]:
 def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
     """This node's name, versions, findings and calibrations as plain JSON values.
 
-    ``nvme`` is a folder whose disk to measure; ``calibrate`` measures every GPU, which takes half a minute.
+    ``nvme`` is a folder whose disk is measured. ``calibrate`` measures every GPU, which takes half
+    a minute.
     """
     machine = look(nvme)
-    compared = ("ray", *environment.PACKAGES)
-    versions = {name: machine.packages[name] for name in compared if name in machine.packages}
     findings = list(examine(machine))
     calibrations = []
     if calibrate:
         try:
             calibrations = _calibrations()
         except RuntimeError as error:
-            findings.append(
-                problem(str(error), "run python -m jobs.node.calibration to see all of it").of(
-                    "calibration"
-                )
-            )
+            fix = "run python -m jobs.node.calibration to see the whole error"
+            findings.append(problem(str(error), fix).of("calibration"))
     return {
         "node": machine.node,
-        "versions": {"python": machine.python, **versions, "driver": machine.driver},
+        "versions": _versions(machine),
         "findings": [to_json(finding) for finding in findings],
         "calibrations": calibrations,
     }
+
+
+def _versions(machine: Machine) -> dict[str, str]:
+    """Versions that have to be equal on all nodes of a cluster."""
+    names = ("ray", *environment.PACKAGES)
+    packages = {name: machine.packages[name] for name in names if name in machine.packages}
+    return {"python": machine.python, **packages, "driver": machine.driver}
 
 
 def _calibrations() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a check is and what it says: a ``Finding`` is ok, a warning or a problem, with how to mend it."""
+"""What a check is, and what it finds: ok, a warning or a problem, with how to fix it."""
 
 from __future__ import annotations
 
@@ -10,50 +10,53 @@ from jobs.node.checks.machine import Machine
 
 
 class Severity(enum.StrEnum):
-    """A warning makes some trials unsupported, slow or doubtful; a problem makes results wrong or trials fail."""
+    """How bad a finding is."""
 
     OK = "ok"
     WARNING = "warning"
+    """Some trials will be unsupported or slow, or flagged as unreliable."""
     PROBLEM = "problem"
+    """Results would be wrong, or trials fail."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One sentence about a node; ``mend`` says what to do, and is empty only when ok."""
+    """One sentence about a node."""
 
     check: str = ""
     severity: Severity
     message: str
-    mend: str = ""
+    fix: str = ""
+    """What to do about it; empty only when ok."""
 
     def of(self, check: str) -> Finding:
-        """The same, said by a check."""
+        """The same finding under the name of a check."""
         return replace(self, check=check)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """A row: the name that findings carry, and the pure function that judges. No finding: it does not apply."""
+    """A name, and a pure function that judges a machine. No finding: it does not apply."""
 
     name: str
     judge: Callable[[Machine], Iterable[Finding]]
 
 
 def ok(message: str) -> Finding:
-    """All is well."""
+    """Nothing to do."""
     return Finding(severity=Severity.OK, message=message)
 
 
-def warning(message: str, mend: str) -> Finding:
-    """Some trials will be unsupported, slow or doubtful."""
-    return Finding(severity=Severity.WARNING, message=message, mend=mend)
+def warning(message: str, fix: str) -> Finding:
+    """Some trials will be unsupported or slow, or flagged as unreliable."""
+    return Finding(severity=Severity.WARNING, message=message, fix=fix)
 
 
-def problem(message: str, mend: str) -> Finding:
+def problem(message: str, fix: str) -> Finding:
     """Results would be wrong, or trials fail."""
-    return Finding(severity=Severity.PROBLEM, message=message, mend=mend)
+    return Finding(severity=Severity.PROBLEM, message=message, fix=fix)
 
 
 def gib(size: float) -> str:
-    """Bytes for people."""
+    """Bytes for people: ``139.8 GiB``."""
     return f"{size / 2**30:.1f} GiB"

@@ -1,4 +1,4 @@
-"""How fast a folder's disk is: what NVMe offload would get."""
+"""The speed of a folder's disk: what NVMe offload would get."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PROBE_BYTES = 512 * 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Disk:
-    """A folder on a disk: its file system, free bytes, and bytes per second of one large file."""
+    """A folder, its file system, its free bytes, and the speed of one large file in it."""
 
     path: str
     error: str = ""
-    """Why it cannot be used; empty when it can."""
+    """Why it cannot be used; empty if it can."""
     file_system: str = ""
     free_bytes: int = 0
     write_bytes_per_second: float = 0.0
@@ -28,21 +28,23 @@ class Disk:
 
 
 def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
-    """Writes ``size`` bytes to ``folder``, waits for the disk, reads them past the page cache, removes them."""
+    """Measure a folder: write ``size`` bytes to the disk, read them from it, and remove them."""
+    path = str(folder)
     try:
-        free = _free_bytes(folder)
-        if free < 2 * size:
-            return Disk(path=str(folder), error=f"only {free} bytes are free", free_bytes=free)
+        free_bytes = _free_bytes(folder)
+        if free_bytes < 2 * size:
+            return Disk(path=path, error=f"only {free_bytes} bytes are free", free_bytes=free_bytes)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor-") as file:
-            write, read = _write(file.fileno(), size), _read(file.fileno(), size)
+            write_rate = _write_rate(file.fileno(), size)
+            read_rate = _read_rate(file.fileno(), size)
     except OSError as error:
-        return Disk(path=str(folder), error=error.strerror or str(error))
+        return Disk(path=path, error=error.strerror or str(error))
     return Disk(
-        path=str(folder),
+        path=path,
         file_system=_file_system(folder),
-        free_bytes=free,
-        write_bytes_per_second=write,
-        read_bytes_per_second=read,
+        free_bytes=free_bytes,
+        write_bytes_per_second=write_rate,
+        read_bytes_per_second=read_rate,
     )
 
 
@@ -51,8 +53,9 @@ def _free_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def _write(file: int, size: int) -> float:
-    block = os.urandom(BLOCK_BYTES)  # zeros would be compressed away by some file systems
+def _write_rate(file: int, size: int) -> float:
+    """Bytes per second until the data is on the disk."""
+    block = os.urandom(BLOCK_BYTES)  # some file systems would compress zeros away
     begin = time.perf_counter()
     for _ in range(size // BLOCK_BYTES):
         os.write(file, block)
@@ -60,7 +63,8 @@ def _write(file: int, size: int) -> float:
     return size / (time.perf_counter() - begin)
 
 
-def _read(file: int, size: int) -> float:
+def _read_rate(file: int, size: int) -> float:
+    """Bytes per second from the disk, past the page cache."""
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.lseek(file, 0, os.SEEK_SET)
     begin = time.perf_counter()
@@ -70,11 +74,14 @@ def _read(file: int, size: int) -> float:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the mounted file system that holds the folder."""
-    real = os.path.realpath(folder)
+    """Type of the mounted file system that holds the folder: the innermost mount point."""
+    real = Path(os.path.realpath(folder))
     mounts = [
-        part
-        for part in psutil.disk_partitions(all=True)
-        if Path(real).is_relative_to(part.mountpoint)
+        partition
+        for partition in psutil.disk_partitions(all=True)
+        if real.is_relative_to(partition.mountpoint)
     ]
-    return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else ""
+    if not mounts:
+        return ""
+    innermost = max(mounts, key=lambda partition: len(partition.mountpoint))
+    return str(innermost.fstype)

@@ -1,41 +1,41 @@
-"""GPUs, their driver, and who else is on them."""
+"""Checks of the GPUs, their driver, and the processes on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobs.node import nvml
 from jobs.node.checks.base import Check, Finding, gib, ok, problem, warning
-from jobs.node.checks.machine import Machine
-
-IDLE_BYTES = 2**30
-"""A GPU that nobody uses has less than this in use: the driver's own share is some hundred MiB."""
+from jobs.node.checks.machine import Gpu, Machine
 
 
 def driver(machine: Machine) -> Iterator[Finding]:
     """NVML answers: without it nothing can be measured on a GPU."""
-    if not machine.nvml_error:
+    error = machine.nvml_error
+    if not error:
         cuda = ".".join(map(str, machine.driver_cuda or ()))
         yield ok(f"NVML answers: driver {machine.driver}, CUDA up to {cuda}")
     elif not machine.nvidia_device:
         yield warning(
-            f"no NVIDIA GPU here ({machine.nvml_error}): trials measure the CPU",
-            "nothing to do on a machine without one; in a container, pass the GPUs in (docker run --gpus all)",
+            f"no NVIDIA GPU here ({error}): trials measure the CPU",
+            "nothing to do on a machine without one; in a container, pass the GPUs in "
+            "(docker run --gpus all)",
         )
-    elif "mismatch" in machine.nvml_error.lower():
+    elif "mismatch" in error.lower():
         yield problem(
-            f"there is an NVIDIA GPU, but its driver was replaced while loaded: {machine.nvml_error}",
+            f"there is an NVIDIA GPU, but its driver was replaced while loaded: {error}",
             "reboot, or unload and reload the nvidia kernel modules",
         )
     else:
         yield problem(
-            f"there is an NVIDIA GPU, but NVML does not answer: {machine.nvml_error}",
-            "install NVIDIA's driver, or make libnvidia-ml.so.1 and /dev/nvidiactl visible here"
-            " (in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+            f"there is an NVIDIA GPU, but NVML does not answer: {error}",
+            "install NVIDIA's driver, or make libnvidia-ml.so.1 and /dev/nvidiactl visible here "
+            "(in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
         )
 
 
 def gpus(machine: Machine) -> Iterator[Finding]:
-    """What can be measured on."""
+    """There is a GPU, and it is visible."""
     for gpu in machine.gpus:
         yield ok(f"GPU {gpu.index}: {gpu.name}, {gib(gpu.total_bytes)}")
     if not machine.gpus and not machine.nvml_error:
@@ -44,65 +44,76 @@ def gpus(machine: Machine) -> Iterator[Finding]:
             "look for Xid errors in dmesg; reset or replace the GPU",
         )
     visible = machine.variables.get("CUDA_VISIBLE_DEVICES")
-    if machine.gpus and visible is not None and not visible.strip(" -1"):
+    hides_all = visible is not None and not visible.strip(" -1")
+    if machine.gpus and hides_all:
         yield problem("CUDA_VISIBLE_DEVICES hides every GPU", "unset it")
 
 
-def tenants(machine: Machine) -> Iterator[Finding]:
+def shared_gpu(machine: Machine) -> Iterator[Finding]:
     """A trial needs its GPU to itself: its memory is the difference to what was in use before."""
     for gpu in machine.gpus:
         used = gib(gpu.used_bytes)
         if gpu.processes:
-            who = ", ".join(map(str, gpu.processes))
+            processes = ", ".join(map(str, gpu.processes))
             yield warning(
-                f"GPU {gpu.index} is in use: {used} by process {who}",
-                "end it, or wait for it; rows measured beside it are marked as doubtful",
+                f"GPU {gpu.index} is in use: {used} by process {processes}",
+                "end it, or wait for it; rows measured meanwhile are flagged as shared",
             )
-        elif gpu.used_bytes > IDLE_BYTES:
+        elif _is_in_use(gpu):
             yield warning(
                 f"GPU {gpu.index} has {used} in use by a process that cannot be seen from here",
-                "look for it outside this container (nvidia-smi on the host); rows measured beside it are doubtful",
+                "look for it outside this container (nvidia-smi on the host); rows measured "
+                "meanwhile are flagged as shared",
             )
-    if machine.gpus and not any(
-        gpu.processes or gpu.used_bytes > IDLE_BYTES for gpu in machine.gpus
-    ):
-        yield ok("nobody else is on the GPUs")
+    if machine.gpus and not any(_is_in_use(gpu) for gpu in machine.gpus):
+        yield ok("no other process uses the GPUs")
+
+
+def _is_in_use(gpu: Gpu) -> bool:
+    return bool(gpu.processes) or gpu.used_bytes > nvml.IDLE_BYTES
 
 
 def clocks(machine: Machine) -> Iterator[Finding]:
-    """A GPU that is held down measures its cooling."""
+    """A GPU whose clocks are held down measures its cooling."""
     for gpu in machine.gpus:
         if gpu.slowed:
             yield warning(
                 f"GPU {gpu.index} is slowed down now: {', '.join(gpu.slowed)}",
-                "look to its cooling and power supply; keep it out with CUDA_VISIBLE_DEVICES until then",
+                "check its cooling and power supply; leave it out with CUDA_VISIBLE_DEVICES until "
+                "then",
             )
 
 
 def torch_build(machine: Machine) -> Iterator[Finding]:
-    """torch was built for CUDA, and for one that the driver can run."""
-    built, runs = machine.torch_cuda, machine.driver_cuda
+    """torch was built for CUDA, in a version that the driver can run."""
     if "torch" not in machine.packages or not machine.gpus:
         return
+    version = machine.packages["torch"]
+    built = machine.torch_cuda
+    runs = machine.driver_cuda
     if built is None:
         yield problem(
-            f"torch {machine.packages['torch']} is a CPU build beside an NVIDIA GPU: every trial would measure the CPU",
-            "pip install --force-reinstall torch from PyPI, or from PyTorch's index for this driver's CUDA",
+            f"torch {version} is a CPU build beside an NVIDIA GPU: every trial would measure the "
+            "CPU",
+            "pip install --force-reinstall torch from PyPI, or from PyTorch's index for this "
+            "driver's CUDA",
         )
-    # Within a major version, newer builds run on older drivers (CUDA's minor version compatibility).
+    # Within a major version, newer builds run on older drivers (CUDA's minor version
+    # compatibility).
     elif runs is not None and built[0] > runs[0]:
         yield problem(
-            f"torch is built for CUDA {built[0]}.{built[1]}, the driver runs CUDA up to {runs[0]}.{runs[1]}",
+            f"torch is built for CUDA {built[0]}.{built[1]}, the driver runs CUDA up to "
+            f"{runs[0]}.{runs[1]}",
             f"update the driver, or install a torch built for CUDA {runs[0]}",
         )
     else:
-        yield ok(f"torch {machine.packages['torch']} is built for CUDA {built[0]}.{built[1]}")
+        yield ok(f"torch {version} is built for CUDA {built[0]}.{built[1]}")
 
 
 CHECKS = (
     Check(name="driver", judge=driver),
     Check(name="gpus", judge=gpus),
-    Check(name="tenants", judge=tenants),
+    Check(name="shared GPU", judge=shared_gpu),
     Check(name="clocks", judge=clocks),
     Check(name="torch build", judge=torch_build),
 )

@@ -1,4 +1,4 @@
-"""What there is on this node, looked at once: ``look()`` gathers, judges nothing, imports no torch and no CUDA."""
+"""The facts about this node. ``look()`` gathers them; it judges nothing and imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sysconfig
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ VARIABLES = (
     "BNB_CUDA_VERSION",
     "DS_SKIP_CUDA_CHECK",
 )
-"""The only environment variables that are read; no other one's value is ever shown."""
+"""The only environment variables that are read, so that no secret is ever shown."""
 COMMANDS = ("g++", "gcc", "ninja")
 HEADER_FOLDERS = (
     "/usr/include",
@@ -40,7 +40,7 @@ NVIDIA_ON_PCI = "0x10de"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """One GPU as NVML describes it. ``slowed`` names why its clocks are held down, where they are."""
+    """One GPU as NVML describes it."""
 
     index: int
     uuid: str
@@ -49,18 +49,19 @@ class Gpu:
     used_bytes: int
     processes: tuple[int, ...] = ()
     slowed: tuple[str, ...] = ()
+    """Why its clocks are held down now, if they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Facts about one node. Versions are text as reported, CUDA versions (major, minor), sizes bytes."""
+    """Facts about one node. CUDA versions are (major, minor), sizes are bytes."""
 
     node: str
     python: str
     nvml_error: str = ""
-    """Why NVML cannot be asked; empty when it can."""
+    """Why NVML does not answer; empty if it does."""
     nvidia_device: bool = False
-    """The PCI bus has a device of NVIDIA's, whatever NVML says."""
+    """Whether the PCI bus has a device of NVIDIA, whatever NVML says."""
     driver: str = ""
     driver_cuda: tuple[int, int] | None = None
     """The newest CUDA that the driver supports."""
@@ -68,18 +69,18 @@ class Machine:
     packages: Mapping[str, str] = field(default_factory=dict)
     """Canonical distribution name -> version."""
     requirements: tuple[str, ...] = ()
-    """What this program is tested with, as requirement lines."""
+    """The versions that this program is tested with, as requirement lines."""
     torch_cuda: tuple[int, int] | None = None
-    """The CUDA that torch was built for; None for a CPU build."""
+    """The CUDA version that torch was built for; None: a CPU build."""
     bitsandbytes_cuda: tuple[str, ...] = ()
-    """The CUDA versions bitsandbytes brings a library for, as it writes them ("130")."""
+    """The CUDA versions that bitsandbytes has a library for, as it writes them ("130")."""
     prebuilt_ops: tuple[str, ...] = ()
-    """DeepSpeed ops that were compiled when it was installed, and need no compiler here."""
+    """DeepSpeed ops that were compiled at its installation and need no compiler here."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """Command -> path, of those found."""
+    """Command -> path, of those of ``COMMANDS`` that are here."""
     nvcc_cuda: tuple[int, int] | None = None
     headers: tuple[str, ...] = ()
-    """Of Python.h and libaio.h, those found."""
+    """Those of Python.h and libaio.h that are here."""
     build_locks: tuple[str, ...] = ()
     """Locks that builds of torch extensions hold, or left behind."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -87,25 +88,29 @@ class Machine:
     host_available_bytes: int = 0
     shm_free_bytes: int = 0
     disk: Disk | None = None
-    """The folder for NVMe offload, if one was named."""
+    """The folder for NVMe offload; None: none was named."""
 
 
 def look(nvme: Path | None = None) -> Machine:
-    """The node this runs on; ``nvme`` is a folder whose speed to measure (writes and removes 512 MiB there)."""
+    """The node that this runs on.
+
+    ``nvme`` is a folder whose speed to measure; that writes 512 MiB there and removes them.
+    """
     import psutil
 
     host = psutil.virtual_memory()
     limit = _memory_limit()
+    commands = {name: shutil.which(name) for name in COMMANDS}
     return Machine(
         node=environment.node(),
         python=platform.python_version(),
-        nvidia_device=_nvidia_device(),
+        nvidia_device=_has_nvidia_device(),
         packages=_packages(),
         requirements=_requirements(),
         torch_cuda=_torch_cuda(),
         bitsandbytes_cuda=_bitsandbytes_cuda(),
         prebuilt_ops=_prebuilt_ops(),
-        commands={name: path for name in COMMANDS if (path := shutil.which(name))},
+        commands={name: path for name, path in commands.items() if path},
         nvcc_cuda=_nvcc_cuda(),
         headers=_headers(),
         build_locks=_build_locks(),
@@ -127,7 +132,10 @@ def _nvml() -> dict[str, Any]:
 
 
 def ask_nvml(nvml: Any) -> dict[str, Any]:
-    """Driver and GPUs as ``Machine``'s fields, from the ``pynvml`` module; an NVMLError becomes ``nvml_error``."""
+    """Driver and GPUs as fields of ``Machine``; ``nvml`` is the module ``pynvml``.
+
+    An NVMLError becomes ``nvml_error``.
+    """
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -148,75 +156,71 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
 def _gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     return Gpu(
         index=index,
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         name=str(nvml.nvmlDeviceGetName(handle)),
         total_bytes=int(memory.total),
         used_bytes=int(memory.used),
-        processes=tuple(
-            process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        ),
+        processes=tuple(process.pid for process in processes),
         slowed=slowed_by(nvml, handle),
     )
 
 
 def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Why a GPU's clocks are held down now, in words; empty when they are not, or it cannot say."""
+    """Why a GPU's clocks are held down now, in words; empty if they are not, or NVML cannot say."""
     reasons = {
         "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
         "hardware thermal limit": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,
         "driver's thermal limit": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
     }
     try:
-        held = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+        active = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
         return ()
-    return tuple(name for name, bit in reasons.items() if held & bit)
+    return tuple(name for name, bit in reasons.items() if active & bit)
 
 
-def _nvidia_device() -> bool:
+def _has_nvidia_device() -> bool:
     vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
     return any(vendor.read_text().strip() == NVIDIA_ON_PCI for vendor in vendors)
 
 
 def _packages() -> dict[str, str]:
-    found = importlib.metadata.distributions()
-    return {
-        canonicalize_name(one.metadata["Name"]): one.version
-        for one in found
-        if one.metadata["Name"]
-    }
+    packages: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:  # a broken installation may have none
+            packages[canonicalize_name(name)] = distribution.version
+    return packages
 
 
 def _requirements() -> tuple[str, ...]:
-    """From the installed distribution; from the source tree where only the code came along."""
+    """From the installed distribution; without one, from the source tree's pyproject.toml."""
     try:
-        return tuple(
-            line
-            for line in importlib.metadata.requires("orchestrator") or ()
-            if "extra ==" not in line
-        )
+        lines = importlib.metadata.requires("orchestrator") or ()
     except importlib.metadata.PackageNotFoundError:
         project = Path(__file__).parents[3] / "pyproject.toml"
-        return (
-            tuple(tomllib.loads(project.read_text())["project"]["dependencies"])
-            if project.exists()
-            else ()
-        )
+        if not project.exists():
+            return ()
+        return tuple(tomllib.loads(project.read_text())["project"]["dependencies"])
+    return tuple(line for line in lines if "extra ==" not in line)
 
 
 def _package_folder(name: str) -> Path | None:
-    found = importlib.util.find_spec(name)
-    return Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def _torch_cuda() -> tuple[int, int] | None:
-    """Read from torch/version.py as text: importing torch takes a second, and some builds look for a GPU."""
+    """Read from torch/version.py as text.
+
+    Importing torch takes a second, and some builds look for a GPU then.
+    """
     folder = _package_folder("torch")
     text = (folder / "version.py").read_text() if folder else ""
-    found = re.search(r"^cuda\b.*=\s*'(\d+)\.(\d+)'", text, re.MULTILINE)
-    return (int(found[1]), int(found[2])) if found else None
+    return _version(re.search(r"^cuda\b.*=\s*'(\d+)\.(\d+)'", text, re.MULTILINE))
 
 
 def _bitsandbytes_cuda() -> tuple[str, ...]:
@@ -226,34 +230,41 @@ def _bitsandbytes_cuda() -> tuple[str, ...]:
 
 
 def _prebuilt_ops() -> tuple[str, ...]:
-    """As DeepSpeed's installation noted them, read as text: importing deepspeed imports torch."""
+    """As DeepSpeed's installation noted them; read as text, because deepspeed imports torch."""
     folder = _package_folder("deepspeed")
     notes = folder / "git_version_info_installed.py" if folder else None
     text = notes.read_text() if notes and notes.exists() else ""
     found = re.search(r"^installed_ops\s*=\s*({.*})$", text, re.MULTILINE)
-    return (
-        tuple(name for name, built in ast.literal_eval(found[1]).items() if built) if found else ()
-    )
+    if found is None:
+        return ()
+    is_built: dict[str, bool] = ast.literal_eval(found[1])
+    return tuple(op for op, built in is_built.items() if built)
 
 
 def _nvcc_cuda() -> tuple[int, int] | None:
-    """The compiler that torch's extension builder would take: CUDA_HOME's, the path's, /usr/local/cuda's."""
+    """Version of the nvcc that torch's extension builder would use.
+
+    That is CUDA_HOME's, else the one on the path, else the one in /usr/local/cuda.
+    """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     nvcc = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not os.access(nvcc, os.X_OK):
         return None
-    answer = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"release (\d+)\.(\d+)", answer)
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    return _version(re.search(r"release (\d+)\.(\d+)", done.stdout))
+
+
+def _version(found: re.Match[str] | None) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _headers() -> tuple[str, ...]:
     folders = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
-    return tuple(
-        name
-        for name, where in folders.items()
-        if any(Path(folder, name).exists() for folder in where)
-    )
+    return tuple(name for name, places in folders.items() if _is_in_any(name, places))
+
+
+def _is_in_any(name: str, folders: Sequence[str]) -> bool:
+    return any(Path(folder, name).exists() for folder in folders)
 
 
 def _build_locks() -> tuple[str, ...]:
@@ -262,7 +273,7 @@ def _build_locks() -> tuple[str, ...]:
 
 
 def _memory_limit() -> float:
-    """A container's own limit in bytes; infinite where there is none."""
+    """A container's own limit in bytes; infinite if it has none."""
     try:
         text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Package versions: inside the tested range, and none beside one that breaks it."""
+"""Checks of package versions: within the tested range, and no package that breaks another."""
 
 from __future__ import annotations
 
@@ -11,59 +11,55 @@ from packaging.version import Version
 from jobs.node.checks.base import Check, Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 
+_SHOWN = ("torch", "transformers", "ray")
+
 
 def versions(machine: Machine) -> Iterator[Finding]:
-    """Every requirement of this program is installed, in a version that it was tested with."""
+    """Every requirement of this program is installed, in a tested version."""
     if not machine.requirements:
         yield warning("the tested versions are not known here", "pip install -c constraints.txt .")
         return
-    found = [
-        finding
-        for line in machine.requirements
-        for finding in _requirement(machine, Requirement(line))
-    ]
-    yield from found
-    if not found:
-        named = ("torch", "transformers", "ray")
-        shown = ", ".join(
-            f"{name} {machine.packages[name]}" for name in named if name in machine.packages
-        )
+    findings: list[Finding] = []
+    for line in machine.requirements:
+        findings += _findings_about(Requirement(line), machine)
+    yield from findings
+    if not findings:
+        shown = [f"{name} {machine.packages[name]}" for name in _SHOWN if name in machine.packages]
         yield ok(
-            f"Python {machine.python}, {shown}: {len(machine.requirements)} packages, all within the tested range"
+            f"Python {machine.python}, {', '.join(shown)}: {len(machine.requirements)} packages, "
+            "all within the tested range"
         )
 
 
-def _requirement(machine: Machine, wanted: Requirement) -> Iterator[Finding]:
-    if wanted.marker is not None and not wanted.marker.evaluate():
+def _findings_about(requirement: Requirement, machine: Machine) -> Iterator[Finding]:
+    if requirement.marker is not None and not requirement.marker.evaluate():
         return
-    version = machine.packages.get(canonicalize_name(wanted.name))
-    mend = f"pip install '{wanted}', best with -c constraints.txt"
+    name = requirement.name
+    version = machine.packages.get(canonicalize_name(name))
+    fix = f"pip install '{requirement}', best with -c constraints.txt"
     if version is None:
-        yield problem(f"{wanted.name} is not installed", mend)
-    # Nightlies and local builds count as the release they lead to: 2.13.0a0+cu130 is 2.13.0.
-    elif not wanted.specifier.contains(Version(version).base_version):
-        yield warning(
-            f"{wanted.name} {version} is outside the tested range {wanted.specifier}", mend
-        )
+        yield problem(f"{name} is not installed", fix)
+    # A nightly or local build counts as the release it leads to: 2.13.0a0+cu130 is 2.13.0.
+    elif not requirement.specifier.contains(Version(version).base_version):
+        tested = requirement.specifier
+        yield warning(f"{name} {version} is outside the tested range {tested}", fix)
 
 
 def one_pynvml(machine: Machine) -> Iterator[Finding]:
-    """Only NVIDIA's own package may provide the module ``pynvml``."""
-    rivals = [
-        name
-        for name in ("nvidia-ml-py3", "pynvml")
-        if _brings_module(name, machine.packages.get(name))
-    ]
-    for rival in rivals:
-        yield problem(
-            f"{rival} {machine.packages[rival]} and nvidia-ml-py overwrite each other: both install the module pynvml",
-            f"pip uninstall {rival}, then pip install --force-reinstall nvidia-ml-py",
-        )
+    """Only NVIDIA's own package provides the module ``pynvml``."""
+    for rival in ("nvidia-ml-py3", "pynvml"):
+        version = machine.packages.get(rival)
+        if version is not None and _brings_module(rival, version):
+            yield problem(
+                f"{rival} {version} and nvidia-ml-py overwrite each other: both install the module "
+                "pynvml",
+                f"pip uninstall {rival}, then pip install --force-reinstall nvidia-ml-py",
+            )
 
 
-def _brings_module(name: str, version: str | None) -> bool:
-    """The package ``pynvml`` left the module to nvidia-ml-py from its version 12 on."""
-    return version is not None and (name != "pynvml" or Version(version) < Version("12"))
+def _brings_module(package: str, version: str) -> bool:
+    """From its version 12 on, the package ``pynvml`` leaves the module to nvidia-ml-py."""
+    return package != "pynvml" or Version(version) < Version("12")
 
 
 def bitsandbytes(machine: Machine) -> Iterator[Finding]:
@@ -75,11 +71,13 @@ def bitsandbytes(machine: Machine) -> Iterator[Finding]:
     if wanted in machine.bitsandbytes_cuda:
         yield ok(f"bitsandbytes has a library for CUDA {wanted[:-1]}.{wanted[-1]}")
     else:
-        listed = ", ".join(machine.bitsandbytes_cuda) or "none"
+        version = machine.packages["bitsandbytes"]
+        available = ", ".join(machine.bitsandbytes_cuda) or "none"
         yield warning(
-            f"bitsandbytes {machine.packages['bitsandbytes']} has no library for CUDA {wanted} (it has {listed}):"
-            " its optimizers will be unsupported",
-            "pip install -U bitsandbytes, or set BNB_CUDA_VERSION to one that it has of the same major version",
+            f"bitsandbytes {version} has no library for CUDA {wanted} (it has {available}): its "
+            "optimizers will be unsupported",
+            "pip install -U bitsandbytes, or set BNB_CUDA_VERSION to one of those with the same "
+            "major version",
         )
 
 

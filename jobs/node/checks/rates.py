@@ -1,73 +1,86 @@
-"""Calibrated devices beside each other: a GPU slower than its like is sick, hot or held down."""
+"""Calibrated GPUs compared: one slower than others of its model is faulty, hot or held down."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.node.checks.base import Finding, ok, warning
 
-SLOWER = 0.05
-"""GPUs of one model agree more closely than this when they are well."""
+MAX_SLOWDOWN = 0.05
+"""Healthy GPUs of one model differ by less than this."""
+
+Values = Mapping[str, Any]
+"""A ``jobs.node.calibration.Calibration`` as plain values."""
 
 
-def judge(calibrations: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """A finding for each ``Calibration``, as plain values, compared with the fastest of its model."""
-    for one in calibrations:
-        name = f"{one['device']} {one['uuid'][:12]}".strip()
-        likes = [_rates(other) for other in calibrations if other["device"] == one["device"]]
-        behind = {
-            rate: 1 - value / max(like[rate] for like in likes)
-            for rate, value in _rates(one).items()
-        }
-        worst = max(behind, key=lambda rate: behind[rate])
-        if one["slowed"]:
+def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
+    """A finding for each GPU, compared with the fastest of its model."""
+    for calibration in calibrations:
+        name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
+        figures = _figures(calibration)
+        rate, slowdown = _largest_slowdown(calibration, calibrations, max)
+        if calibration["slowed"]:
             yield warning(
-                f"{name} is held down under load: {', '.join(one['slowed'])}; {_figures(one)}",
-                "look to its cooling and power supply; keep it out with CUDA_VISIBLE_DEVICES until then",
+                f"{name} is held down under load: {', '.join(calibration['slowed'])}; {figures}",
+                "check its cooling and power supply; leave it out with CUDA_VISIBLE_DEVICES until "
+                "then",
             )
-        elif behind[worst] > SLOWER:
+        elif slowdown > MAX_SLOWDOWN:
             yield warning(
-                f"{name} is {behind[worst]:.0%} slower than the fastest of its model at {worst}; {_figures(one)}",
-                "see who else uses it, its clocks (nvidia-smi -q -d CLOCK,PERFORMANCE) and its power limit",
+                f"{name} is {slowdown:.0%} slower than the fastest of its model at {rate}; "
+                f"{figures}",
+                "check which processes use it, its clocks (nvidia-smi -q -d CLOCK,PERFORMANCE) and "
+                "its power limit",
             )
         else:
-            yield ok(f"{name}: {_figures(one)}")
+            yield ok(f"{name}: {figures}")
 
 
-def unfit(calibrations: Sequence[Mapping[str, Any]], slower: float) -> dict[int, str]:
-    """Place of a GPU that must not measure -> why: it is held down, or slower than the median of its model by more.
+def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
+    """Index of a GPU that must not measure -> why.
 
-    The median, not the fastest: two of eight may be lucky, the half of them cannot be sick unseen.
+    It is held down, or slower than the median of its model by more than ``max_slowdown``. The
+    median and not the fastest, because a few GPUs may be faster than usual.
     """
-    found: dict[int, str] = {}
-    for place, one in enumerate(calibrations):
-        likes = [_rates(other) for other in calibrations if other["device"] == one["device"]]
-        behind = {
-            rate: 1 - value / statistics.median(like[rate] for like in likes)
-            for rate, value in _rates(one).items()
-        }
-        worst = max(behind, key=lambda rate: behind[rate])
-        if one["slowed"]:
-            found[place] = f"it is held down under load: {', '.join(one['slowed'])}"
-        elif behind[worst] > slower:
-            found[place] = (
-                f"it is {behind[worst]:.0%} slower than the median of its model at {worst}"
-            )
-    return found
+    reasons: dict[int, str] = {}
+    for index, calibration in enumerate(calibrations):
+        rate, slowdown = _largest_slowdown(calibration, calibrations, statistics.median)
+        if calibration["slowed"]:
+            reasons[index] = f"it is held down under load: {', '.join(calibration['slowed'])}"
+        elif slowdown > max_slowdown:
+            reasons[index] = f"it is {slowdown:.0%} slower than the median of its model at {rate}"
+    return reasons
 
 
-def _rates(calibration: Mapping[str, Any]) -> dict[str, float]:
+def _largest_slowdown(
+    calibration: Values,
+    calibrations: Sequence[Values],
+    reference: Callable[[Iterable[float]], float],
+) -> tuple[str, float]:
+    """The rate furthest behind the ``reference`` of GPUs of its model, and by what share."""
+    same_model = [_rates(c) for c in calibrations if c["device"] == calibration["device"]]
+    slowdowns = {
+        name: 1 - value / reference([rates[name] for rates in same_model])
+        for name, value in _rates(calibration).items()
+    }
+    worst = max(slowdowns, key=lambda name: slowdowns[name])
+    return worst, slowdowns[worst]
+
+
+def _rates(calibration: Values) -> dict[str, float]:
     return {**calibration["flops_per_second"], "copy": calibration["copy_bytes_per_second"]}
 
 
-def _figures(calibration: Mapping[str, Any]) -> str:
+def _figures(calibration: Values) -> str:
+    """The rates in one line: ``fp32 50, bf16 790 TFLOP/s, 4,000 GB/s copied, ...``."""
     products = ", ".join(
         f"{name} {rate / 1e12:.3g}" for name, rate in calibration["flops_per_second"].items()
     )
     copied = f"{calibration['copy_bytes_per_second'] / 1e9:,.0f} GB/s copied"
-    warm = f", {calibration['clock_mhz']} MHz at {calibration['temperature_celsius']} °C" * bool(
-        calibration["uuid"]
-    )
-    return f"{products} TFLOP/s, {copied}{warm}"
+    figures = f"{products} TFLOP/s, {copied}"
+    if calibration["uuid"]:  # a GPU
+        clock = calibration["clock_mhz"]
+        figures += f", {clock} MHz at {calibration['temperature_celsius']} °C"
+    return figures

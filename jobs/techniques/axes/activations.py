@@ -1,4 +1,4 @@
-"""Activations axis: keep what the backward pass needs, recompute it (checkpointing), or park it on the host."""
+"""Activations axis: keep what the backward pass needs, recompute it, or move it to the host."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ RENAMED = {
     "gradient_checkpointing": "activation_checkpointing",
     "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
 }
-"""Training arguments that transformers 5.23 renamed, old -> new. Rows use the old names, which 5.17 has."""
+"""Training arguments that transformers 5.23 renamed, old -> new. Rows use the old names, because
+transformers 5.17 has only those."""
 
 
 def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Variant:
@@ -25,22 +26,28 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
 
 ACTIVATIONS = Axis(
     name="activations",
-    doc="what happens to the activations that the backward pass needs",
+    doc="How the activations that the backward pass needs are kept",
     default="keep",
     variants={
-        "keep": Variant(doc="all saved activations stay in memory"),
-        "checkpoint": _checkpoint("gradient checkpointing, non-reentrant", use_reentrant=False),
+        "keep": Variant(doc="No checkpointing: all saved activations stay in device memory"),
+        "checkpoint": _checkpoint(
+            "Gradient checkpointing: the backward pass recomputes each layer; saves most of the "
+            "activation memory, costs about one more forward pass",
+            use_reentrant=False,
+        ),
         "checkpoint_reentrant": _checkpoint(
-            "gradient checkpointing, the older reentrant kind", use_reentrant=True
+            "Gradient checkpointing by PyTorch's older, reentrant implementation",
+            use_reentrant=True,
         ),
         "checkpoint_every_2": _checkpoint(
-            "gradient checkpointing of every second layer",
+            "Gradient checkpointing of every second layer: saves less memory, costs less time",
             requires=("transformers>=5.23",),
             use_reentrant=False,
             every_n_layers=2,
         ),
         "checkpoint_offload": _checkpoint(
-            "gradient checkpointing with the saved activations offloaded to the host",
+            "Gradient checkpointing with the layers' inputs moved to host memory: saves more "
+            "device memory, costs transfers",
             requires=("transformers>=5.23", "cuda"),
             use_reentrant=False,
             offload=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.tasks import PEFT_TASK_TYPES
 from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
 
@@ -15,10 +14,10 @@ if TYPE_CHECKING:
     from jobs.spec import Task
 
 
-def _lora(doc: str, **kwargs: Any) -> Variant:
+def _lora(doc: str, **arguments: Any) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"model": Hook("lora", kwargs)},
+        hooks={"model": Hook("lora", arguments)},
         requires=("package:peft",),
         numerical_effect="training",
         traits=("peft",),
@@ -27,17 +26,34 @@ def _lora(doc: str, **kwargs: Any) -> Variant:
 
 ADAPTER = Axis(
     name="adapter",
-    doc="which parameters are trained: all, or an adapter's",
+    doc="Which parameters are trained: all of them, or those of an adapter",
     default="none",
     variants={
-        "none": Variant(doc="full training: every parameter"),
-        "lora_r8": _lora("LoRA of rank 8 on PEFT's default modules (query and value)", rank=8),
-        "lora_r64": _lora("LoRA of rank 64 on PEFT's default modules", rank=64),
+        "none": Variant(doc="Full fine-tuning: every parameter is trained"),
+        "lora_r8": _lora(
+            "LoRA of rank 8 on PEFT's default modules (query and value): saves nearly all "
+            "gradients and optimizer states",
+            rank=8,
+        ),
+        "lora_r64": _lora(
+            "LoRA of rank 64 on PEFT's default modules: eight times the parameters of rank 8",
+            rank=64,
+        ),
         "lora_r8_all_linear": _lora(
-            "LoRA of rank 8 on every linear layer", rank=8, target_modules="all-linear"
+            "LoRA of rank 8 on every linear layer: more adapters, which cost time",
+            rank=8,
+            target_modules="all-linear",
         ),
     },
 )
+
+_TASK_TYPES = {
+    "sequence-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "causal-lm": "CAUSAL_LM",
+    "seq2seq-lm": "SEQ_2_SEQ_LM",
+}
+# Task -> PEFT's ``task_type``, where PEFT has one. It is here because ``lora`` must stand alone.
 
 
 @hook("lora")
@@ -50,7 +66,10 @@ def lora(
     target_modules: str | None = None,
     alpha: int = 16,
 ) -> torch.nn.Module:
-    """``model`` with LoRA adapters; only they and the task's head are trainable. ``arguments``: TrainingArguments."""
+    """``model`` with LoRA adapters; only they and the task's head are trainable.
+
+    ``arguments`` are the ``TrainingArguments``.
+    """
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
@@ -58,7 +77,7 @@ def lora(
         lora_alpha=alpha,
         lora_dropout=0.0,
         target_modules=target_modules or _default_modules(model),
-        task_type=PEFT_TASK_TYPES.get(task),
+        task_type=_TASK_TYPES.get(task),
     )
     adapted: torch.nn.Module = get_peft_model(model, config)
     checkpointing = (
@@ -66,13 +85,14 @@ def lora(
         or arguments.gradient_checkpointing_kwargs
     )
     if (checkpointing or {}).get("use_reentrant"):
-        # It needs an input that requires gradients, which frozen embeddings do not give.
+        # Reentrant checkpointing needs an input that requires gradients. Frozen embeddings do not
+        # give one.
         model.enable_input_require_grads()  # type: ignore[operator]
     return adapted
 
 
 def _default_modules(model: torch.nn.Module) -> str | list[str] | None:
-    """PEFT's own default for the architecture; every linear layer where PEFT has none."""
+    """None, PEFT's own default for the architecture; every linear layer where PEFT has none."""
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
 
     model_type = getattr(model.config, "model_type", "")

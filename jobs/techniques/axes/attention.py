@@ -12,9 +12,10 @@ from jobs.techniques.hooks import hook
 _UNMASKED = Hook("without_full_masks")
 
 
-def _one_kernel(kernel: str, name: str) -> Variant:
+def _single_kernel(kernel: str, description: str) -> Variant:
     return Variant(
-        doc=f"scaled_dot_product_attention with {name} and no other kernel, and no mask where no sample is padded",
+        doc=f"scaled_dot_product_attention restricted to {description}; no mask where no sample "
+        "is padded",
         model_kwargs={"attn_implementation": "sdpa"},
         hooks={
             "collator": _UNMASKED,
@@ -27,37 +28,38 @@ def _one_kernel(kernel: str, name: str) -> Variant:
 
 ATTENTION = Axis(
     name="attention",
-    doc="which implementation computes attention",
+    doc="Which implementation computes attention",
     default="auto",
     variants={
-        "auto": Variant(doc="the architecture's own preference: sdpa where it has it"),
+        "auto": Variant(doc="The architecture's own default: sdpa if it supports that"),
         "unmasked": Variant(
-            doc="the architecture's own preference, and no mask where no sample is padded: a mask that masks nothing "
-            "keeps a compiled step from the fused kernels",
+            doc="The architecture's own default; no mask where no sample is padded, because even "
+            "an empty mask keeps compiled code from the fused attention kernels",
             hooks={"collator": _UNMASKED},
             numerical_effect="rounding",
         ),
         "sdpa": Variant(
-            doc="PyTorch's scaled_dot_product_attention, which picks a kernel itself",
+            doc="PyTorch's scaled_dot_product_attention, which chooses the kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
         ),
-        "sdpa_flash": _one_kernel("flash", "PyTorch's own FlashAttention-2"),
-        "sdpa_cudnn": _one_kernel("cudnn", "cuDNN's fused attention"),
-        "sdpa_efficient": _one_kernel("mem_efficient", "the memory-efficient kernel"),
+        "sdpa_flash": _single_kernel("flash", "PyTorch's FlashAttention-2 kernel"),
+        "sdpa_cudnn": _single_kernel("cudnn", "cuDNN's fused attention kernel"),
+        "sdpa_efficient": _single_kernel("mem_efficient", "the memory-efficient kernel"),
         "eager": Variant(
-            doc="attention written out, the score matrix kept in memory",
+            doc="Attention as separate operators: keeps the score matrix, whose memory grows with "
+            "the square of the sequence length",
             model_kwargs={"attn_implementation": "eager"},
             numerical_effect="rounding",
         ),
         "flash_attention_2": Variant(
-            doc="the flash-attn package's kernels",
+            doc="The kernels of the flash-attn package; needs a 16-bit precision",
             model_kwargs={"attn_implementation": "flash_attention_2"},
             requires=("package:flash_attn", "capability>=8.0"),
             numerical_effect="rounding",
             traits=("half_precision_only",),
         ),
         "flex_attention": Variant(
-            doc="PyTorch's flex_attention, compiled",
+            doc="PyTorch's flex_attention, which is compiled at the first step",
             model_kwargs={"attn_implementation": "flex_attention"},
             requires=("cuda", "no_attention_dropout"),
             numerical_effect="rounding",
@@ -70,29 +72,30 @@ ATTENTION = Axis(
 def without_full_masks(
     collate: Callable[[list[Any]], dict[str, Any]],
 ) -> Callable[[list[Any]], dict[str, Any]]:
-    """``collate``, but masks of ones alone are left out of its batches: attention means the same without them.
+    """``collate``, but without masks that consist of ones: attention means the same without them.
 
-    Where a step is traced, transformers 5.17 makes such a mask itself of none; here it does so no longer.
+    When a step is traced, transformers 5.17 makes such a mask itself where there is none. This
+    function turns that off for the process.
     """
     from transformers import masking_utils
 
-    make = masking_utils.sdpa_mask
+    make_mask = masking_utils.sdpa_mask
 
-    def sdpa_mask(**given: Any) -> Any:
-        masks_nothing = given.get("attention_mask") is None and given.get("local_size") is None
-        return None if masks_nothing and given.get("allow_is_bidirectional_skip") else make(**given)
+    def sdpa_mask(**arguments: Any) -> Any:
+        has_mask = arguments.get("attention_mask") is not None
+        is_local = arguments.get("local_size") is not None
+        may_skip = arguments.get("allow_is_bidirectional_skip")
+        if may_skip and not has_mask and not is_local:
+            return None
+        return make_mask(**arguments)
 
     masking_utils.AttentionMaskInterface.register("sdpa", sdpa_mask)
 
     def collated(features: list[Any]) -> dict[str, Any]:
         batch = collate(features)
-        full = [
-            name
-            for name in ("attention_mask", "decoder_attention_mask")
-            if name in batch and batch[name].all()
-        ]
-        for name in full:
-            del batch[name]
+        for name in ("attention_mask", "decoder_attention_mask"):
+            if name in batch and batch[name].all():
+                del batch[name]
         return batch
 
     return collated
@@ -100,11 +103,14 @@ def without_full_masks(
 
 @hook("only_kernel")
 def only_kernel(*, kernel: str) -> None:
-    """Leave scaled_dot_product_attention one kernel ("flash", "cudnn", "mem_efficient"), or an error without it."""
+    """Leave scaled_dot_product_attention one kernel: "flash", "cudnn" or "mem_efficient".
+
+    Attention that this kernel cannot compute raises RuntimeError.
+    """
     import torch
 
-    torch.compiler.config.cache_key_tag = (
-        kernel  # compiled code found in a cache would bring its own choice
-    )
-    for one in ("flash", "cudnn", "mem_efficient", "math"):
-        getattr(torch.backends.cuda, f"enable_{one}_sdp")(one == kernel)
+    # Compiled code has the kernel built in: without a tag a cache could return code for another.
+    torch.compiler.config.cache_key_tag = kernel
+    for name in ("flash", "cudnn", "mem_efficient", "math"):
+        enable = getattr(torch.backends.cuda, f"enable_{name}_sdp")
+        enable(name == kernel)

@@ -7,19 +7,19 @@ from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
 
-Hooks = Mapping[str, Hook]
-
 
 def _compiled(
-    doc: str, requires: tuple[str, ...] = (), hooks: Hooks | None = None, **arguments: Any
+    doc: str,
+    requires: tuple[str, ...] = (),
+    hooks: Mapping[str, Hook] | None = None,
+    **options: Any,
 ) -> Variant:
+    """``options`` are ``TrainingArguments`` without their prefix ``torch_compile_``."""
+    arguments = {f"torch_compile_{name}": value for name, value in options.items()}
     return Variant(
         doc=doc,
         hooks=hooks or {},
-        training_arguments={
-            "torch_compile": True,
-            **{f"torch_compile_{k}": v for k, v in arguments.items()},
-        },
+        training_arguments={"torch_compile": True, **arguments},
         requires=requires,
         numerical_effect="rounding",
         traits=("compiled",),
@@ -28,38 +28,52 @@ def _compiled(
 
 COMPILE = Axis(
     name="compile",
-    doc="torch.compile backend and mode",
+    doc="Backend and mode of torch.compile",
     default="none",
     variants={
-        "none": Variant(doc="eager mode"),
-        "inductor": _compiled("TorchInductor", backend="inductor"),
+        "none": Variant(doc="No compilation: eager mode"),
+        "inductor": _compiled(
+            "TorchInductor: fuses element-wise operators; saves time and activations, costs a "
+            "slow first step",
+            backend="inductor",
+        ),
         "inductor_reduce_overhead": _compiled(
-            "TorchInductor with CUDA graphs", ("cuda",), backend="inductor", mode="reduce-overhead"
+            "TorchInductor with CUDA graphs: saves launch time, costs memory",
+            ("cuda",),
+            backend="inductor",
+            mode="reduce-overhead",
         ),
         "inductor_tuned": _compiled(
-            "TorchInductor, the tiling of its fused element-wise and normalization kernels found by timing",
+            "TorchInductor that times several tilings of its fused kernels; costs a slower first "
+            "step",
             ("cuda",),
             hooks={"compiler": Hook("tuned_inductor")},
             backend="inductor",
         ),
         "inductor_max_autotune": _compiled(
-            "TorchInductor, kernels chosen by timing",
+            "TorchInductor that times several kernels for each operation, matrix products "
+            "included; costs the slowest first step",
             ("cuda",),
             backend="inductor",
             mode="max-autotune-no-cudagraphs",
         ),
         "aot_eager": _compiled(
-            "AOTAutograd without a compiler (for debugging)", backend="aot_eager"
+            "AOTAutograd without code generation, for debugging", backend="aot_eager"
         ),
-        "eager": _compiled("TorchDynamo only (for debugging)", backend="eager"),
-        "cudagraphs": _compiled("AOTAutograd with CUDA graphs", ("cuda",), backend="cudagraphs"),
+        "eager": _compiled("TorchDynamo alone, for debugging", backend="eager"),
+        "cudagraphs": _compiled(
+            "AOTAutograd with CUDA graphs: saves launch time", ("cuda",), backend="cudagraphs"
+        ),
     },
 )
 
 
 @hook("tuned_inductor")
 def tuned_inductor() -> None:
-    """Have TorchInductor time more tilings of each kernel that it writes; matrix products stay cuBLAS's."""
+    """Have TorchInductor time more tilings of each kernel that it writes.
+
+    Matrix products stay with cuBLAS.
+    """
     from torch._inductor import config
 
     config.max_autotune_pointwise = True

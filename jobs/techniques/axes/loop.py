@@ -1,4 +1,4 @@
-"""Loop axis: who runs the training loop."""
+"""Loop axis: the code that runs the training."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 LOOP = Axis(
     name="loop",
-    doc="who runs the training loop",
+    doc="The training loop",
     default="trainer",
     variants={
         "trainer": Variant(doc="transformers.Trainer", hooks={"loop": Hook("trainer_loop")}),
         "trainer_async": Variant(
-            doc="transformers.Trainer that never waits for the GPU in a step: no loss is looked at for NaN and batches "
-            "are copied without blocking, so that the next step is prepared while this one runs",
+            doc="transformers.Trainer without synchronisation in a step: no NaN check of the loss, "
+            "non-blocking copies; the host prepares the next step while the GPU works",
             training_arguments={
                 "logging_nan_inf_filter": False,
                 "accelerator_config": {"non_blocking": True},
@@ -27,7 +27,8 @@ LOOP = Axis(
             hooks={"loop": Hook("trainer_loop")},
         ),
         "accelerate": Variant(
-            doc="a plain loop through accelerate.Accelerator, the guide's last section",
+            doc="A plain PyTorch loop through accelerate.Accelerator, without clipping, "
+            "learning-rate schedule and logging",
             hooks={"loop": Hook("accelerate_loop")},
             traits=("accelerate",),
         ),

@@ -1,4 +1,4 @@
-"""Offload axis: DeepSpeed ZeRO stages on one GPU, with states and parameters on the host or on NVMe."""
+"""Offload axis: DeepSpeed ZeRO stages on one GPU, with states and parameters on host or NVMe."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 
 from jobs.techniques.base import Axis, Variant
 
-_CPU = {"device": "cpu", "pin_memory": True}
-_NVME = {
-    "device": "nvme",
-    "nvme_path": "{nvme}",
-    "pin_memory": True,
-}  # {nvme}: jobs.loops.deepspeed fills it in
+_Device = Mapping[str, Any]
+_CPU: _Device = {"device": "cpu", "pin_memory": True}
+_NVME: _Device = {"device": "nvme", "nvme_path": "{nvme}", "pin_memory": True}
+"""``jobs.loops.deepspeed`` fills in ``{nvme}``."""
 _COMMON = {
     "train_micro_batch_size_per_gpu": "auto",
     "gradient_accumulation_steps": "auto",
@@ -21,67 +19,99 @@ _COMMON = {
     "bf16": {"enabled": "auto"},
     "fp16": {"enabled": "auto"},
 }
-# An offloaded optimizer is DeepSpeed's own CPU Adam, which needs its section in the file.
 _ADAMW = {
     "type": "AdamW",
     "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
 }
+"""An offloaded optimizer is DeepSpeed's own CPU Adam, which needs this section."""
 
 
 def _zero(
-    stage: int,
-    doc: str,
-    *,
-    optimizer: Mapping[str, Any] | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
+    """DeepSpeed at a ZeRO stage; ``optimizer`` and ``parameters`` say where to offload them to."""
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
-    offloaded = tuple(part for part in (optimizer, parameters) if part)
-    builds: tuple[str, ...] = ()
+    builds: list[str] = []
+    traits = ["deepspeed"]
     if optimizer is not None:
         section["offload_optimizer"] = optimizer
         config["optimizer"] = _ADAMW
-        builds += ("cpu_adam",)
+        builds.append("cpu_adam")
+        traits.append("offloaded_optimizer")
     if parameters is not None:
         section["offload_param"] = parameters
-    nvme = _NVME in offloaded
-    if nvme:
-        builds += ("async_io",)
+    if _NVME in (optimizer, parameters):
+        builds.append("async_io")
+    if stage == 3:
+        traits.append("zero3")
+    if stage > 0:
+        traits.append("zero")
     return Variant(
         doc=doc,
         deepspeed=config,
         requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in builds)),
-        builds=builds,
-        uses_host=bool(offloaded),
+        builds=tuple(builds),
+        uses_host=optimizer is not None or parameters is not None,
         numerical_effect="rounding",
-        traits=("deepspeed",)
-        + (("offloaded_optimizer",) if optimizer else ())
-        + (("zero3",) if stage == 3 else ())
-        + (("zero",) if stage else ()),
+        traits=tuple(traits),
     )
 
 
 OFFLOAD = Axis(
     name="offload",
-    doc="DeepSpeed ZeRO stage, and what lives outside the GPU",
+    doc="DeepSpeed ZeRO stage, and what is kept outside the GPU",
     default="none",
     variants={
-        "none": Variant(doc="no DeepSpeed: everything on the GPU"),
+        "none": Variant(doc="No DeepSpeed: everything on the GPU"),
         "zero0": _zero(0, "DeepSpeed's engine without sharding"),
-        "zero1": _zero(1, "ZeRO-1: optimizer states sharded (over one GPU: not at all)"),
-        "zero2": _zero(2, "ZeRO-2: gradients sharded too"),
-        "zero3": _zero(3, "ZeRO-3: parameters sharded too"),
-        "zero1_cpu_optimizer": _zero(1, "ZeRO-1, optimizer on the host's cores", optimizer=_CPU),
-        "zero2_cpu_optimizer": _zero(2, "ZeRO-2, optimizer on the host's cores", optimizer=_CPU),
-        "zero3_cpu_optimizer": _zero(3, "ZeRO-3, optimizer on the host's cores", optimizer=_CPU),
-        "zero3_cpu_parameters": _zero(3, "ZeRO-3, parameters in host memory", parameters=_CPU),
-        "zero3_cpu_both": _zero(
-            3, "ZeRO-3, optimizer and parameters on the host", optimizer=_CPU, parameters=_CPU
+        "zero1": _zero(
+            1, "ZeRO-1: shards optimizer states over the GPUs; on one GPU it saves nothing"
         ),
-        "zero3_nvme_optimizer": _zero(3, "ZeRO-3, optimizer states on NVMe", optimizer=_NVME),
+        "zero2": _zero(2, "ZeRO-2: shards gradients too; on one GPU it saves nothing"),
+        "zero3": _zero(3, "ZeRO-3: shards parameters too; on one GPU it saves little"),
+        "zero1_cpu_optimizer": _zero(
+            1,
+            "ZeRO-1 with optimizer states and update on the host: saves GPU memory, costs "
+            "transfers and CPU time",
+            optimizer=_CPU,
+        ),
+        "zero2_cpu_optimizer": _zero(
+            2,
+            "ZeRO-2 with optimizer states and update on the host: saves GPU memory, costs "
+            "transfers and CPU time",
+            optimizer=_CPU,
+        ),
+        "zero3_cpu_optimizer": _zero(
+            3,
+            "ZeRO-3 with optimizer states and update on the host: saves GPU memory, costs "
+            "transfers and CPU time",
+            optimizer=_CPU,
+        ),
+        "zero3_cpu_parameters": _zero(
+            3,
+            "ZeRO-3 with parameters in host memory: saves the weights' GPU memory, costs transfers "
+            "in every pass",
+            parameters=_CPU,
+        ),
+        "zero3_cpu_both": _zero(
+            3,
+            "ZeRO-3 with optimizer and parameters on the host: needs the least GPU memory of the "
+            "CPU variants, costs the most transfers",
+            optimizer=_CPU,
+            parameters=_CPU,
+        ),
+        "zero3_nvme_optimizer": _zero(
+            3,
+            "ZeRO-3 with optimizer states on NVMe: saves GPU and host memory, costs disk transfers",
+            optimizer=_NVME,
+        ),
         "zero3_nvme_both": _zero(
-            3, "ZeRO-3, optimizer states and parameters on NVMe", optimizer=_NVME, parameters=_NVME
+            3,
+            "ZeRO-3 with optimizer states and parameters on NVMe: saves the most memory, costs the "
+            "most time",
+            optimizer=_NVME,
+            parameters=_NVME,
         ),
     },
 )

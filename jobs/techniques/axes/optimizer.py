@@ -1,4 +1,4 @@
-"""Optimizer axis: every optimizer the Trainer knows by name, and the ones handed to it as objects."""
+"""Optimizer axis: every optimizer that the Trainer has by name, and some that are built by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 
 def _named(
-    name: str, doc: str, *, numerical_effect: NumericalEffect = "training", **row: Any
+    name: str, doc: str, *, numerical_effect: NumericalEffect = "training", **fields: Any
 ) -> Variant:
+    """An optimizer that the Trainer has by name (``TrainingArguments.optim``)."""
     arguments = {"optim": name}
-    return Variant(doc=doc, training_arguments=arguments, numerical_effect=numerical_effect, **row)
+    return Variant(
+        doc=doc, training_arguments=arguments, numerical_effect=numerical_effect, **fields
+    )
 
 
 def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
@@ -24,153 +27,199 @@ def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
 
 
 def _low_rank(name: str, doc: str, package: str) -> Variant:
+    """An optimizer that projects the gradients of all linear layers to a low rank."""
     arguments = {"optim": name, "optim_target_modules": "all-linear"}
-    tags = ("low_rank", "layerwise") if name.endswith("layerwise") else ("low_rank",)
+    traits: tuple[str, ...] = ("low_rank",)
+    if name.endswith("layerwise"):
+        traits = ("low_rank", "layerwise")
     return Variant(
         doc=doc,
         training_arguments=arguments,
         requires=(f"package:{package}",),
         numerical_effect="training",
-        traits=tags,
+        traits=traits,
     )
 
 
 OPTIMIZER = Axis(
     name="optimizer",
-    doc="what updates the weights, and the state it keeps per parameter",
+    doc="What updates the weights; its states are often the largest part of memory",
     default="adamw_torch_fused",
     variants={
         "adamw_torch_fused": _named(
             "adamw_torch_fused",
-            "AdamW, one fused kernel per step",
+            "AdamW in one fused kernel: two 32-bit states per parameter",
             numerical_effect="exact",
             traits=("torch_adamw",),
         ),
         "adamw_torch": _named(
             "adamw_torch",
-            "AdamW, PyTorch's default implementation",
+            "AdamW in PyTorch's default implementation: multi-tensor (foreach) kernels on a GPU",
             numerical_effect="exact",
             traits=("torch_adamw",),
         ),
         "adamw_foreach": Variant(
-            doc="AdamW, multi-tensor (foreach) kernels: the guide's multi_tensor",
+            doc="AdamW built by hand with multi-tensor (foreach) kernels: costs temporary memory",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": True})},
             traits=("custom_optimizer",),
         ),
         "adamw_forloop": Variant(
-            doc="AdamW, one parameter at a time",
+            doc="AdamW built by hand that updates one tensor at a time: slow, no large temporaries",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
             traits=("custom_optimizer",),
         ),
         "adamw_torch_8bit": _named(
             "adamw_torch_8bit",
-            "torchao AdamW, 8-bit states",
+            "torchao's AdamW with 8-bit states: a quarter of AdamW's state memory",
             requires=("package:torchao",),
             traits=("torchao",),
         ),
         "adamw_torch_4bit": _named(
             "adamw_torch_4bit",
-            "torchao AdamW, 4-bit states",
+            "torchao's AdamW with 4-bit states: an eighth of AdamW's state memory",
             requires=("package:torchao",),
             traits=("torchao",),
         ),
-        "adafactor": _named("adafactor", "Adafactor: factored second moment, no first"),
-        "sgd": _named("sgd", "plain SGD without momentum: no state"),
+        "adafactor": _named(
+            "adafactor",
+            "Adafactor: a factored second moment and no first, so hardly any state memory",
+        ),
+        "sgd": _named("sgd", "SGD without momentum: no states"),
         "sgd_momentum": Variant(
-            doc="SGD with momentum: one state per parameter",
+            doc="SGD with momentum: one 32-bit state per parameter",
             training_arguments={"optim": "sgd", "optim_args": "momentum=0.9"},
             numerical_effect="training",
         ),
-        "adagrad": _named("adagrad", "Adagrad: one state per parameter"),
-        "rmsprop": _named("rmsprop", "RMSprop: one state per parameter"),
-        "adamw_bnb_8bit": _bitsandbytes("adamw_bnb_8bit", "bitsandbytes AdamW, 8-bit states"),
+        "adagrad": _named("adagrad", "Adagrad: one 32-bit state per parameter"),
+        "rmsprop": _named("rmsprop", "RMSprop: one 32-bit state per parameter"),
+        "adamw_bnb_8bit": _bitsandbytes(
+            "adamw_bnb_8bit",
+            "bitsandbytes' AdamW with 8-bit states: a quarter of AdamW's state memory",
+        ),
         "paged_adamw_8bit": _bitsandbytes(
-            "paged_adamw_8bit", "bitsandbytes AdamW, 8-bit states in paged memory"
+            "paged_adamw_8bit",
+            "bitsandbytes' AdamW with 8-bit states in memory that CUDA can move to the host",
         ),
         "paged_adamw_32bit": _bitsandbytes(
-            "paged_adamw_32bit", "bitsandbytes AdamW, 32-bit states in paged memory"
+            "paged_adamw_32bit",
+            "bitsandbytes' AdamW with 32-bit states in memory that CUDA can move to the host",
         ),
-        "lion_8bit": _bitsandbytes("lion_8bit", "bitsandbytes Lion, 8-bit momentum"),
-        "lion_32bit": _bitsandbytes("lion_32bit", "bitsandbytes Lion, 32-bit momentum"),
+        "lion_8bit": _bitsandbytes(
+            "lion_8bit", "bitsandbytes' Lion with 8-bit momentum: one byte of state per parameter"
+        ),
+        "lion_32bit": _bitsandbytes(
+            "lion_32bit", "bitsandbytes' Lion with 32-bit momentum: half of AdamW's state memory"
+        ),
         "paged_lion_8bit": _bitsandbytes(
-            "paged_lion_8bit", "bitsandbytes Lion, 8-bit momentum in paged memory"
+            "paged_lion_8bit",
+            "bitsandbytes' Lion with 8-bit momentum in memory that CUDA can move to the host",
         ),
         "paged_lion_32bit": _bitsandbytes(
-            "paged_lion_32bit", "bitsandbytes Lion, 32-bit momentum in paged memory"
+            "paged_lion_32bit",
+            "bitsandbytes' Lion with 32-bit momentum in memory that CUDA can move to the host",
         ),
-        "ademamix": _bitsandbytes("ademamix", "bitsandbytes AdEMAMix, 32-bit states"),
-        "ademamix_8bit": _bitsandbytes("ademamix_8bit", "bitsandbytes AdEMAMix, 8-bit states"),
+        "ademamix": _bitsandbytes(
+            "ademamix", "bitsandbytes' AdEMAMix with 32-bit states: three per parameter"
+        ),
+        "ademamix_8bit": _bitsandbytes("ademamix_8bit", "bitsandbytes' AdEMAMix with 8-bit states"),
         "paged_ademamix_32bit": _bitsandbytes(
-            "paged_ademamix_32bit", "bitsandbytes AdEMAMix in paged memory", "cuda"
+            "paged_ademamix_32bit",
+            "bitsandbytes' AdEMAMix with 32-bit states in memory that CUDA can move to the host",
+            "cuda",
         ),
         "paged_ademamix_8bit": _bitsandbytes(
-            "paged_ademamix_8bit", "bitsandbytes AdEMAMix, 8-bit and paged", "cuda"
+            "paged_ademamix_8bit",
+            "bitsandbytes' AdEMAMix with 8-bit states in memory that CUDA can move to the host",
+            "cuda",
         ),
-        "rmsprop_bnb": _bitsandbytes("rmsprop_bnb", "bitsandbytes RMSprop"),
-        "rmsprop_bnb_8bit": _bitsandbytes("rmsprop_bnb_8bit", "bitsandbytes RMSprop, 8-bit state"),
+        "rmsprop_bnb": _bitsandbytes("rmsprop_bnb", "bitsandbytes' RMSprop"),
+        "rmsprop_bnb_8bit": _bitsandbytes(
+            "rmsprop_bnb_8bit", "bitsandbytes' RMSprop with an 8-bit state"
+        ),
         "rmsprop_bnb_32bit": _bitsandbytes(
-            "rmsprop_bnb_32bit", "bitsandbytes RMSprop, 32-bit state"
+            "rmsprop_bnb_32bit", "bitsandbytes' RMSprop with a 32-bit state"
         ),
         "adam8bit_decay_groups": Variant(
-            doc="bitsandbytes Adam8bit built by hand with weight-decay groups: the guide's third-party way",
+            doc="bitsandbytes' Adam8bit built by hand with weight-decay groups, as in the Hugging "
+            "Face guide",
             hooks={"optimizer": Hook("bitsandbytes_adam8bit")},
             requires=("package:bitsandbytes",),
             numerical_effect="training",
             traits=("bitsandbytes", "custom_optimizer"),
         ),
         "galore_adamw": _low_rank(
-            "galore_adamw", "GaLore AdamW: low-rank gradient projection", "galore_torch"
+            "galore_adamw",
+            "GaLore AdamW: projects gradients to a low rank; saves state memory, costs time",
+            "galore_torch",
         ),
         "galore_adamw_8bit": _low_rank(
-            "galore_adamw_8bit", "GaLore AdamW, 8-bit states", "galore_torch"
+            "galore_adamw_8bit", "GaLore AdamW with 8-bit states", "galore_torch"
         ),
-        "galore_adafactor": _low_rank("galore_adafactor", "GaLore Adafactor", "galore_torch"),
+        "galore_adafactor": _low_rank(
+            "galore_adafactor",
+            "GaLore Adafactor: low-rank gradients, factored second moment",
+            "galore_torch",
+        ),
         "galore_adamw_layerwise": _low_rank(
-            "galore_adamw_layerwise", "GaLore AdamW, layer by layer", "galore_torch"
+            "galore_adamw_layerwise",
+            "GaLore AdamW that updates each layer during the backward pass: saves gradients too",
+            "galore_torch",
         ),
         "galore_adamw_8bit_layerwise": _low_rank(
             "galore_adamw_8bit_layerwise",
-            "GaLore AdamW, 8-bit states, layer by layer",
+            "GaLore AdamW with 8-bit states that updates each layer during the backward pass",
             "galore_torch",
         ),
         "galore_adafactor_layerwise": _low_rank(
-            "galore_adafactor_layerwise", "GaLore Adafactor, layer by layer", "galore_torch"
+            "galore_adafactor_layerwise",
+            "GaLore Adafactor that updates each layer during the backward pass",
+            "galore_torch",
         ),
         "apollo_adamw": _low_rank(
-            "apollo_adamw", "APOLLO AdamW: random low-rank projection", "apollo_torch"
+            "apollo_adamw",
+            "APOLLO AdamW: projects gradients to a random low rank; saves state memory",
+            "apollo_torch",
         ),
         "apollo_adamw_layerwise": _low_rank(
-            "apollo_adamw_layerwise", "APOLLO AdamW, layer by layer", "apollo_torch"
+            "apollo_adamw_layerwise",
+            "APOLLO AdamW that updates each layer during the backward pass: saves gradients too",
+            "apollo_torch",
         ),
         "lomo": _named(
             "lomo",
-            "LOMO: the update fused into the backward pass",
+            "LOMO: updates during the backward pass; saves gradients and states",
             requires=("package:lomo_optim",),
             traits=("lomo",),
         ),
         "adalomo": _named(
             "adalomo",
-            "AdaLOMO: LOMO with second moments",
+            "AdaLOMO: LOMO with factored second moments",
             requires=("package:lomo_optim",),
             traits=("lomo",),
         ),
-        "grokadamw": _named("grokadamw", "GrokAdamW", requires=("package:grokadamw",)),
-        "stable_adamw": _named("stable_adamw", "StableAdamW", requires=("package:optimi",)),
+        "grokadamw": _named(
+            "grokadamw",
+            "GrokAdamW: AdamW that amplifies slow gradients",
+            requires=("package:grokadamw",),
+        ),
+        "stable_adamw": _named(
+            "stable_adamw", "StableAdamW: AdamW with update clipping", requires=("package:optimi",)
+        ),
         "schedule_free_adamw": _named(
             "schedule_free_adamw",
-            "schedule-free AdamW",
+            "Schedule-free AdamW: needs no learning-rate schedule",
             requires=("package:schedulefree",),
             traits=("schedule_free",),
         ),
         "schedule_free_radam": _named(
             "schedule_free_radam",
-            "schedule-free RAdam",
+            "Schedule-free RAdam: needs neither learning-rate schedule nor warm-up",
             requires=("package:schedulefree",),
             traits=("schedule_free",),
         ),
         "schedule_free_sgd": _named(
             "schedule_free_sgd",
-            "schedule-free SGD",
+            "Schedule-free SGD: needs no learning-rate schedule",
             requires=("package:schedulefree",),
             traits=("schedule_free",),
         ),
@@ -179,21 +228,28 @@ OPTIMIZER = Axis(
 
 
 def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two parameter groups: with weight decay, and without it (biases and normalisation layers)."""
+    """Two parameter groups: with weight decay, and without it (biases and layer norms)."""
     from torch import nn
     from transformers.trainer_pt_utils import get_parameter_names
 
-    decayed = {name for name in get_parameter_names(model, [nn.LayerNorm]) if "bias" not in name}
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    decayed_names = {
+        name for name in get_parameter_names(model, [nn.LayerNorm]) if "bias" not in name
+    }
+    decayed: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            group = decayed if name in decayed_names else others
+            group.append(parameter)
     return [
-        {"params": [p for name, p in named if name in decayed], "weight_decay": weight_decay},
-        {"params": [p for name, p in named if name not in decayed], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
 
 
 @hook("torch_adamw")
 def torch_adamw(model: torch.nn.Module, arguments: Any, *, foreach: bool) -> torch.optim.Optimizer:
-    """``torch.optim.AdamW`` with the implementation chosen; arguments are the ``TrainingArguments``."""
+    """``torch.optim.AdamW``, multi-tensor or not. ``arguments`` are the ``TrainingArguments``."""
     import torch
 
     return torch.optim.AdamW(
@@ -208,7 +264,10 @@ def torch_adamw(model: torch.nn.Module, arguments: Any, *, foreach: bool) -> tor
 
 @hook("bitsandbytes_adam8bit")
 def bitsandbytes_adam8bit(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
-    """``bitsandbytes.optim.Adam8bit`` as the guide builds it; arguments are the ``TrainingArguments``."""
+    """``bitsandbytes.optim.Adam8bit`` as the Hugging Face guide builds it.
+
+    ``arguments`` are the ``TrainingArguments``.
+    """
     import bitsandbytes
 
     optimizer: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(

@@ -1,12 +1,11 @@
-"""Precision axis: the number formats that weights are kept in and that the arithmetic runs in."""
+"""Precision axis: the number formats of weights and arithmetic."""
 
 from jobs.techniques.base import Axis, Variant
 
-# torch_compile=True turns TF32 on when tf32 is None, so every row says what it wants on GPUs that have TF32;
-# elsewhere the argument must stay unset, which jobs.loops takes care of.
+# Every row sets tf32, because torch_compile=True turns TF32 on where tf32 is None.
 PRECISION = Axis(
     name="precision",
-    doc="number format of weights and arithmetic",
+    doc="Number formats of weights and arithmetic",
     default="fp32",
     variants={
         "fp32": Variant(
@@ -14,25 +13,28 @@ PRECISION = Axis(
             training_arguments={"tf32": False},
         ),
         "tf32": Variant(
-            doc="32-bit weights, matrix products on TF32 tensor cores",
+            doc="32-bit weights, matrix products on TF32 tensor cores: saves time, no memory",
             training_arguments={"tf32": True},
             requires=("capability>=8.0",),
             numerical_effect="rounding",
         ),
         "fp16": Variant(
-            doc="mixed precision: 32-bit weights, fp16 autocast, loss scaling",
+            doc="Mixed precision with fp16 autocast and loss scaling: 32-bit weights; saves time "
+            "and activation memory",
             training_arguments={"fp16": True, "tf32": False},
             requires=("cuda",),  # accelerate silently trains in fp32 on a CPU
             numerical_effect="rounding",
         ),
         "bf16": Variant(
-            doc="mixed precision: 32-bit weights, bf16 autocast",
+            doc="Mixed precision with bf16 autocast: 32-bit weights; saves time and activation "
+            "memory",
             training_arguments={"bf16": True, "tf32": False},
             requires=("bf16",),
             numerical_effect="rounding",
         ),
         "bf16_weights": Variant(
-            doc="pure bf16: weights, gradients and optimizer states in 16 bits, no 32-bit copy",
+            doc="Pure bf16: weights, gradients and optimizer states in 16 bits without a 32-bit "
+            "copy; saves the most memory, changes the training",
             training_arguments={"bf16": True, "tf32": False},
             model_kwargs={"dtype": "bfloat16"},
             requires=("bf16",),

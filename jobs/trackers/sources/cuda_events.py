@@ -1,4 +1,4 @@
-"""Places in what the host launches, and when the device was there."""
+"""CUDA events, with the time at which the host launched them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def recorded() -> torch.cuda.Event:
-    """An event whose time will be known, recorded now."""
+    """A timing event, recorded now on the current stream."""
     import torch
 
     event = torch.cuda.Event(enable_timing=True)
@@ -20,21 +20,24 @@ def recorded() -> torch.cuda.Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the host launched an event, by its monotonic clock."""
+class LaunchPoint:
+    """A point in the sequence of launches, by the clocks of host and device."""
 
     seconds: float
+    """The host's ``time.perf_counter``."""
     event: torch.cuda.Event
 
     @classmethod
-    def here(cls) -> Place:
+    def now(cls) -> LaunchPoint:
+        """The point after everything that was launched so far."""
         return cls(time.perf_counter(), recorded())
 
-    def device_seconds_to(self, later: Place) -> float:
-        """What passed for the device, which must have been at both."""
+    def device_seconds_to(self, later: LaunchPoint) -> float:
+        """Seconds that passed on the device between two points that it has reached."""
         milliseconds: float = self.event.elapsed_time(later.event)
         return milliseconds / 1000
 
-    def lag_at(self, later: Place) -> float:
-        """By how many seconds more the device is behind the host there than here."""
-        return self.device_seconds_to(later) - (later.seconds - self.seconds)
+    def lag_at(self, later: LaunchPoint) -> float:
+        """By how many more seconds the device is behind the host at ``later`` than here."""
+        host_seconds = later.seconds - self.seconds
+        return self.device_seconds_to(later) - host_seconds

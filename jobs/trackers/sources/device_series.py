@@ -1,4 +1,4 @@
-"""A growing series of device scalars, kept on the host without waiting for or allocating on the device."""
+"""A growing series of device scalars, copied to the host without synchronising the device."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     import torch
 
 _BLOCK = 4096
+"""Scalars per buffer."""
 
 
 class DeviceSeries:
-    """Scalars are copied asynchronously into pinned host memory; ``values`` waits for the device."""
+    """Copies scalars asynchronously into pinned host memory; allocates nothing on the device."""
 
     def __init__(self, *, integers: bool = False) -> None:
         self._integers = integers
@@ -22,19 +23,26 @@ class DeviceSeries:
         return self._length
 
     def append(self, scalar: torch.Tensor) -> None:
-        """Keep a scalar that may not have been computed yet."""
-        if self._length % _BLOCK == 0:
-            import torch
-
-            dtype = torch.int64 if self._integers else torch.float32
-            self._blocks.append(torch.empty(_BLOCK, dtype=dtype, pin_memory=scalar.is_cuda))
-        self._blocks[-1][self._length % _BLOCK].copy_(scalar.detach(), non_blocking=True)
+        """Add a scalar that the device may not have computed yet."""
+        index = self._length % _BLOCK
+        if index == 0:
+            self._blocks.append(self._new_block(pinned=scalar.is_cuda))
+        self._blocks[-1][index].copy_(scalar.detach(), non_blocking=True)
         self._length += 1
 
+    def _new_block(self, *, pinned: bool) -> torch.Tensor:
+        import torch
+
+        dtype = torch.int64 if self._integers else torch.float32
+        return torch.empty(_BLOCK, dtype=dtype, pin_memory=pinned)
+
     def values(self) -> list[float]:
-        """All scalars so far, in order."""
+        """All scalars so far, in order. Waits for the device."""
         import torch
 
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        return [value for block in self._blocks for value in block.tolist()][: self._length]
+        values: list[float] = []
+        for block in self._blocks:
+            values += block.tolist()
+        return values[: self._length]

@@ -1,4 +1,4 @@
-"""Every operator as PyTorch dispatches it, by name and operands: unlike a profiler it leaves nothing behind."""
+"""Sees every operator as PyTorch dispatches it; unlike a profiler it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Dispatched(TorchDispatchMode):
-    """While entered, tells ``see`` each operator's name and operands before it runs; what is compiled stays compiled.
+class OperatorListener(TorchDispatchMode):
+    """While entered, calls ``listener`` with each operator's name and arguments before it runs.
 
-    PyTorch's profiler would register with the GPU's driver for good, whatever it is asked for: on an H200 that takes
-    12 MiB and slows every launch after it.
+    Compiled code stays compiled. PyTorch's profiler is no alternative: it registers with the GPU's
+    driver for the rest of the process. On an H200 that takes 12 MiB and slows every later launch.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, see: Callable[[str, Sequence[Any]], None]) -> None:
+    def __init__(self, listener: Callable[[str, Sequence[Any]], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._see = see
+        self._listener = listener
         self.seconds = 0.0
-        """Spent on telling."""
+        """Time spent in ``listener``."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """So that a compiler does not stand back while it is entered."""
+        """True: torch.compile then compiles while this mode is active."""
         return True
 
     def __torch_dispatch__(
@@ -37,6 +37,6 @@ class Dispatched(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         begin = time.perf_counter()
-        self._see(func.name().partition(".")[0], args)
+        self._listener(func.name().partition(".")[0], args)
         self.seconds += time.perf_counter() - begin
         return func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""A quantity that is read now and then: what it was within a window of time, and by how much it grew over one."""
+"""A quantity that is read at intervals: its values and its growth within a window of time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import bisect
 import time
 
 
-class Readings:
-    """Values with the times of a monotonic clock at which they were read."""
+class TimeSeries:
+    """Readings with their times, which are of ``time.perf_counter``."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
@@ -16,20 +16,23 @@ class Readings:
     def __len__(self) -> int:
         return len(self._values)
 
-    def take(self, value: float) -> None:
-        """The quantity is this now."""
+    def append(self, value: float) -> None:
+        """Add a reading that was taken just now."""
         self._seconds.append(time.perf_counter())
         self._values.append(value)
 
-    def within(self, begin: float, end: float) -> list[float]:
-        """The values read from ``begin`` to ``end``."""
-        return self._values[
-            bisect.bisect_left(self._seconds, begin) : bisect.bisect_right(self._seconds, end)
-        ]
+    def between(self, begin: float, end: float) -> list[float]:
+        """The values that were read from ``begin`` to ``end``, both included."""
+        first = bisect.bisect_left(self._seconds, begin)
+        after_last = bisect.bisect_right(self._seconds, end)
+        return self._values[first:after_last]
 
     def growth(self, begin: float, end: float) -> float:
-        """How much it grew from ``begin`` to ``end``: linear between the readings, constant beyond them."""
+        """The value at ``end`` less that at ``begin``.
+
+        Interpolated linearly between readings, and constant beyond the first and the last.
+        """
         import numpy as np
 
-        before, after = np.interp([begin, end], self._seconds, self._values)
-        return float(after - before)
+        at_begin, at_end = np.interp([begin, end], self._seconds, self._values)
+        return float(at_end - at_begin)

@@ -1,48 +1,51 @@
-"""How much a page can hold: of very many configurations, those that answer something and an even choice of the rest."""
+"""Which configurations a page shows where there are too many: fronts, and every n-th other."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-import numpy as np
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.pareto import fronts_by
 
-from orchestrator.analysis.frame.points import Points, fronts
-from orchestrator.analysis.summary import Summary
+MAX_CONFIGURATIONS = 20_000
+"""A browser still moves as many smoothly; each takes about 200 bytes of the page."""
 
-MOST_POINTS = 20_000
-"""What a browser still moves smoothly: about 200 bytes of the page each."""
-
-
-def thinned(summary: Summary, most: int = MOST_POINTS) -> Summary:
-    """The summary with about ``most`` points at the most beside those that none of equal training and batch beats.
-
-    Frontiers, verdicts, effects and counts are those of all points.
-    """
-    total = sum(len(cohort.points) for cohort in summary.cohorts)
-    if total <= most:
-        return summary
-    every = -(-total // most)
-    return replace(
-        summary,
-        cohorts=tuple(replace(one, points=_chosen(one.points, every)) for one in summary.cohorts),
-    )
+Shown = Mapping[str, Sequence[Configuration]]
+"""Environment's id -> its configurations that a page shows."""
 
 
-def _chosen(points: Points, every: int) -> Points:
-    stays = np.arange(len(points)) % every == 0
-    for front in fronts(points, within=lambda points: points.equivalences).values():
-        stays[front] = True
-    return points.where(stays)
+def shown_configurations(dataset: Dataset, limit: int = MAX_CONFIGURATIONS) -> Shown:
+    """About ``limit`` configurations, and those on a front of equal recipe and batch."""
+    total = sum(len(results.configurations) for results in dataset.environments)
+    every = max(1, -(-total // limit))
+    shown = {}
+    for results in dataset.environments:
+        own = results.configurations
+        shown[results.environment_id] = own if every == 1 else _thinned(own, every)
+    return shown
 
 
-def left_out(whole: Summary, shown: Summary) -> str:
-    """What a page says of the points that it does not hold; empty when it holds all."""
-    total, held = (
-        sum(len(cohort.points) for cohort in summary.cohorts) for summary in (whole, shown)
-    )
-    if held == total:
+def _thinned(configurations: Sequence[Configuration], every: int) -> list[Configuration]:
+    """Every n-th configuration, and those on a front of equal recipe and effective batch."""
+    fronts = fronts_by(configurations, _trains_like)
+    kept = {id(own) for front in fronts.values() for own in front}
+    kept |= {id(own) for own in configurations[::every]}
+    return [own for own in configurations if id(own) in kept]
+
+
+def _trains_like(configuration: Configuration) -> object:
+    return configuration.trains_like
+
+
+def left_out(dataset: Dataset, shown: Shown) -> str:
+    """What a page says of the configurations that it does not show; empty where it shows all."""
+    total = sum(len(results.configurations) for results in dataset.environments)
+    shown_count = sum(map(len, shown.values()))
+    if shown_count == total:
         return ""
     return (
-        f"map and table hold {held:,} of {total:,} configurations: every one that none of its training and batch beats,"
-        " and an even choice of the others; trials.parquet holds all"
+        f"Map and table show {shown_count:,} of {total:,} configurations: all on a Pareto front of "
+        "equal recipe and effective batch, and an even choice of the others. trials.parquet holds "
+        "all."
     )

@@ -5,23 +5,27 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from orchestrator import units
-from orchestrator.analysis.summary import Summary
-from orchestrator.reporting import cells
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.configurations import MARKS_MEAN
+from orchestrator.reporting.content import Content
 from orchestrator.reporting.html.chart_data import chart_data
-from orchestrator.reporting.html.downsampling import left_out, thinned
-from orchestrator.reporting.search_summary import account, standing
-from orchestrator.storage import run_metadata
+from orchestrator.reporting.html.downsampling import left_out, shown_configurations
+from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.sections import pareto_front
+from orchestrator.storage.layout import TRIALS
+from orchestrator.units import memory
+
+_ESCAPED = "<>&\u2028\u2029"
+"""Signs that could end a script element, or a line of JavaScript."""
 
 
-def render(summary: Summary) -> str:
-    """The page's text, half a megabyte of it the chart library. Foreign strings are escaped for where they stand."""
-    whole, summary = summary, thinned(summary)
+def render(report: Report) -> str:
+    """The page's text, half a megabyte of it the chart library. Foreign strings are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -32,30 +36,60 @@ def render(summary: Summary) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters.update(
-        memory=units.memory, number=units.number, change=units.change, duration=units.duration
-    )
+    pages.filters["memory"] = memory
+    dataset = report.dataset
+    shown = shown_configurations(dataset)
+    data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
     return pages.get_template("report.html.j2").render(
-        summary=summary,
-        run=summary.run,
-        cells=cells,
-        account=[
-            *standing(whole),
-            *account(summary.run.search),
-            *summary.run.notes,
-            *filter(None, [left_out(whole, summary)]),
-        ],
+        name=dataset.name or "Run",
+        opening=list(_opening(report, left_out(dataset, shown))),
+        front=_front(dataset),
+        budgets=[pick.budget_bytes for pick in dataset.main.budget_picks] if dataset.main else [],
+        has_anatomies=bool(data["anatomies"]),
+        parts=list(_parts(report)),
         library=Markup(packed_library()),
-        data=Markup(script_json(chart_data(summary))),
-        config=json.dumps(summary.run.config, indent=2, sort_keys=True)
-        if summary.run.config
-        else "",
-        queries=queries(summary),
+        data=Markup(script_json(data)),
+        command=dataset.run.command,
+        config=_config(dataset),
+        queries=queries(dataset),
     )
+
+
+def _front(dataset: Dataset) -> Content | None:
+    """The Pareto front as it reads without a script."""
+    return None if dataset.main is None else pareto_front.make(dataset, dataset.main)
+
+
+def _opening(report: Report, missing: str) -> Iterator[str]:
+    """What the run was, the sentences of sections without a title, and what the page leaves out."""
+    yield f"{report.headline}."
+    for part in report.parts:
+        if not part.content.title:
+            yield from part.content.text
+    if missing:
+        yield missing
+
+
+def _parts(report: Report) -> Iterator[tuple[Part, str, str]]:
+    """Each section with tables on the page, its id, and its hardware where there are several."""
+    environments = report.dataset.environments
+    for part in report.parts:
+        if not (part.section.on_page and part.content.tables):
+            continue
+        place = environments.index(part.environment) if part.environment else 0
+        suffix = f"-{place + 1}" if place else ""
+        is_ambiguous = part.environment is not None and len(environments) > 1
+        on = f" on {part.environment.hardware}" if part.environment and is_ambiguous else ""
+        yield part, f"{part.section.name}{suffix}", on
+
+
+def _config(dataset: Dataset) -> str:
+    config = dataset.run.config
+    return json.dumps(config, indent=2, sort_keys=True) if config else ""
 
 
 def packed_library() -> str:
-    """The chart library, gzip in base64: under two fifths of its size, and every browser since 2023 can unpack it."""
+    """The chart library, gzip in base64: 40 % of its size. All browsers since 2023 unpack it."""
     scripts = files("bokeh") / "server" / "static" / "js"
     parts = [(scripts / name).read_text() for name in ("bokeh.min.js", "bokeh-api.min.js")]
     return base64.b64encode(gzip.compress("\n".join(parts).encode(), mtime=0)).decode()
@@ -63,39 +97,34 @@ def packed_library() -> str:
 
 def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in; NaN and infinities become null."""
-    text = json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for sign in "<>&\u2028\u2029":
+    text = json.dumps(strict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for sign in _ESCAPED:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+def queries(dataset: Dataset) -> list[tuple[str, str, str]]:
+    """(tool, snippet before the budget in GiB, snippet after it): the fastest within a budget."""
+    size = dataset.main.memory_column if dataset.main else "peak_allocated_bytes"
+    axes = [axis for axis in dataset.varying_axes if axis.isidentifier()]
+    columns = list(dict.fromkeys(["trial_id", "micro_batch", *axes]))
+    return [("DuckDB", *_duckdb(columns, size)), ("Polars", *_polars(columns, size))]
 
 
-def queries(summary: Summary) -> list[tuple[str, str, str]]:
-    """(tool, snippet before the budget in GiB, snippet after it): the report's own question, asked of the table."""
-    memory = summary.cohorts[0].memory_column if summary.cohorts else "peak_allocated_bytes"
-    picked = ["trial_id", "micro_batch", *(axis for axis in summary.axes if axis.isidentifier())]
-    columns = list(dict.fromkeys(picked))
+def _duckdb(columns: list[str], size: str) -> tuple[str, str]:
     named = ", ".join(columns)
+    return (
+        f"SELECT {named}, samples_per_second, {size} / 1024.0**3 AS gib\nFROM '{TRIALS}'\n"
+        f"WHERE outcome = 'ok' AND {size} <= ",
+        " * 1024.0**3\nORDER BY samples_per_second DESC LIMIT 10;",
+    )
+
+
+def _polars(columns: list[str], size: str) -> tuple[str, str]:
     listed = ", ".join(f'"{column}"' for column in columns)
-    return [
-        (
-            "DuckDB",
-            f"SELECT {named}, samples_per_second, {memory} / 1024.0**3 AS gib\nFROM '{run_metadata.TRIALS}'\n"
-            f"WHERE outcome = 'ok' AND {memory} <= ",
-            " * 1024.0**3\nORDER BY samples_per_second DESC LIMIT 10;",
-        ),
-        (
-            "Polars",
-            f'import polars as pl\n\n(\n    pl.scan_parquet("{run_metadata.TRIALS}")\n'
-            f'    .filter(pl.col("outcome") == "ok", pl.col("{memory}") <= ',
-            f' * 1024**3)\n    .select({listed}, "samples_per_second", "{memory}")\n'
-            '    .sort("samples_per_second", descending=True)\n    .head(10)\n    .collect()\n)',
-        ),
-    ]
+    return (
+        f'import polars as pl\n\n(\n    pl.scan_parquet("{TRIALS}")\n'
+        f'    .filter(pl.col("outcome") == "ok", pl.col("{size}") <= ',
+        f' * 1024**3)\n    .select({listed}, "samples_per_second", "{size}")\n'
+        '    .sort("samples_per_second", descending=True)\n    .head(10)\n    .collect()\n)',
+    )

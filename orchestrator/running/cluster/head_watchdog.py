@@ -1,4 +1,4 @@
-"""The cluster's head, watched: when it is lost Ray ends the process that is connected to it, without a sentence."""
+"""A watch on the cluster's head: if it is lost, Ray ends the driver without a sentence."""
 
 from __future__ import annotations
 
@@ -12,42 +12,51 @@ from collections.abc import Iterator
 
 import ray
 
-_EVERY_SECONDS = 1.0
-
-
-def _patience_seconds() -> float:
-    """Half of what Ray waits before it ends the process."""
-    return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", "60")) / 2  # noqa: SIM112 (as Ray has it)
+_CHECK_SECONDS = 1.0
 
 
 @contextlib.contextmanager
 def watched_head() -> Iterator[None]:
-    """End this process in a sentence, with exit status 1, when the head has not been in reach for too long.
+    """End this process with a sentence and exit status 1 when the head is gone for too long.
 
-    Nothing can be asked of Ray by then, not even to shut down. Every record that has arrived is on disk.
+    Nothing can be asked of Ray by then, not even to shut down. Every record that has arrived is on
+    disk.
     """
     address = str(ray.get_runtime_context().gcs_address)
-    over = threading.Event()
-    threading.Thread(target=_watch, args=(address, over), daemon=True).start()
+    is_over = threading.Event()
+    threading.Thread(target=_watch, args=(address, is_over), daemon=True).start()
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
 
 
-def _watch(address: str, over: threading.Event) -> None:
+def _watch(address: str, is_over: threading.Event) -> None:
     host, _, port = address.rpartition(":")
-    seen = time.monotonic()
-    while not over.wait(_EVERY_SECONDS):
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_EVERY_SECONDS),
-        ):
-            seen = time.monotonic()
-        if time.monotonic() - seen > _patience_seconds():
-            print(
-                f"the Ray cluster was lost: its head at {address} does not answer; --resume goes on",
-                file=sys.stderr,
-            )
-            sys.stderr.flush()
-            os._exit(1)
+    last_answer = time.monotonic()
+    limit = _limit_seconds()
+    while not is_over.wait(_CHECK_SECONDS):
+        if _answers(host.strip("[]"), int(port)):
+            last_answer = time.monotonic()
+        if time.monotonic() - last_answer > limit:
+            _end_process(address)
+
+
+def _limit_seconds() -> float:
+    """Half the time after which Ray ends the process."""
+    name = "RAY_gcs_rpc_server_reconnect_timeout_s"
+    return float(os.environ.get(name, "60")) / 2
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_CHECK_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _end_process(address: str) -> None:
+    sentence = f"the Ray cluster was lost: its head at {address} does not answer; --resume goes on"
+    print(sentence, file=sys.stderr, flush=True)
+    os._exit(1)

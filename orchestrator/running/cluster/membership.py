@@ -1,171 +1,167 @@
-"""Who is in the cluster while a sweep runs: nodes join and leave, GPUs fall ill and recover; without any it ends."""
+"""The nodes of a cluster during a sweep: they join and leave, and without any the sweep ends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-import ray
 from ray import tune
 
-from orchestrator.running.cluster.not_kept import NotKept
-from orchestrator.running.cluster.slot_actor import DEAD, LOST, SHARED, UNLIKE
-from orchestrator.running.nodes import Cluster
-from orchestrator.running.session import Session
+from jobs.spec import Needs
+from orchestrator.running.cluster.messages import UNFIT
+from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
+from orchestrator.running.cluster.searcher import Unpickled
+from orchestrator.running.cluster.slots import Slots
+from orchestrator.running.cluster.unfit_gpus import UnfitGpus
+from orchestrator.running.nodes import Cluster, Placement
+from orchestrator.running.session import CloseReason, Session
 
-_EVERY_SECONDS = 2.0
-_PATIENCE_SECONDS = 600.0
-"""For a node to join when there is none left: what a cloud needs to replace one."""
-_SETTLING_SECONDS = 30.0
-"""Nodes seldom come alone: so long no other may have joined before the sweep begins anew with them."""
-_IN_WORDS = {
-    LOST: "answers no more and was set aside",
-    DEAD: "fails at every CUDA call and was set aside",
-    UNLIKE: "is of a model that no trial was planned for",
-    SHARED: "is somebody else's too: its trials go to others of its model",
-}
+LOOK_SECONDS = 2.0
+"""Between two looks at the cluster."""
+NO_NODE_SECONDS = 600.0
+"""How long to wait for a node if none is left: what a cloud needs to replace one."""
 
 
-class Roster(NotKept, tune.Callback, tune.Stopper):
-    """Counts the slots that are there, and lets so many trials wait for one.
+class Inquiries(Protocol):
+    """What is used of ``NodeInquiries``."""
 
-    An unwell GPU is kept by the Tune trial that found it so (see ``SlotTrainable``), which goes on until it is well.
-    One that is merely shared is taken all the same once its model has no better.
+    def ask(self, node_id: str, gpus: int) -> None: ...
+
+    def answers(self) -> dict[str, str]: ...
+
+
+class Membership(Unpickled, tune.Callback, tune.Stopper):
+    """Looks at the cluster every few seconds, and takes the reports about unfit GPUs.
+
+    Nodes that join are used if their GPU model is known. Where trials are kept on certain nodes, a
+    node that joins is asked for its model first. Elsewhere Ray places trials on it at once, and its
+    actor reports an unknown model as an unfit GPU.
     """
 
-    def __init__(self, session: Session, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        asked: Needs | None = None,
+        *,
+        nodes: Callable[[], Sequence[RayNode]] = list_nodes,
+        inquiries: Inquiries | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        no_node_seconds: float = NO_NODE_SECONDS,
+    ) -> None:
         self._session = session
         self._cluster = cluster
-        self.limit: Callable[[int], object] = lambda trials: None
-        """Told how many trials may be given out, those that wait and those that keep an unwell GPU among them."""
-        self._known = {
-            node.node_id: node.gpus or 1 for node in cluster.nodes if node.gpus or not cluster.gpus
-        }
-        parts = cluster.by_hardware()
-        self._models = {
-            node.node_id: part.hardware for part in parts[1:] and parts for node in part.nodes
-        }
-        self._only = set(self._known) if cluster.pinned or self._models else None
-        self.has_grown = False
-        """Nodes with GPUs have joined since the first look, perhaps of models that nothing was planned for."""
-        self._seen: set[str] | None = None
-        self._grown_at = 0.0
-        self._unwell: dict[str, str] = {}
-        """Tune trials that keep an unwell GPU -> its model."""
-        self._sharing: set[str] = set()
-        self._notes: list[str] = []
-        self._next = 0.0
-        self._deserted_since: float | None = None
+        self._nodes = nodes
+        self._inquiries = NodeInquiries() if inquiries is None else inquiries
+        self._clock = clock
+        self._no_node_seconds = no_node_seconds
+        self.slots = Slots(cluster, asked or Needs())
+        self.on_slots: Callable[[Mapping[str, int]], object] = _ignore
+        """Called with the slots of each GPU model when they have been counted again."""
+        self._unfit = UnfitGpus(session.message, [node.node_id for node in cluster.nodes])
+        self._known_nodes: set[str] | None = None
+        """Nodes that need not be asked for their GPU model: those of the first look are not new."""
+        self._next_look = 0.0
+        self._empty_since: float | None = None
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """GPU model of a trial ("" for any) -> where it may run by now."""
+        return self.slots.placements
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about GPUs that turned out to be unwell."""
-        return tuple(dict.fromkeys(self._notes))
+        """Sentences about GPUs that turned out to be unfit."""
+        return self._unfit.notes
 
     @property
-    def slots(self) -> int:
-        """Trials that can run at once on what is there."""
-        return sum(max(self._slots(model), 0) for model in self._all_models())
+    def trials_at_once(self) -> int:
+        """Tune trials that may live: one per slot, some of which keep unfit GPUs, and for each GPU
+        model one that waits, so that no slot waits for the driver."""
+        return self.slots.total + len(self.placements)
+
+    def may_share(self, gpu_model: str) -> bool:
+        """Whether a trial for this model is measured although other processes use its GPU: there is
+        no other GPU for it."""
+        hardware = self.placements[gpu_model].hardware
+        return self._unfit.is_measured_shared(hardware) or self.slots.of(gpu_model) <= 1
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        now = time.monotonic()
-        if now < self._next:
+        """Look at the cluster, every few seconds."""
+        now = self._clock()
+        if now < self._next_look:
             return
-        self._next = now + _EVERY_SECONDS
-        nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
-        self._meet(
-            {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU")},
-            now,
-        )
-        there = {node["NodeID"]: node for node in nodes if node["Alive"] and self._is_of_use(node)}
-        if lost := self._known.keys() - there:
-            self._session.say(f"lost {len(lost)} of {len(self._known)} nodes")
-        for name in there.keys() - self._known:
-            self._session.say(f"a node joined: {there[name]['NodeManagerAddress']}")
-        self._known = {
-            name: int(node["Resources"].get("GPU", 0)) or 1 for name, node in there.items()
-        }
-        self.limit(self.slots + len(self._all_models()))
-        waiting = self._session.models_out
-        if not waiting or any(self._slots(model) > self._unwell_of(model) for model in waiting):
-            self._deserted_since = None
-        elif self._deserted_since is None:
-            self._deserted_since = now
-            self._session.say(
-                f"no GPU is left: waiting for one to join, at most {_PATIENCE_SECONDS / 60:g} minutes"
-            )
-
-    def _meet(self, with_gpus: set[str], now: float) -> None:
-        """Where trials are kept on certain nodes, others that have GPUs are of use to a sweep that begins anew."""
-        self._seen = self._seen or with_gpus
-        if with_gpus - self._seen:
-            self._seen |= with_gpus
-            self.has_grown, self._grown_at = True, now
-        if self.has_grown and self._only is not None and now > self._grown_at + _SETTLING_SECONDS:
-            self._session.begin_anew()
-
-    def may_share(self, model: str) -> bool:
-        """Whether trials for these GPUs are to be measured beside somebody else: there is no other to move them to."""
-        return model in self._sharing or self._slots(model) <= 1
+        self._next_look = now + LOOK_SECONDS
+        alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
+        self._meet_new_nodes(alive)
+        self._count_slots(alive)
+        self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
         """Whether to wait no longer for a node."""
-        is_over = (
-            self._deserted_since is not None
-            and time.monotonic() > self._deserted_since + _PATIENCE_SECONDS
-        )
-        if is_over:
-            self._session.close("no_nodes")
-        return is_over
+        if self._empty_since is None:
+            return False
+        if self._clock() <= self._empty_since + self._no_node_seconds:
+            return False
+        self._session.close(CloseReason.NO_NODES)
+        return True
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether a Tune trial that keeps an unwell GPU is to give it back; no other is ever stopped."""
-        if "unwell" not in result:
+        """Whether Tune shall stop a trial: only one that keeps an unfit GPU is ever stopped."""
+        gpu = result.get(UNFIT)
+        if gpu is None:
             return False
-        kind, model = result["unwell"], result["gpu_model"]
-        if result["done"]:
-            self._session.say(f"{result['gpu']} is well again")
-            return False
-        if kind == UNLIKE and self.has_grown:
-            self._session.begin_anew()
-        if trial_id not in self._unwell:
-            self._unwell[trial_id] = model
-            self._note(f"{result['gpu']} {_IN_WORDS[kind]}: {result['reason']}")
-        if (
-            kind == SHARED
-            and model not in self._sharing
-            and self._unwell_of(model) >= self._slots(model)
-        ):
-            self._sharing.add(model)
-            self._note("no GPU is left that nobody else uses: rows measured beside others say so")
-        return self._session.finished or (kind == SHARED and model in self._sharing)
+        slots = self.slots.of(self.slots.model_of(gpu.planned_model))
+        gives_back = self._unfit.report(trial_id, gpu, slots=slots)
+        return bool(gpu.reason) and (gives_back or self._session.finished)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._unwell.pop(trial.trial_id, None)
+        """The actor keeps no unfit GPU any more."""
+        self._unfit.forget(trial.trial_id)
 
     on_trial_error = on_trial_complete
-    """What kept the GPU is gone."""
 
-    def _note(self, sentence: str) -> None:
-        self._notes.append(sentence)
-        self._session.say(sentence)
+    def _meet_new_nodes(self, alive: Mapping[str, RayNode]) -> None:
+        """Learn the GPU models of nodes that have joined, and use those that are known."""
+        if self.slots.has_gpus and not self.slots.is_pinned:
+            return  # their actors find out
+        if self._known_nodes is None:
+            self._known_nodes = set(alive)
+        for node_id, node in alive.items():
+            gpus = int(node["Resources"].get("GPU", 0))
+            if gpus and node_id not in self._known_nodes:
+                self._known_nodes.add(node_id)
+                self._inquiries.ask(node_id, gpus)
+        for node_id, hardware in self._inquiries.answers().items():
+            is_used = self.slots.use(node_id, hardware)
+            if not is_used and hardware and self._cluster.is_new_model(hardware):
+                self._unfit.announce_model(hardware)
 
-    def _all_models(self) -> set[str]:
-        return set(self._models.values()) or {""}
+    def _count_slots(self, alive: Mapping[str, RayNode]) -> None:
+        changes = self.slots.update(alive)
+        if changes.lost:
+            self._session.message(f"lost {changes.lost} of {changes.before} nodes")
+        for node in changes.joined:
+            self._session.message(f"a node joined: {node['NodeManagerAddress']}")
+        self.on_slots(self.slots.by_model())
 
-    def _slots(self, model: str) -> int:
-        """GPUs of a model on the nodes that are there, less those that were set aside before the sweep."""
-        here = [name for name in self._known if self._models.get(name, "") == model]
-        aside = sum(node.set_aside for node in self._cluster.nodes if node.node_id in here)
-        return sum(self._known[name] for name in here) - aside
+    def _watch_emptiness(self, now: float) -> None:
+        """Note since when no fit GPU has been there for the trials that are out."""
+        waiting = self._session.gpu_models_given_out
+        if not waiting or any(self._has_fit_slot(model) for model in waiting):
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = now
+            minutes = self._no_node_seconds / 60
+            self._session.message(
+                f"no GPU is left: waiting for one to join, at most {minutes:g} minutes"
+            )
 
-    def _unwell_of(self, model: str) -> int:
-        return list(self._unwell.values()).count(model)
+    def _has_fit_slot(self, gpu_model: str) -> bool:
+        unfit = self._unfit.count(self.placements[gpu_model].hardware)
+        return self.slots.of(gpu_model) > unfit
 
-    def _is_of_use(self, node: dict[str, Any]) -> bool:
-        """As the nodes that the sweep began on: with GPUs where those had some; these alone where trials are pinned."""
-        wanted = "GPU" if self._cluster.gpus else "CPU"
-        return bool(node["Resources"].get(wanted)) and (
-            self._only is None or node["NodeID"] in self._only
-        )
+
+def _ignore(slots: Mapping[str, int]) -> None:
+    """Nothing asks for the slots."""

@@ -1,78 +1,80 @@
-"""Any of our searches as a Tune searcher: what a slot is told of the trials that it is to run next."""
+"""Any of our searches as a Tune searcher, and what each of Tune's trials runs of ours."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ray.tune.search import Searcher
 
-from jobs.spec import TrialSpec, to_json
-from orchestrator.running.cluster.membership import Roster
-from orchestrator.running.cluster.not_kept import NotKept
-from orchestrator.running.nodes import Place
+from jobs.spec import TrialSpec
+from orchestrator.running.nodes import Placement
 from orchestrator.running.session import Session
 
 
-class SessionSearcher(NotKept, Searcher):
-    """Any of our searches as a Tune searcher."""
+class Unpickled:
+    """Base of what Tune writes to disk to restore a run. Ours are resumed from their records."""
 
-    def __init__(
-        self, session: Session, roster: Roster, places: Mapping[str, Place], anywhere: Place
-    ) -> None:
-        super().__init__()
-        self._session, self._roster = session, roster
-        self._places, self._anywhere = places, anywhere
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
 
-    def suggest(self, trial_id: str) -> Any:
+
+class TrialsOnTune(Unpickled):
+    """Which of our trials each of Tune's trials runs: given out first, begun on a ready slot.
+
+    Tune asks for trials ahead of time, and keeps their configs. So a config holds only where the
+    trials may run; what they are is kept here, by the Tune trial's id.
+    """
+
+    def __init__(self, session: Session, placements: Mapping[str, Placement]) -> None:
+        """``placements``: GPU model of a trial ("" for any) -> where it runs; may change."""
+        self._session = session
+        self._placements = placements
+        self._specs: dict[str, tuple[TrialSpec, ...]] = {}
+
+    def give_out(self, tune_trial_id: str) -> Placement | None:
+        """Give the session's next trials to one of Tune's; None: there are none now."""
         specs = self._session.next_trials()
         if not specs:
+            return None
+        self._specs[tune_trial_id] = specs
+        return self._placements[specs[0].gpu_model]
+
+    def start(self, tune_trial_id: str) -> tuple[TrialSpec, ...]:
+        """Begin a Tune trial's trials; returns what its slot shall run."""
+        specs = self._session.start(self._specs.get(tune_trial_id, ()))
+        self._specs[tune_trial_id] = specs
+        return tuple(self._placements[spec.gpu_model].applied_to(spec) for spec in specs)
+
+    def take_back(self, tune_trial_id: str) -> list[TrialSpec]:
+        """Its trials that have no record yet; it runs none from now on."""
+        specs = self._specs.pop(tune_trial_id, ())
+        return [spec for spec in specs if spec.trial_id in self._session.given_out]
+
+    def forget(self, tune_trial_id: str) -> None:
+        """The Tune trial has ended."""
+        self._specs.pop(tune_trial_id, None)
+
+
+class SessionSearcher(Unpickled, Searcher):
+    """Asks the session whenever Tune has room for another trial."""
+
+    def __init__(self, session: Session, trials: TrialsOnTune) -> None:
+        super().__init__()
+        self._session = session
+        self._trials = trials
+
+    def suggest(self, trial_id: str) -> Any:
+        """A Tune trial's config: plain values, of which Tune keeps copies."""
+        placement = self._trials.give_out(trial_id)
+        if placement is None:
             return Searcher.FINISHED if self._session.finished else None
-        place = self._places.get(specs[0].gpu_model, self._anywhere)
-        model = specs[0].gpu_model
         return {
-            "specs": _Specs(self._session, specs, place),
-            "gpu_model": model,
-            "expected_model": model or next(iter(self._places)),
-            "seconds_left": _WhenSent(
-                self._session.seconds_left
-            ),  # no two machines' clocks are compared
-            "may_share": _WhenSent(lambda: self._roster.may_share(model)),
+            "bundle": dict(placement.bundle),
+            "label_selector": placement.label_selector,
         }
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        return None  # the bookkeeper has told the session already
-
-
-class _WhenSent:
-    """Something looked at when a trial is sent to its actor, which may be long after it was asked for."""
-
-    def __init__(self, ask: Callable[[], Any]) -> None:
-        self._ask = ask
-
-    def __reduce__(self) -> tuple[type[Any], tuple[Any]]:
-        value = self._ask()
-        return type(value), (value,)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _WhenSent:
-        return self
-
-
-class _Specs(_WhenSent):
-    """Trials as JSON: those to be next, and from when they are sent those that the session has begun."""
-
-    def __init__(self, session: Session, specs: Sequence[TrialSpec], place: Place) -> None:
-        super().__init__(self._sent)
-        self._session, self._specs, self._place = session, specs, place
-        self._begun = False
-
-    def __iter__(self) -> Iterator[str]:
-        return (json.dumps(to_json(self._place.given(spec))) for spec in self._specs)
-
-    def _sent(self) -> list[str]:
-        if not self._begun:
-            self._specs, self._begun = self._session.begins(self._specs), True
-        return list(self)
+        """Nothing: the Tune callback has told the session already."""

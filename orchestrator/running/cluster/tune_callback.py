@@ -1,84 +1,122 @@
-"""Tune's ear for the session: every record as it arrives, every trial that has to be begun again or was given up."""
+"""Tune's events for the session: trials that start, their records, and lost actors."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 
-from jobs.record import record_from_json
-from jobs.spec import TrialSpec, spec_from_json
-from orchestrator.running.cluster.not_kept import NotKept
-from orchestrator.running.cluster.slot_actor import INFRASTRUCTURE_RETRIES, crashed
-from orchestrator.running.nodes import Cluster
+from jobs.spec import TrialSpec
+from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
+from orchestrator.running.cluster.membership import Membership
+from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
+from orchestrator.running.cluster.searcher import TrialsOnTune, Unpickled
 from orchestrator.running.session import Session
 
+_ERROR_CHARACTERS = 500
 
-class Bookkeeper(NotKept, TrialProgressCallback):
-    """Hands every record to the session as it arrives; a trial that Tune gave up on gets one too.
 
-    In the place of Tune's own progress callback, which would keep every trial, and the last it said of it.
+class TuneCallback(Unpickled, TrialProgressCallback):
+    """Starts our trials on their slots, and hands every record to the session as it arrives.
+
+    Takes the place of Tune's own progress callback, which would keep every trial and its last
+    result. ``environment`` is that of records of trials whose actor was lost.
     """
 
-    def __init__(self, session: Session, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        session: Session,
+        trials: TrialsOnTune,
+        membership: Membership,
+        environment: Mapping[str, Any],
+        *,
+        retries: int = INFRASTRUCTURE_RETRIES,
+    ) -> None:
         super().__init__()
         self._session = session
+        self._trials = trials
+        self._membership = membership
+        self._environment = environment
+        self._retries = retries
         self._losses: Counter[str] = Counter()
-        self._first: Any = None
-        self._environment = next(
-            (node.environment for node in cluster.nodes if node.gpus), cluster.nodes[0].environment
-        )
+        """Trial id -> how often it lost its actor."""
+        self._first_ended: Any = None
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A slot is ready. Tune calls this just before it schedules ``train`` on the actor.
+
+        The calls of an actor run in order, so ``assign`` runs first.
+        """
+        assignment = self._assignment(trial.trial_id)
+        trial.temporary_state.ray_actor.assign.remote(assignment)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        # Taken out, for Tune keeps all results until it ends; whoever else reads the record comes before.
-        if (record := result.pop("record", None)) is not None:
-            self._session.ended(record_from_json(json.loads(record)))
-        elif result.get("unwell"):
-            self._session.returned(self._left(trial))
-            trial.config["specs"] = []
+        """A slot's trial has its record, or its GPU is unfit and gives its trials back."""
+        record = result.pop(RECORD, None)  # Tune keeps the results until it ends
+        if record is not None:
+            self._session.ended(record)
+        elif UNFIT in result:
+            self._session.requeue(self._trials.take_back(trial.trial_id))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        # Tune keeps its trials until it ends. Left of each is what only it reads; what is alike in all is the first's.
-        trial.metric_analysis.clear()  # 20 kB of statistics a trial
+        """Empty a trial that has ended: Tune keeps its trials until it ends.
+
+        What remains is what only Tune reads. What is equal in all trials is shared with the first.
+        """
+        self._trials.forget(trial.trial_id)
+        trial.metric_analysis.clear()  # 20 kB of statistics per trial
         trial.metric_n_steps.clear()
         trial.run_metadata.last_result = {}
-        trial.last_result.clear()  # by now what its actor said of itself at first: Ray holds that until it is looked at
+        # By now what the actor said of itself at first, which Ray holds until it is looked at.
+        trial.last_result.clear()
         trial.config.clear()
-        trial.evaluated_params, trial.experiment_tag = {}, ""
-        self._first = self._first or trial
-        trial.run_metadata, trial.storage = self._first.run_metadata, self._first.storage
+        trial.evaluated_params = {}
+        trial.experiment_tag = ""
+        self._first_ended = self._first_ended or trial
+        trial.run_metadata = self._first_ended.run_metadata
+        trial.storage = self._first_ended.storage
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Its actor died. What it had not ended is begun again in another of Tune's trials, but not for ever.
+        """An actor died. What it had not ended is begun again in another Tune trial, twice at most.
 
-        Tune's own recovery would give up at once on a trial whose actor dies before it has begun.
+        Tune's own recovery gives up at once on a trial whose actor dies before it has begun.
         """
-        left, error = self._left(trial), _actor_error(trial)
-        for spec in left[:1]:  # the one that ran; those after it had not begun
-            self._losses[spec.trial_id] += 1
-            if self._losses[spec.trial_id] > INFRASTRUCTURE_RETRIES:
-                self._session.ended(crashed(spec, error, self._environment))
-            else:
-                self._session.say(f"trial {spec.trial_id} is repeated: {error}")
-        self._session.returned([spec for spec in left if spec.trial_id in self._session.running])
+        unended = self._trials.take_back(trial.trial_id)
+        if unended:
+            self._count_loss(unended[0], _actor_error(trial))  # those after it had not begun
+        given_out = self._session.given_out
+        self._session.requeue([spec for spec in unended if spec.trial_id in given_out])
 
-    def _left(self, trial: Any) -> list[TrialSpec]:
-        """The trials of ours in one of Tune's that have not ended."""
-        specs = (spec_from_json(json.loads(text)) for text in trial.config.get("specs", ()))
-        return [spec for spec in specs if spec.trial_id in self._session.running]
+    def _assignment(self, tune_trial_id: str) -> Assignment:
+        specs = self._trials.start(tune_trial_id)
+        gpu_model = specs[0].gpu_model if specs else ""
+        return Assignment(
+            specs=specs,
+            seconds_left=self._session.seconds_left(),
+            may_share=bool(specs) and self._membership.may_share(gpu_model),
+            gpu_model=self._membership.placements[gpu_model].hardware if specs else "",
+        )
+
+    def _count_loss(self, spec: TrialSpec, error: str) -> None:
+        """Give up on a trial that lost its actor too often: it crashed."""
+        self._losses[spec.trial_id] += 1
+        if self._losses[spec.trial_id] > self._retries:
+            self._session.ended(crashed(spec, error, self._environment))
+        else:
+            self._session.message(f"trial {spec.trial_id} is repeated: {error}")
 
 
 def _actor_error(trial: Any) -> str:
     """The last line of what Tune keeps of an actor's end."""
-    path = getattr(trial, "error_file", None)
-    if path and os.path.exists(path):
-        with open(path) as file:
-            lines = [line.strip() for line in file if line.strip()]
-        if lines:
-            return lines[-1][:500]
+    error_file = getattr(trial, "error_file", None)
+    if error_file and Path(error_file).exists():
+        lines = [line.strip() for line in Path(error_file).read_text().splitlines()]
+        written = [line for line in lines if line]
+        if written:
+            return written[-1][:_ERROR_CHARACTERS]
     return "the actor died"

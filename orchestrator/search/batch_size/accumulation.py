@@ -1,48 +1,72 @@
-"""The way to an effective batch: which micro-batch to accumulate next, after what was measured of others."""
+"""Toward an effective batch: which micro-batch to accumulate next."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from jobs.record import Outcome
-from orchestrator.analysis.batch_size import TOO_LARGE, Size, fastest
+from orchestrator.analysis.batch_size import OUT_OF_MEMORY, BatchMeasurement, fastest
+from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes
 from orchestrator.search.batch_size.scaling_fit import accumulated_speed, optimizer_seconds
 
-Batch = tuple[int, int]
-"""Micro-batch and accumulation."""
+_FAILED_BY_ITS_SIZE = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED)
+"""Outcomes of a batch that does not fit, after which a smaller one may."""
 
 
-def next_way(sizes: Mapping[Batch, Size], effective: int, tolerance: float) -> Batch | None:
-    """The way to the effective batch that is predicted fastest (of like ones that with the fewest passes), until
-    none is predicted to be faster than a measured one by more than the tolerance and its own error."""
-    speeds = {
-        size.micro_batch: size.speed
-        for size in sizes.values()
-        if size.accumulation == 1 and size.fits
-    }
+def next_way(sizes: MeasuredSizes, effective_batch: int, tolerance: float) -> Batch | None:
+    """The split of the effective batch that is predicted fastest.
+
+    Of splits that are about equal, the one with fewest passes.
+
+    None if no split is predicted to be faster than a measured one by more than the tolerance and
+    its error.
+    """
+    speeds = sizes.speeds
     if not speeds:
         return None
-    done = {batch: size for batch, size in sizes.items() if batch[0] * batch[1] == effective}
-    most = min(max(speeds), _most_accumulated(done.values()))
-    divisors = [size for size in range(1, max(speeds) + 1) if effective % size == 0]
-    left = [(size, effective // size) for size in divisors if size <= most or size == effective]
-    best = fastest(size for size in done.values() if size.fits)
-    ways = {batch: size.speed for batch, size in done.items() if batch[1] > 1 and size.fits}
-    once = optimizer_seconds(speeds, ways) if best else 0.0
-    predicted = {
-        batch: accumulated_speed(speeds, *batch, once) for batch in left if batch not in done
-    }
-    highest = max(predicted.values(), default=0.0)
-    if not predicted or (best and highest <= best.speed * (1 + max(tolerance, best.speed_error))):
+    ways = sizes.ways_to(effective_batch)
+    predicted = _predicted_speeds(sizes, ways, effective_batch)
+    if not predicted:
         return None
-    return max(batch for batch, speed in predicted.items() if speed >= (1 - tolerance) * highest)
+    highest = max(predicted.values())
+    best = _best(ways)
+    if best is not None and highest <= best.speed * (1 + max(tolerance, best.ci95)):
+        return None
+    about_equal = [way for way, speed in predicted.items() if speed >= (1 - tolerance) * highest]
+    return max(about_equal)
 
 
-def _most_accumulated(done: Iterable[Size]) -> float:
-    """The largest micro-batch that may still fit with accumulation: below those that ran out of memory with it;
-    none where it failed for a reason that smaller ones share."""
-    failed = [size for size in done if size.accumulation > 1 and not size.fits]
-    if any(size.outcome not in (Outcome.OK, *TOO_LARGE, Outcome.CRASHED) for size in failed):
+def _predicted_speeds(
+    sizes: MeasuredSizes, ways: Mapping[Batch, BatchMeasurement], effective_batch: int
+) -> dict[Batch, float]:
+    """The splits that may fit and were not measured, with their predicted speeds."""
+    speeds = sizes.speeds
+    accumulated = {way: own.speed for way, own in ways.items() if way.accumulation > 1 and own.fits}
+    # Before a way was measured, the optimizer's time is taken for 0: every pass costs what it did
+    # alone.
+    optimizer = optimizer_seconds(speeds, accumulated) if _best(ways) else 0.0
+    limit = _largest_to_accumulate(ways)
+    predicted = {}
+    for size in range(1, max(speeds) + 1):
+        passes, rest = divmod(effective_batch, size)
+        way = Batch(size, passes)
+        may_fit = passes == 1 or size <= limit
+        if rest == 0 and may_fit and way not in ways:
+            predicted[way] = accumulated_speed(speeds, size, passes, optimizer)
+    return predicted
+
+
+def _best(ways: Mapping[Batch, BatchMeasurement]) -> BatchMeasurement | None:
+    return fastest(own for own in ways.values() if own.fits)
+
+
+def _largest_to_accumulate(ways: Mapping[Batch, BatchMeasurement]) -> float:
+    """The largest micro-batch that may fit with accumulation, as far as failures show.
+
+    Below those that ran out of memory with it. 0 if it failed for a reason that smaller ones share.
+    """
+    failed = [own for way, own in ways.items() if way.accumulation > 1 and not own.fits]
+    if any(own.outcome not in _FAILED_BY_ITS_SIZE for own in failed):
         return 0
-    return min((size.micro_batch - 1 for size in failed), default=math.inf)
+    return min((own.micro_batch - 1 for own in failed), default=math.inf)

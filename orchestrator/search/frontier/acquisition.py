@@ -1,96 +1,203 @@
-"""Which open configuration to measure next: what probably raises the frontier most for its seconds, then what settles
-most others."""
+"""The acquisition: which open candidate the frontier search measures next.
+
+A search may be cut at any time. So first comes what raises the Pareto front of memory and speed
+most per second of slot time. When nothing raises it by more than the tolerance, what remains is to
+rule out the rest: then comes the candidate that is likely on the front and whose measurement prunes
+most others per second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from orchestrator.search.frontier.configurations import Configuration, Measured
-from orchestrator.search.frontier.similarity import Numbers
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.pareto import pareto_front
+from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.frontier.candidates import Candidate
+from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.surrogate import Prediction
 
-Floats = NDArray[np.float64]
+Point = tuple[Candidate, Prediction]
+SpeedRatios = Callable[[Sequence[Candidate], Sequence[Candidate]], Array]
+"""At most how many times as fast each of the first is as each of the second
+(``Surrogate.highest_speed_ratios``)."""
 
 _STEPS_OF_AN_EPOCH = 100
-"""What is made of a measurement of unknown length; only the order of the trials depends on it."""
+"""Assumed for trials that measure a whole epoch, of unknown length. Only the order of the trials
+depends on it."""
 _BUDGETS = 100
-"""Memory budgets, alike in ratio, at which a frontier's height is looked at."""
+"""Memory budgets, evenly spaced in the logarithm, at which the height of a front is compared."""
 
 
-def most_telling(
-    alive: Mapping[Configuration, Prediction],
-    measured: Iterable[tuple[Configuration, Prediction]],
-    running: Sequence[tuple[Configuration, Prediction]],
-    leads: Callable[[Sequence[Configuration], Sequence[Configuration]], Floats],
-    *,
-    tolerance: float,
-    shortest_seconds: float,
-) -> Configuration | None:
-    """The open configuration to measure next; None where all are probably settled by what is running.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choices:
+    """What there is to choose from, and what else is known; predictions by candidate."""
 
-    Whenever a search is cut, its frontier should be as high as its seconds could make it: so long as something probably
-    raises one by more than the tolerance, what does so most a second comes first. Then what settles most others a
-    second, and what probably is on the frontier before what is not: what is measured there may rule out the rest.
-    ``leads`` tells at most how many times as fast some are as others (``Surfaces.leads``).
+    open: Mapping[Candidate, Prediction]
+    """Candidates that could be measured."""
+    measured: Sequence[Point]
+    running: Sequence[Point]
+    """Candidates whose trials are out, as predicted."""
+
+    @property
+    def points(self) -> list[Point]:
+        """All, the open candidates first and the running ones last."""
+        return [*self.open.items(), *self.measured, *self.running]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Figures:
+    """The figures of all points, shape (points,)."""
+
+    recipes: Indices
+    """A number for each training recipe."""
+    memory: Array
+    least_memory: Array
+    speed: Array
+
+
+def next_candidate(
+    choices: Choices, speed_ratios: SpeedRatios, *, tolerance: float, shortest_seconds: float
+) -> Candidate | None:
+    """The open candidate to measure next; None if what is running will likely prune all of them.
+
+    ``shortest_seconds`` is the slot time of the shortest trial so far: what a trial costs besides
+    its steps.
     """
-    pairs = [*alive.items(), *measured, *running]
-    numbers: Numbers[str] = Numbers()
-    trainings = np.array([numbers[one.training] for one, _ in pairs], int)
-    memory, low, speed = np.array([(at.memory, at.memory_low, at.speed) for _, at in pairs]).T
-    alike = trainings[:, None] == trainings[None]
-    beats = alike & (memory[:, None] <= memory) & (speed[:, None] > speed)
-    everything = [one for one, _ in pairs]
-    usual = speed[:, None] >= (1 - tolerance) * speed
-    at_best = (1 - tolerance) * leads(everything, everything).T <= 1
-    settles = alike & (memory[:, None] <= (1 + tolerance) * low) & usual & at_best
-    count = len(alive)
-    unsettled = ~settles[len(pairs) - len(running) :, :count].any(axis=0)
-    if not unsettled.any():
+    points = choices.points
+    figures = _figures(points)
+    prunes = _prunes(points, figures, len(choices.open), speed_ratios, tolerance)
+    by_running = prunes[len(points) - len(choices.running) :]
+    is_unsettled: Mask = np.asarray(~by_running.any(axis=0))
+    if not is_unsettled.any():
         return None
-    seconds = np.array([seconds_of(one, at, shortest_seconds) for one, at in alive.items()])
-    rises = np.where(unsettled, _rises(memory, speed, trainings, count), 0.0)
-    if rises.max() > tolerance:
-        return list(alive)[int(np.argmax(np.where(rises > tolerance, rises / seconds, 0.0)))]
-    itself = np.eye(count, dtype=bool)
-    settled = ((settles[:count, :count] | itself) & unsettled).sum(axis=1)
-    gains = settled / seconds
-    front = ~beats[: len(pairs) - len(running), :count].any(axis=0)
-    return list(alive)[
-        max(range(count), key=lambda place: (unsettled[place], front[place], gains[place]))
-    ]
+    open_points = choices.open.items()
+    seconds = np.array([seconds_of(own, at, shortest_seconds) for own, at in open_points])
+    improvements = np.where(is_unsettled, _front_improvements(figures, len(choices.open)), 0.0)
+    if improvements.max() > tolerance:
+        per_second = np.where(improvements > tolerance, improvements / seconds, 0.0)
+        return list(choices.open)[int(np.argmax(per_second))]
+    return _best_to_settle(choices, prunes[: len(choices.open)], is_unsettled, seconds)
 
 
-def _rises(memory: Floats, speed: Floats, trainings: NDArray[np.int64], count: int) -> Floats:
-    """How much higher each of the first ``count`` points probably makes its training's frontier than what comes after
-    them has made it, shape (count,): the mean, over budgets, of the share of the likely height that it adds."""
-    rises = np.zeros(count)
-    for training in np.unique(trainings[:count]):
-        own = np.flatnonzero(trainings == training)
-        budgets = np.geomspace(memory[own].min(), memory[own].max(), _BUDGETS).clip(
-            memory[own].min()
+def _best_to_settle(
+    choices: Choices, prunes: Mask, is_unsettled: Mask, seconds: Array
+) -> Candidate:
+    """The unsettled candidate that settles most per second; first one on the likely front.
+
+    ``prunes`` says which open candidate prunes which.
+    """
+    # A measurement settles its own candidate, too.
+    settles = prunes | np.eye(len(prunes), dtype=bool)
+    settled_per_second = (settles & is_unsettled).sum(axis=1) / seconds
+    likely_front = _likely_front([*choices.open.items(), *choices.measured])
+    candidates = list(choices.open)
+
+    def rank(index: int) -> tuple[bool, bool, float]:
+        on_front = candidates[index] in likely_front
+        return bool(is_unsettled[index]), on_front, float(settled_per_second[index])
+
+    return candidates[max(range(len(candidates)), key=rank)]
+
+
+def _figures(points: Sequence[Point]) -> _Figures:
+    numbers: Numbering[TrainingRecipe] = Numbering()
+    recipes = [numbers[candidate.training_recipe] for candidate, _ in points]
+    return _Figures(
+        recipes=np.array(recipes, int),
+        memory=np.array([at.memory for _, at in points]),
+        least_memory=np.array([at.least_memory for _, at in points]),
+        speed=np.array([at.speed for _, at in points]),
+    )
+
+
+def _prunes(
+    points: Sequence[Point],
+    figures: _Figures,
+    open_count: int,
+    speed_ratios: SpeedRatios,
+    tolerance: float,
+) -> Mask:
+    """Whether a measurement of each point, if it is as predicted, prunes each open candidate.
+
+    Shape (points, open candidates). The rule is ``Pruning._dominated``.
+    """
+    candidates = [candidate for candidate, _ in points]
+    open_candidates = candidates[:open_count]
+    same_recipe = np.equal.outer(figures.recipes, figures.recipes[:open_count])
+    memory_limit = (1 + tolerance) * figures.least_memory[:open_count]
+    needs_no_more = figures.memory[:, None] <= memory_limit
+    is_no_slower = figures.speed[:, None] >= (1 - tolerance) * figures.speed[:open_count]
+    # At its best the open candidate is not faster by more than the tolerance.
+    ratios = speed_ratios(open_candidates, candidates).T
+    is_no_faster = (1 - tolerance) * ratios <= 1
+    return np.asarray(same_recipe & needs_no_more & is_no_slower & is_no_faster)
+
+
+def _front_improvements(figures: _Figures, open_count: int) -> Array:
+    """How much each open candidate, as predicted, raises the front of its training recipe.
+
+    Shape (open candidates,).
+    """
+    improvements = np.zeros(open_count)
+    for recipe in np.unique(figures.recipes[:open_count]):
+        members = np.flatnonzero(figures.recipes == recipe)
+        is_open = members < open_count
+        improvements[members[is_open]] = _height_improvements(
+            figures.memory[members], figures.speed[members], is_open
         )
-        fits = np.where(memory[own, None] <= budgets, speed[own, None], 0.0)
-        is_open = own < count
-        reached = fits[~is_open].max(axis=0, initial=0.0)
-        rises[own[is_open]] = (np.maximum(fits[is_open] - reached, 0.0) / fits.max(axis=0)).mean(
-            axis=1
-        )
-    return rises
+    return improvements
 
 
-def seconds_of(
-    configuration: Configuration, predicted: Prediction, shortest_seconds: float
-) -> float:
-    """What its trial will probably take of a slot."""
-    measure, effective = configuration.trials[0].measure, configuration.trials[0].effective_batch
-    steps = measure.warmup_steps + (measure.steps or _STEPS_OF_AN_EPOCH)
-    return shortest_seconds + steps * effective / predicted.speed
+def _height_improvements(memory: Array, speed: Array, is_open: Mask) -> Array:
+    """How much each open point raises the front of the others, shape (open points,).
+
+    The mean, over memory budgets, of the speed that it adds, as a share of the best predicted
+    speed: a hypervolume improvement (Emmerich et al., 2006) at the posterior mean, over the
+    logarithm of memory.
+    """
+    # The geometric spacing can miss its own ends by rounding.
+    budgets = np.geomspace(memory.min(), memory.max(), _BUDGETS).clip(memory.min())
+    within = np.where(memory[:, None] <= budgets, speed[:, None], 0.0)
+    reached = within[~is_open].max(axis=0, initial=0.0)
+    added = np.maximum(within[is_open] - reached, 0.0)
+    return np.asarray((added / within.max(axis=0)).mean(axis=1))
 
 
-def exactly(found: Measured) -> Prediction:
-    """What was measured, as a prediction without a doubt."""
-    memory, speed = found.memory_bytes, found.samples_per_second
-    return Prediction(memory_low=memory, memory=memory, speed_high=speed, speed=speed)
+def _likely_front(points: Iterable[Point]) -> set[Candidate]:
+    """The candidates on the Pareto fronts of their training recipes, at their likely figures."""
+    by_recipe: dict[TrainingRecipe, list[Point]] = {}
+    for candidate, prediction in points:
+        by_recipe.setdefault(candidate.training_recipe, []).append((candidate, prediction))
+    front: set[Candidate] = set()
+    for members in by_recipe.values():
+        front.update(candidate for candidate, _ in pareto_front(members, (_little_memory, _speed)))
+    return front
+
+
+def _little_memory(point: Point) -> float:
+    return -point[1].memory
+
+
+def _speed(point: Point) -> float:
+    return point[1].speed
+
+
+def seconds_of(candidate: Candidate, prediction: Prediction, shortest_seconds: float) -> float:
+    """Slot time that a trial of the candidate will likely take, in seconds."""
+    trial = candidate.trials[0]
+    steps = trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)
+    return shortest_seconds + steps * trial.effective_batch / prediction.speed
+
+
+def as_prediction(measurement: Measurement) -> Prediction:
+    """A measurement as a prediction without doubt."""
+    return Prediction(
+        memory=measurement.memory_bytes,
+        least_memory=measurement.memory_bytes,
+        speed=measurement.samples_per_second,
+        highest_speed=measurement.samples_per_second,
+    )

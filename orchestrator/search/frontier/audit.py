@@ -1,42 +1,131 @@
-"""A search's check on itself: what it would have left out, measured all the same."""
+"""The audit: some pruned candidates, drawn at random, are measured to check the search."""
 
 from __future__ import annotations
 
+import math
+import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.record import Outcome
+from jobs.record import Outcome, TrialRecord
+from orchestrator.search.frontier.candidates import Candidate
+from orchestrator.search.frontier.measurements import Measurement
+from orchestrator.search.frontier.pruning import PruningDecision
+from orchestrator.search.frontier.surrogate import Prediction
+
+MIN_AUDITS = 2
+"""Audits that run whatever they cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """A configuration that would have been skipped, drawn at random and measured nevertheless."""
+    """A candidate that was pruned, and measured after all."""
 
     trial_id: str
     rule: str
-    """Why it would have been skipped."""
+    """Why it was pruned."""
     outcome: Outcome
     memory_error: float | None = None
-    """Predicted over measured memory, less one; None where one of them is missing."""
+    """Predicted memory / measured memory - 1; None where one of them is missing."""
     speed_error: float | None = None
-    """Predicted over measured speed, less one."""
+    """Predicted speed / measured speed - 1."""
     contradicts: bool = False
-    """It was on the frontier beyond the tolerance, or fitted though it should not have."""
+    """It belonged on the front beyond the tolerance, or fitted though it should not have."""
 
 
-def account_of(audits: Sequence[Audit], tolerance: float) -> dict[str, Any]:
-    """How many were audited and contradicted the search, and how far off its predictions of them were."""
-    return {
-        "audited": len(audits),
-        "contradicted": sum(one.contradicts for one in audits),
-        "tolerance": tolerance,
-        "memory_error": _errors(one.memory_error for one in audits),
-        "speed_error": _errors(one.speed_error for one in audits),
-    }
+class Auditor:
+    """Draws audits and keeps their results.
+
+    ``fraction`` of the pruned candidates are audited, and for at most this share of the search's
+    slot time. The first ``MIN_AUDITS`` run in any case; none if the fraction is 0.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], fraction: float, seed: int) -> None:
+        self._fraction = fraction
+        draw = random.Random(seed)
+        self._log_draws = {own: math.log(1 - draw.random()) for own in candidates}
+        self._pruned_by: dict[Candidate, PruningDecision] = {}
+        """Audited candidates, asked for or measured."""
+        self._predictions: dict[Candidate, Prediction | None] = {}
+        self._all_seconds = 0.0
+        self._audit_seconds = 0.0
+        self.audits: list[Audit] = []
+
+    def is_audited(self, candidate: Candidate) -> bool:
+        """Whether the candidate was drawn."""
+        return candidate in self._pruned_by
+
+    def decision_on(self, candidate: Candidate) -> PruningDecision:
+        """Why an audited candidate was pruned."""
+        return self._pruned_by[candidate]
+
+    def begin(
+        self, candidate: Candidate, decision: PruningDecision, prediction: Prediction | None
+    ) -> None:
+        """Audit a candidate: its trials are asked for now."""
+        self._pruned_by[candidate] = decision
+        self._predictions[candidate] = prediction
+
+    def spend(self, candidate: Candidate, slot_seconds: float) -> None:
+        """Count the slot time of a trial."""
+        self._all_seconds += slot_seconds
+        if self.is_audited(candidate):
+            self._audit_seconds += slot_seconds
+
+    def draw(self, seconds: Mapping[Candidate, float]) -> Candidate | None:
+        """The next candidate to audit; None for no more.
+
+        ``seconds`` maps every pruned candidate to its expected slot time.
+        """
+        if not seconds or not self._fraction:
+            return None
+        drawn = max(seconds, key=lambda own: self._log_draws[own] * seconds[own])
+        audited = len(self._pruned_by)
+        wanted = max(MIN_AUDITS, math.ceil(self._fraction * (len(seconds) + audited)))
+        if self._audit_seconds + seconds[drawn] > self._fraction * self._all_seconds:
+            wanted = MIN_AUDITS
+        return drawn if audited < wanted else None
+
+    def add_result(
+        self,
+        candidate: Candidate,
+        record: TrialRecord,
+        measurement: Measurement | None,
+        contradicts: bool,
+    ) -> None:
+        """Keep what the first trial of an audited candidate showed."""
+        prediction = self._predictions[candidate]
+        memory_error = None
+        speed_error = None
+        if measurement is not None and prediction is not None:
+            memory_error = prediction.memory / measurement.memory_bytes - 1
+            speed_error = prediction.speed / measurement.samples_per_second - 1
+        self.audits.append(
+            Audit(
+                trial_id=record.trial_id,
+                rule=self._pruned_by[candidate].rule,
+                outcome=record.outcome,
+                memory_error=memory_error,
+                speed_error=speed_error,
+                contradicts=contradicts,
+            )
+        )
+
+    def summary(self, tolerance: float) -> dict[str, Any]:
+        """JSON values: numbers of audits and contradictions, errors of predictions."""
+        return {
+            "audited": len(self.audits),
+            "contradicted": sum(audit.contradicts for audit in self.audits),
+            "tolerance": tolerance,
+            "memory_error": _median_and_largest(audit.memory_error for audit in self.audits),
+            "speed_error": _median_and_largest(audit.speed_error for audit in self.audits),
+        }
 
 
-def _errors(errors: Iterable[float | None]) -> dict[str, float] | None:
-    known = [abs(error) for error in errors if error is not None]
-    return {"median": statistics.median(known), "largest": max(known)} if known else None
+def _median_and_largest(errors: Iterable[float | None]) -> dict[str, float] | None:
+    sizes = [abs(error) for error in errors if error is not None]
+    if not sizes:
+        return None
+    return {"median": statistics.median(sizes), "largest": max(sizes)}

@@ -1,38 +1,66 @@
-"""What the frontier search measures before anything is known."""
+"""The initial design of the frontier search: what it measures before it has a surrogate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from orchestrator.search.frontier.configurations import Configuration, Key
-from orchestrator.search.frontier.similarity import apart
-
-Configurations = tuple[Configuration, ...]
+from orchestrator.search.frontier.candidates import Candidate, Curve
+from orchestrator.search.frontier.similarity import differing_choices
 
 
-def design(
-    planned: Sequence[Configuration], kin: Mapping[Configuration, int]
-) -> tuple[Configurations, Configurations]:
-    """Of each curve of the first optimizer the middle; and the smallest of those that are at most one choice from the
-    first curve, and no kin of one before them, which tells what the host takes. And apart the smallest of the others,
-    where nothing but measuring tells their memory."""
-    curves: dict[Key, list[Configuration]] = {}
-    for one in planned:
-        if one.donor == one.curve:
-            curves.setdefault(one.curve, []).append(one)
+@dataclass(frozen=True, slots=True)
+class InitialDesign:
+    """What to measure first, in this order."""
+
+    candidates: tuple[Candidate, ...] = ()
+    without_predicted_memory: tuple[Candidate, ...] = ()
+    """After those, where memory was not predicted: the smallest of each curve. Nothing else shows
+    its memory's floor."""
+
+
+def initial_design(
+    candidates: Sequence[Candidate], similarity_groups: Mapping[Candidate, int]
+) -> InitialDesign:
+    """The middle of each curve of the reference optimizer, which shows the GPU's pace there.
+
+    And the smallest of some curves, which show the host's pace: of those at most one choice from
+    the first curve, but for those that are similar to an earlier one.
+    """
+    curves = _reference_curves(candidates)
     if not curves:
-        return (), ()
-    leaders = {number: one for one, number in reversed(list(kin.items()))}
-    by_size = [sorted(members, key=lambda one: one.micro_batch) for members in curves.values()]
-    leads = [leaders[kin[smallest]] is smallest for smallest, *_ in by_size]
-    near = ((apart(curves)[0] < 2) & leads).tolist()
-    first = (
-        one
-        for members, is_near in zip(by_size, near, strict=True)
-        for one in _ends(members)[1 - is_near :]
-    )
-    return tuple(dict.fromkeys(first)), tuple(_ends(members)[0] for members in by_size)
+        return InitialDesign()
+    distance_from_first = differing_choices(curves)[0]
+    leaders = group_leaders(similarity_groups)
+    chosen: list[Candidate] = []
+    for members, distance in zip(curves.values(), distance_from_first, strict=True):
+        smallest, middle = members[0], members[len(members) // 2]
+        is_leader = leaders[similarity_groups[smallest]] is smallest
+        if is_leader and distance < 2:
+            chosen.append(smallest)
+        chosen.append(middle)
+    smallest_of_each = tuple(members[0] for members in curves.values())
+    return InitialDesign(tuple(dict.fromkeys(chosen)), smallest_of_each)
 
 
-def _ends(members: Sequence[Configuration]) -> tuple[Configuration, Configuration]:
-    return members[0], members[len(members) // 2]
+def _reference_curves(candidates: Iterable[Candidate]) -> dict[Curve, list[Candidate]]:
+    """The curves of the reference optimizer, and their candidates by rising micro-batch."""
+    curves: dict[Curve, list[Candidate]] = {}
+    for candidate in candidates:
+        if candidate.has_reference_optimizer:
+            curves.setdefault(candidate.curve, []).append(candidate)
+    for members in curves.values():
+        members.sort(key=_micro_batch)
+    return curves
+
+
+def _micro_batch(candidate: Candidate) -> int:
+    return candidate.micro_batch
+
+
+def group_leaders(groups: Mapping[Candidate, int]) -> dict[int, Candidate]:
+    """Number of a group -> its first candidate in the plan."""
+    leaders: dict[int, Candidate] = {}
+    for candidate, number in groups.items():
+        leaders.setdefault(number, candidate)
+    return leaders

@@ -1,62 +1,92 @@
-"""Memory that was predicted before anything was measured, corrected by what is."""
+"""Memory that was predicted without measuring, corrected by what is measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.frontier.configurations import Configuration
-from orchestrator.search.frontier.cost_model import Estimate
-from orchestrator.search.frontier.similarity import Array, likeness
-
-SHARED = 0.05
-"""What the logarithm of all predictions together may be off by: a GPU whose context nobody has calibrated."""
-USUAL = 0.01
-"""What a prediction is off by, by itself; the data may say another of ``DEVIATIONS``, the farther the less likely."""
-DEVIATIONS = (0.002, 0.005, 0.01, 0.03, 0.1)
-REPEATED = 0.0005
-"""What the same trial's memory varies by."""
+from orchestrator.search.frontier.arrays import Array, Indices, rounded
+from orchestrator.search.frontier.candidates import Candidate
+from orchestrator.search.frontier.cost_model import Posterior
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.similarity import misfit_kernel
 
 
-class Correction:
-    """measured = predicted × a factor near one. Half of its variation goes with what was predicted, for trials of which
-    the same was predicted do the same with their memory; half is the more alike the nearer two configurations are."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorrectionHyperparameters:
+    """How far predictions of memory are expected to be off, as logarithms (0.05 is about 5 %)."""
 
-    def __init__(self, planned: Sequence[Configuration]) -> None:
-        self._likeness = likeness(planned)
-        self._measured: dict[int, float] = {}
-
-    def put(self, index: int, nbytes: float) -> None:
-        """The measured memory of a configuration, in place of an earlier one."""
-        self._measured[index] = math.log(nbytes)
-
-    def estimate(self, predicted: Array) -> Estimate:
-        """From the logarithms of what was predicted of every configuration, NaN where nothing was, which stays NaN."""
-        varies = (np.equal.outer(predicted, predicted) + self._likeness) / 2
-        seen = np.array(
-            [index for index in self._measured if not math.isnan(predicted[index])], int
-        )
-        off = np.array([self._measured[index] for index in seen]) - predicted[seen]
-        deviation = max(
-            DEVIATIONS, key=lambda one: _likelihood(one, varies[np.ix_(seen, seen)], off)
-        )
-        prior = SHARED**2 + deviation**2 * varies
-        gain = np.linalg.solve(
-            prior[np.ix_(seen, seen)] + REPEATED**2 * np.eye(len(seen)), prior[seen]
-        )
-        variance = np.diag(prior) - np.einsum("ij,ij->j", prior[seen], gain)
-        mean, deviations = (
-            predicted + gain.T @ off,
-            np.sqrt(np.maximum(variance, 0.0) + REPEATED**2),
-        )
-        # Rounded, so that another machine's arithmetic leads to the same trials.
-        return Estimate(mean=mean.round(6), deviation=deviations.round(6))
+    common_deviation: float = 0.05
+    """All predictions together: the CUDA context of a GPU that was never calibrated."""
+    deviations: tuple[float, ...] = (0.002, 0.005, 0.01, 0.03, 0.1)
+    """A prediction by itself. The most probable of these is chosen, after every measurement."""
+    usual_deviation: float = 0.01
+    """The most probable deviation before any measurement; others are the less so, the farther."""
+    noise: float = 0.0005
+    """The memory of a trial that is measured again: it repeats almost to the byte."""
 
 
-def _likelihood(deviation: float, varies: Array, off: Array) -> float:
-    factor = np.linalg.cholesky(SHARED**2 + deviation**2 * varies + REPEATED**2 * np.eye(len(off)))
-    solved = np.linalg.solve(factor, off)
-    unusual = math.log(deviation / USUAL)
-    return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum()) - unusual**2 / 2
+class MemoryCorrection:
+    """A Gaussian process over log(measured / predicted).
+
+    Half of its variance is shared by trials with equal predictions, because what is predicted to be
+    equal makes the same allocations. The other half is the more shared, the more similar two
+    candidates are.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        hyperparameters: CorrectionHyperparameters | None = None,
+    ) -> None:
+        self._hyperparameters = hyperparameters or CorrectionHyperparameters()
+        correlation_per_choice = Hyperparameters().correlation_per_choice
+        self._kernel = misfit_kernel(candidates, correlation_per_choice)
+        self._log_bytes: dict[int, float] = {}
+
+    def observe(self, index: int, memory_bytes: float) -> None:
+        """Learn the measured memory of a candidate, in place of an earlier one."""
+        self._log_bytes[index] = math.log(memory_bytes)
+
+    def posterior(self, log_predicted: Array) -> Posterior:
+        """Of every candidate's memory, from the logarithms of the predictions (NaN: none)."""
+        kernel = (np.equal.outer(log_predicted, log_predicted) + self._kernel) / 2
+        measured = self._measured(log_predicted)
+        errors = np.array([self._log_bytes[index] for index in measured]) - log_predicted[measured]
+        among = np.ix_(measured, measured)
+        deviation = self._most_probable_deviation(kernel[among], errors)
+        # Gaussian process regression (Rasmussen and Williams, section 2.2).
+        prior = self._hyperparameters.common_deviation**2 + deviation**2 * kernel
+        noise = self._hyperparameters.noise**2
+        gain = np.linalg.solve(prior[among] + noise * np.eye(len(measured)), prior[measured])
+        mean = log_predicted + gain.T @ errors
+        variance = np.diag(prior) - np.einsum("ij,ij->j", prior[measured], gain)
+        # The variance can fall below zero by rounding.
+        deviations = np.sqrt(np.maximum(variance, 0.0) + noise)
+        return Posterior(mean=rounded(mean), deviation=rounded(deviations))
+
+    def _measured(self, log_predicted: Array) -> Indices:
+        """The candidates that were predicted and measured."""
+        is_predicted = ~np.isnan(log_predicted)
+        return np.array([index for index in self._log_bytes if is_predicted[index]], int)
+
+    def _most_probable_deviation(self, kernel: Array, errors: Array) -> float:
+        """The deviation under which the errors seen so far are most probable."""
+        choices = self._hyperparameters.deviations
+        densities = [self._log_density(deviation, kernel, errors) for deviation in choices]
+        return choices[int(np.argmax(densities))]
+
+    def _log_density(self, deviation: float, kernel: Array, errors: Array) -> float:
+        """Logarithm of likelihood times prior, but for a constant."""
+        hyperparameters = self._hyperparameters
+        covariance = hyperparameters.common_deviation**2 + deviation**2 * kernel
+        covariance = covariance + hyperparameters.noise**2 * np.eye(len(errors))
+        factor = np.linalg.cholesky(covariance)
+        solved = np.linalg.solve(factor, errors)
+        likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
+        # A log-normal prior with a deviation of one e-fold.
+        unusual = math.log(deviation / hyperparameters.usual_deviation)
+        return likelihood - unusual**2 / 2

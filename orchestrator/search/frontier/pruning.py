@@ -1,4 +1,4 @@
-"""What a frontier search has measured, and which configurations that rules out: one method a rule, with its reason."""
+"""Pruning: which candidates need not be measured, one method a rule, each with its reason."""
 
 from __future__ import annotations
 
@@ -8,180 +8,207 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.frontier.configurations import Configuration, Key, Measured
-from orchestrator.search.frontier.similarity import Array, asking_no_more
-from orchestrator.search.frontier.surrogate import Prediction, Surfaces
+from orchestrator.search.frontier import pruning_reasons
+from orchestrator.search.frontier.arrays import Array
+from orchestrator.search.frontier.candidates import Candidate, Curve, Techniques
+from orchestrator.search.frontier.measurements import Measurement
+from orchestrator.search.frontier.similarity import asking_no_more_of_the_host
+from orchestrator.search.frontier.surrogate import Prediction, Surrogate
 
-_GIB = 2**30
 CERTAINTY = 2.5
-"""Standard deviations to the best case of a configuration: one in 160 is better than that."""
-REACH = 16
-"""A prediction speaks of micro-batches up to so many times the largest that was run on the curve or its donor: a curve
-seen only on its floor says nothing of where it leaves it."""
-HOSTS_PACE = 0.1
-"""What a host's pace differs by from trial to trial: of two speeds of its own that are nearer, neither is better."""
+"""Standard deviations from a prediction to the bound that favors its candidate: 1 in 160 is beyond
+it (normal)."""
+MAX_EXTRAPOLATION = 16
+"""Predictions count up to this many times the largest micro-batch that ran on the curve or its
+reference curve. A curve seen only on its floor does not show where it leaves it."""
+HOST_PACE_VARIATION = 0.1
+"""The pace of a host varies by this much from trial to trial. Nearer speeds of a host are equal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why a configuration is left out."""
+class PruningDecision:
+    """Why a candidate is not measured."""
 
     rule: str
     reason: str
-    margin: float | None = None
-    """It was wrong if the configuration is faster than all that need no more memory by over this share; None: if it
-    fits."""
+    """One sentence."""
+    tolerance: float | None = None
+    """The decision was wrong if the candidate is faster, by more than this share, than all measured
+    ones that need no more memory; None: if it fits at all."""
 
 
-class Evidence:
-    """``predicted`` has trials' bytes as foretold without measuring; it may grow meanwhile."""
+class Pruning:
+    """What has been measured, and what that rules out. Decisions may change with every record.
+
+    ``tolerance`` is the share of memory and speed by which a candidate has to be better to be worth
+    a trial.
+    """
 
     def __init__(
-        self, planned: Sequence[Configuration], predicted: Mapping[str, float], tolerance: float
+        self, candidates: Sequence[Candidate], surrogate: Surrogate, tolerance: float
     ) -> None:
-        self._planned, self._tolerance = planned, tolerance
-        self._row = {one: row for row, one in enumerate(planned)}
-        self._surfaces = Surfaces(planned, predicted)
-        self._no_more = asking_no_more(planned)
-        self._largest: dict[Key, int] = {}
-        self._too_large: dict[Key, list[tuple[Configuration, str]]] = {}
+        self._candidates = candidates
+        self._surrogate = surrogate
+        self._tolerance = tolerance
+        self._row = {candidate: row for row, candidate in enumerate(candidates)}
+        self._asking_no_more_of_the_host = asking_no_more_of_the_host(candidates)
+        self._largest_run: dict[Curve, int] = {}
+        """Curve -> the largest micro-batch that ran, however it ended."""
+        self._out_of_memory: dict[Techniques, list[tuple[Candidate, str]]] = {}
+        """Techniques -> what ran out of memory, and in which trial."""
         self._device_bytes = 0
-        self.found: dict[Configuration, Measured] = {}
-        """What was measured, of what was measured well."""
-        self._leads = np.zeros((len(planned), 0))
+        self.measurements: dict[Candidate, Measurement] = {}
+        """What was measured, of candidates that ended ok."""
+        self._speed_ratios: Array = np.zeros((len(candidates), 0))
+        """``Surrogate.highest_speed_ratios`` of all candidates to the measured ones."""
 
-    def ran(self, configuration: Configuration, record: TrialRecord) -> None:
-        """A trial of a configuration ended, however it did."""
-        self._largest[configuration.curve] = max(
-            self._largest.get(configuration.curve, 0), configuration.micro_batch
-        )
-        self._device_bytes = max(
-            self._device_bytes, int(record.environment.get("gpu_memory_bytes") or 0)
-        )
+    def ended(self, candidate: Candidate, record: TrialRecord) -> None:
+        """Take note of a trial of a candidate, however it ended."""
+        curve = candidate.curve
+        self._largest_run[curve] = max(self._largest_run.get(curve, 0), candidate.micro_batch)
+        device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
+        self._device_bytes = max(self._device_bytes, device_bytes)
         if record.outcome is Outcome.OUT_OF_MEMORY:
-            self._too_large.setdefault(configuration.techniques, []).append(
-                (configuration, record.trial_id)
+            failures = self._out_of_memory.setdefault(candidate.techniques, [])
+            failures.append((candidate, record.trial_id))
+
+    def measured(self, candidate: Candidate, measurement: Measurement | None) -> None:
+        """Take note of a candidate's measurement, in place of an earlier one; None: it has none."""
+        self.measurements.pop(candidate, None)
+        if measurement is not None:
+            self.measurements[candidate] = measurement
+            self._surrogate.observe(candidate, measurement)
+
+    def predictions(self) -> Mapping[Candidate, Prediction]:
+        """Of every candidate; empty before any measurement.
+
+        Decisions follow from the measurements at the time of this call.
+        """
+        predictions = self._surrogate.predictions(CERTAINTY)
+        if predictions:
+            self._speed_ratios = self.highest_speed_ratios(
+                self._candidates, list(self.measurements)
             )
+        return predictions
 
-    def put(self, configuration: Configuration, found: Measured) -> None:
-        """What a configuration was measured to need and give, in place of what was known of it."""
-        self.found[configuration] = found
-        self._surfaces.put(configuration, found)
+    def highest_speed_ratios(
+        self, candidates: Sequence[Candidate], others: Sequence[Candidate]
+    ) -> Array:
+        """``Surrogate.highest_speed_ratios`` with the certainty of the decisions."""
+        return self._surrogate.highest_speed_ratios(candidates, others, CERTAINTY)
 
-    def predict(self) -> dict[Configuration, Prediction]:
-        """Of every configuration; empty where nothing is known. Verdicts are from what was measured by then."""
-        predicted = self._surfaces.predict(CERTAINTY)
-        if predicted:
-            self._leads = self.leads(self._planned, list(self.found))
-        return predicted
+    def decision(
+        self, candidate: Candidate, prediction: Prediction | None
+    ) -> PruningDecision | None:
+        """Why a candidate need not be measured; None if it has to be.
 
-    def leads(self, ones: Sequence[Configuration], others: Sequence[Configuration]) -> Array:
-        """At most how many times as fast each is as each of the others (``Surfaces.leads``)."""
-        return self._surfaces.leads(ones, others, CERTAINTY)
+        Without a prediction it is ruled out only by what surely needs no more memory.
+        """
+        decision = self._out_of_memory_below(candidate)
+        if decision is not None or prediction is None or self._is_extrapolated(candidate):
+            return decision
+        for rule in (self._more_than_the_device, self._dominated, self._host_bound):
+            decision = rule(candidate, prediction)
+            if decision is not None:
+                return decision
+        return None
 
-    def against(self, configuration: Configuration, predicted: Prediction | None) -> Verdict | None:
-        """Why it need not be measured, if so; without a prediction only what surely needs no more memory tells."""
-        if (verdict := self._out_of_memory_below(configuration)) is not None or predicted is None:
-            return verdict
-        run = max(
-            self._largest.get(configuration.curve, 0), self._largest.get(configuration.donor, 0)
-        )
-        if configuration.micro_batch > REACH * run:
-            return None
-        rules = (self._more_than_the_device, self._dominated, self._host_bound)
-        return next(
-            (found for rule in rules if (found := rule(configuration, predicted)) is not None), None
-        )
+    def contradicts(
+        self, decision: PruningDecision, candidate: Candidate, measurement: Measurement
+    ) -> bool:
+        """Whether a decision was wrong, now that its candidate is measured."""
+        if decision.tolerance is None:
+            return True
+        rivals = self._rivals(candidate, measurement.memory_bytes)
+        fastest = max((rival.samples_per_second for _, _, rival in rivals), default=0.0)
+        return fastest < (1 - decision.tolerance) * measurement.samples_per_second
 
-    def contradicts(self, verdict: Verdict, configuration: Configuration, found: Measured) -> bool:
-        """Whether it was wrong to leave a configuration out, now that it is measured."""
-        rivals = (
-            one.samples_per_second for _, _, one in self._within(configuration, found.memory_bytes)
-        )
-        return (
-            verdict.margin is None
-            or max(rivals, default=0.0) < (1 - verdict.margin) * found.samples_per_second
-        )
+    def _is_extrapolated(self, candidate: Candidate) -> bool:
+        """Whether its micro-batch is too far beyond what ran for a prediction to count."""
+        on_curve = self._largest_run.get(candidate.curve, 0)
+        on_reference = self._largest_run.get(candidate.reference_curve, 0)
+        return candidate.micro_batch > MAX_EXTRAPOLATION * max(on_curve, on_reference)
 
-    def _out_of_memory_below(self, configuration: Configuration) -> Verdict | None:
-        for other, trial_id in self._too_large.get(configuration.techniques, ()):
-            if _needs_no_less(configuration, other):
-                reason = f"micro-batch {other.micro_batch} of the same techniques ran out of memory in trial {trial_id}"
-                return Verdict("out_of_memory_below", reason)
+    def _out_of_memory_below(self, candidate: Candidate) -> PruningDecision | None:
+        """A candidate of the same techniques that surely needs no more memory ran out of memory."""
+        for other, trial_id in self._out_of_memory.get(candidate.techniques, ()):
+            if _needs_no_less_memory(candidate, other):
+                reason = pruning_reasons.out_of_memory_below(other.micro_batch, trial_id)
+                return PruningDecision("out_of_memory_below", reason)
         return None
 
     def _more_than_the_device(
-        self, configuration: Configuration, predicted: Prediction
-    ) -> Verdict | None:
-        if not 0 < self._device_bytes < predicted.memory_low:
+        self, candidate: Candidate, prediction: Prediction
+    ) -> PruningDecision | None:
+        """Even its least memory is more than the device has."""
+        if not 0 < self._device_bytes < prediction.least_memory:
             return None
-        near = [
-            found
-            for one, found in self.found.items()
-            if one.curve in (configuration.curve, configuration.donor)
-        ]
-        trials = ", ".join(found.trial_id for found in near or self.found.values())
-        reason = f"{_at_least(predicted)} of {self._device_bytes / _GIB:.2f}, as trials {trials} foretell"
-        return Verdict("more_than_the_device", reason)
+        curves = (candidate.curve, candidate.reference_curve)
+        near = [own.trial_id for other, own in self.measurements.items() if other.curve in curves]
+        trial_ids = near or [own.trial_id for own in self.measurements.values()]
+        reason = pruning_reasons.more_than_the_device(prediction, self._device_bytes, trial_ids)
+        return PruningDecision("more_than_the_device", reason)
 
-    def _dominated(self, configuration: Configuration, predicted: Prediction) -> Verdict | None:
-        """By a measured point that even its best case does not beat by the tolerance. One that was unlucky, slower than
-        this is likely to be, rules out nothing."""
-        usual, leads = (
-            (1 - self._tolerance) * predicted.speed,
-            self._leads[self._row[configuration]],
-        )
-        rivals = (
-            (leads[column], found)
-            for column, _, found in self._within(configuration, predicted.memory_low)
-            if found.samples_per_second >= usual
-        )
-        lead, best = min(rivals, key=lambda rival: rival[0], default=(np.inf, None))
-        if best is None or (1 - self._tolerance) * lead > 1:
+    def _dominated(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
+        """At its best it is no better, by more than the tolerance, than a measured candidate.
+
+        A measurement that is slower than this candidate is likely to be was unlucky, and rules out
+        nothing.
+        """
+        likely_speed = (1 - self._tolerance) * prediction.speed
+        ratios = self._speed_ratios[self._row[candidate]]
+        rivals = []
+        for column, _, rival in self._rivals(candidate, prediction.least_memory):
+            if rival.samples_per_second >= likely_speed:
+                rivals.append((ratios[column], rival))
+        if not rivals:
             return None
-        reason = (
-            f"{_at_least(predicted)} and reach at most {predicted.speed_high:.1f} samples/s, and is at most {lead:.3f}"
-            f" times as fast as {_measured(best)}: no better by more than {self._tolerance:.1%}"
-        )
-        return Verdict("dominated", reason, self._tolerance)
+        ratio, best = min(rivals, key=_ratio)
+        if (1 - self._tolerance) * ratio > 1:
+            return None
+        reason = pruning_reasons.dominated(prediction, best, ratio, self._tolerance)
+        return PruningDecision("dominated", reason, self._tolerance)
 
-    def _host_bound(self, configuration: Configuration, predicted: Prediction) -> Verdict | None:
-        """A measured point's speed was all the host's, of whom it asks no more. One that was unlucky, slower than this
-        is likely to be by more than a host's pace differs, rules out nothing."""
-        usual = (1 - HOSTS_PACE) * predicted.speed
-        for _, one, found in self._within(configuration, predicted.memory_low):
-            is_the_hosts = found.host_bound_share == 1 and found.samples_per_second >= usual
-            if is_the_hosts and one in self._no_more[configuration]:
-                reason = (
-                    f"{_at_least(predicted)} and reach at most {(1 + HOSTS_PACE) * found.samples_per_second:.1f}"
-                    f" samples/s: it asks no less of the host than {_measured(found)}, whose GPU waited for the host in"
-                    f" every micro-batch"
-                )
-                return Verdict("host_bound", reason, HOSTS_PACE)
+    def _host_bound(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
+        """The host set the whole speed of a measured candidate, and this one asks no less of it.
+
+        A measurement that is slower than this candidate is likely to be, by more than a host's pace
+        varies, was unlucky and rules out nothing.
+        """
+        likely_speed = (1 - HOST_PACE_VARIATION) * prediction.speed
+        asking_no_more = self._asking_no_more_of_the_host[candidate]
+        for _, other, rival in self._rivals(candidate, prediction.least_memory):
+            is_the_hosts = rival.host_bound_share == 1 and rival.samples_per_second >= likely_speed
+            if is_the_hosts and other in asking_no_more:
+                reason = pruning_reasons.host_bound(prediction, rival, HOST_PACE_VARIATION)
+                return PruningDecision("host_bound", reason, HOST_PACE_VARIATION)
         return None
 
-    def _within(
-        self, configuration: Configuration, memory_bytes: float
-    ) -> Iterator[tuple[int, Configuration, Measured]]:
-        """The measured points of its kind of training that take no more memory, within the tolerance, and their places
-        among all that were measured."""
-        most = (1 + self._tolerance) * memory_bytes
-        for place, (one, found) in enumerate(self.found.items()):
-            if one.training == configuration.training and found.memory_bytes <= most:
-                yield place, one, found
+    def _rivals(
+        self, candidate: Candidate, memory_bytes: float
+    ) -> Iterator[tuple[int, Candidate, Measurement]]:
+        """The measured candidates of its training recipe that need about no more memory.
+
+        Each with its number among all measured candidates.
+        """
+        # Not analysis.pareto: this is dominance within a tolerance, and by bounds that depend on
+        # both candidates.
+        limit = (1 + self._tolerance) * memory_bytes
+        for column, (other, measurement) in enumerate(self.measurements.items()):
+            is_comparable = other.training_recipe == candidate.training_recipe
+            if is_comparable and measurement.memory_bytes <= limit:
+                yield column, other, measurement
 
 
-def _at_least(predicted: Prediction) -> str:
-    return f"it would need at least {predicted.memory_low / _GIB:.2f} GiB"
+def _ratio(rival: tuple[float, Measurement]) -> float:
+    return rival[0]
 
 
-def _measured(found: Measured) -> str:
-    memory, speed = found.memory_bytes / _GIB, found.samples_per_second
-    return f"trial {found.trial_id}, measured at {memory:.2f} GiB and {speed:.1f} samples/s"
+def _needs_no_less_memory(candidate: Candidate, other: Candidate) -> bool:
+    """Whether it surely needs at least the memory of another candidate with the same techniques.
 
-
-def _needs_no_less(configuration: Configuration, other: Configuration) -> bool:
-    """Whether it surely needs as much memory as another of the same techniques."""
-    if configuration.micro_batch < other.micro_batch:
+    Memory grows with the micro-batch, and with the step from one pass to several.
+    """
+    if candidate.micro_batch < other.micro_batch:
         return False
-    return configuration.curve == other.curve or configuration.accumulation >= other.accumulation
+    return candidate.curve == other.curve or candidate.accumulation >= other.accumulation

@@ -1,41 +1,59 @@
-"""The frontier search: measures what could be on the memory/speed frontier, and says why it left out the rest."""
+"""The frontier search: measures what could be on the Pareto front of memory and speed."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.frontier.acquisition import exactly, most_telling, seconds_of
-from orchestrator.search.frontier.audit import Audit, account_of
-from orchestrator.search.frontier.configurations import (
-    Configuration,
-    Measured,
-    configurations,
-    measured,
+from orchestrator.search.frontier.acquisition import (
+    Choices,
+    as_prediction,
+    next_candidate,
+    seconds_of,
 )
-from orchestrator.search.frontier.initial_design import design
-from orchestrator.search.frontier.pruning import Evidence, Verdict
-from orchestrator.search.frontier.similarity import kin
-from orchestrator.search.frontier.surrogate import Prediction
+from orchestrator.search.frontier.audit import Audit, Auditor
+from orchestrator.search.frontier.candidates import Candidate, candidates_of
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.initial_design import initial_design
+from orchestrator.search.frontier.measurements import measurement_of
+from orchestrator.search.frontier.plan_state import PlanState
+from orchestrator.search.frontier.pruning import Pruning, PruningDecision
+from orchestrator.search.frontier.similarity import similarity_groups
+from orchestrator.search.frontier.surrogate import Prediction, Surrogate
 
-LEAST_AUDITS = 2
+_MIN_TRIAL_SECONDS = 1.0
+"""No trial is expected to take less slot time."""
 
 
-class Frontier(Search):
-    """Maps the frontier of every kind of training to within ``tolerance`` of memory and speed.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Decisions:
+    """What follows from everything known at a moment."""
 
-    A point is left out when it ran out of memory at a smaller micro-batch, is predicted not to fit, or even its best
-    case is no better, by more than the tolerance, than a measured point of its kind of training. What is left out is
-    weighed again after every trial. Of it a random share (``audit``) is measured after all, what takes twice as long
-    half as likely: at least two, more only while they take no larger a share of the search's slot time.
-    ``predicted`` has trials' bytes as foretold without measuring; it may grow while the search runs.
+    predictions: Mapping[Candidate, Prediction]
+    """Of every candidate; empty before any measurement."""
+    pruned: Mapping[Candidate, PruningDecision]
+    next: Candidate | None
+    """The candidate to ask for."""
+
+
+class FrontierSearch(Search):
+    """Bayesian optimization of the Pareto front of memory and speed of each training recipe.
+
+    After the initial design, a surrogate predicts memory and speed of every candidate from those
+    measured. Pruning leaves out candidates that do not fit, or that are no better than a measured
+    one even at their best. The acquisition picks the next of the others. All decisions are made
+    anew after every record. When no candidate is left, an audit measures ``audit_fraction`` of the
+    pruned ones, drawn by ``seed``. ``tolerance`` is the share of memory and speed by which a
+    candidate has to be better to be worth a trial.
+
+    ``predicted_bytes`` maps trials to memory that was predicted without measuring; it may grow
+    during the search.
     """
 
     def __init__(
@@ -43,214 +61,187 @@ class Frontier(Search):
         trials: Iterable[TrialSpec],
         *,
         tolerance: float = 0.02,
-        audit: float = 0.03,
+        audit_fraction: float = 0.03,
         seed: int = 0,
-        predicted: Mapping[str, float] | None = None,
+        predicted_bytes: Mapping[str, float] | None = None,
+        hyperparameters: Hyperparameters | None = None,
     ) -> None:
-        self._tolerance, self._share = tolerance, audit
-        self._planned = configurations(trials)
-        self._configuration = {trial_id: one for one in self._planned for trial_id in one.trial_ids}
-        self._taken: set[str] = set()
-        self._out: set[str] = set()
-        self._records: dict[Configuration, list[TrialRecord]] = {}
-        self._expected = predicted if predicted is not None else {}
-        self._evidence = Evidence(self._planned, self._expected, tolerance)
-        self._predicted: dict[Configuration, Prediction] = {}
-        self._verdicts: dict[Configuration, Verdict] = {}
+        self._tolerance = tolerance
+        self._predicted_bytes = {} if predicted_bytes is None else predicted_bytes
+        self._candidates = candidates_of(trials)
+        self._plan = PlanState(self._candidates)
+        self._records: dict[Candidate, list[TrialRecord]] = {}
         self._shortest_seconds = math.inf
-        self._kin = kin(self._planned)
-        self._design, self._ends = design(self._planned, self._kin)
-        self._seconds = self._seconds_of_audits = 0.0
-        draw = random.Random(seed)
-        self._lots = {one: math.log(1 - draw.random()) for one in self._planned}
-        self._audited: dict[Configuration, tuple[Verdict, Prediction | None]] = {}
-        self._audits: list[Audit] = []
-        self._choice: Configuration | None = None
-        self._is_current = False
+        """Slot time of the shortest trial so far."""
+        surrogate = Surrogate(self._candidates, self._predicted_bytes, hyperparameters)
+        self._pruning = Pruning(self._candidates, surrogate, tolerance)
+        self._auditor = Auditor(self._candidates, audit_fraction, seed)
+        self._groups = similarity_groups(self._candidates)
+        self._design = initial_design(self._candidates, self._groups)
+        self._decisions: _Decisions | None = None
+        """None after news."""
 
     def ask(self) -> TrialSpec | None:
-        chosen = self._next()
-        if chosen is None:
+        decisions = self._current_decisions()
+        candidate = decisions.next
+        if candidate is None:
             return None
-        if (verdict := self._verdicts.pop(chosen, None)) is not None:
-            self._audited[chosen] = (verdict, self._predicted.get(chosen))
-        trial_id, spec = next(self._open(chosen))
-        self._taken.add(trial_id)
-        self._out.add(trial_id)
-        self._is_current = False
-        return spec
+        decision = decisions.pruned.get(candidate)
+        if decision is not None:
+            self._auditor.begin(candidate, decision, decisions.predictions.get(candidate))
+        trial = self._plan.open_trials(candidate)[0]
+        self._plan.take(trial.trial_id)
+        self._decisions = None
+        return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        if self._configuration[spec.trial_id] in self._audited:
+        candidate = self._plan.candidate_of(spec.trial_id)
+        if candidate is not None and self._auditor.is_audited(candidate):
             return spec
-        self._taken.discard(spec.trial_id)
-        self._out.discard(spec.trial_id)
-        self._is_current = False
+        self._plan.give_back(spec.trial_id)
+        self._decisions = None
         return self.ask()
 
     def tell(self, record: TrialRecord) -> None:
-        trial_id = record.trial_id
-        configuration = self._configuration.get(trial_id)
-        if configuration is None or (trial_id in self._taken and trial_id not in self._out):
+        candidate = self._plan.candidate_of(record.trial_id)
+        if candidate is None or not self._plan.end(record.trial_id):
             return
-        self._taken.add(trial_id)
-        self._out.discard(trial_id)
-        self._verdicts.pop(configuration, None)
-        self._is_current = False
-        self._records.setdefault(configuration, []).append(record)
-        self._seconds += record.slot_seconds
-        self._seconds_of_audits += record.slot_seconds if configuration in self._audited else 0.0
-        self._evidence.ran(configuration, record)
+        self._decisions = None
+        self._records.setdefault(candidate, []).append(record)
+        self._auditor.spend(candidate, record.slot_seconds)
+        self._pruning.ended(candidate, record)
         if record.outcome is Outcome.OK:
-            self._shortest_seconds = min(self._shortest_seconds, max(record.slot_seconds, 1.0))
-        self._learn(configuration)
+            seconds = max(record.slot_seconds, _MIN_TRIAL_SECONDS)
+            self._shortest_seconds = min(self._shortest_seconds, seconds)
+        self._learn(candidate)
 
     @property
     def exhausted(self) -> bool:
-        return not self._out and self._next() is None
+        return self._current_decisions().next is None and not self._plan.is_anything_out
 
     def skipped(self) -> Iterable[TrialRecord]:
-        self._next()
-        return [
-            TrialRecord(
-                spec=spec, outcome=Outcome.SKIPPED, rule=verdict.rule, reason=verdict.reason
-            )
-            for configuration, verdict in self._verdicts.items()
-            for _, spec in self._open(configuration)
-        ]
+        records = []
+        for candidate, decision in self._current_decisions().pruned.items():
+            trials = self._plan.open_trials(candidate)
+            records += [skipped(trial, decision.rule, decision.reason) for trial in trials]
+        return records
 
-    def unasked(self) -> Iterable[TrialSpec]:
-        self._next()
-        undecided = (one for one in self._planned if one not in self._verdicts)
-        return [spec for configuration in undecided for _, spec in self._open(configuration)]
+    def pending(self) -> Iterable[TrialSpec]:
+        pruned = self._current_decisions().pruned
+        return self._plan.open_trials_of(own for own in self._candidates if own not in pruned)
 
-    @property
-    def audit(self) -> tuple[Audit, ...]:
-        """What was drawn from the skipped and measured so far, and how far off its predictions were."""
-        return tuple(self._audits)
-
-    @property
-    def account(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
+        rules = Counter(record.rule for record in self.skipped())
         return {
             "kind": "frontier",
-            "planned": len(self._configuration),
-            "measured": sum(map(len, self._records.values())),
-            "skipped": dict(Counter(record.rule for record in self.skipped()).most_common()),
-            "audit": account_of(self._audits, self._tolerance),
+            "planned": self._plan.trial_count,
+            "measured": self._plan.ended_count,
+            "skipped": dict(rules.most_common()),
+            "audit": self._auditor.summary(self._tolerance),
         }
 
-    def _learn(self, configuration: Configuration) -> None:
-        before = self._evidence.found.pop(configuration, None)
-        found, contradicts = measured(self._records[configuration]), False
-        if found is not None:
-            if before is None and configuration in self._audited:
-                contradicts = self._evidence.contradicts(
-                    self._audited[configuration][0], configuration, found
-                )
-            self._evidence.put(configuration, found)
-        if configuration in self._audited and len(self._records[configuration]) == 1:
-            self._audits.append(self._audit_of(configuration, found, contradicts))
+    @property
+    def audits(self) -> tuple[Audit, ...]:
+        """The results of the audit so far."""
+        return tuple(self._auditor.audits)
 
-    def _audit_of(
-        self, configuration: Configuration, found: Measured | None, contradicts: bool
-    ) -> Audit:
-        verdict, predicted = self._audited[configuration]
-        record = self._records[configuration][0]
-        known = found is not None and predicted is not None
-        return Audit(
-            trial_id=record.trial_id,
-            rule=verdict.rule,
-            outcome=record.outcome,
-            memory_error=predicted.memory / found.memory_bytes - 1
-            if known and predicted and found
-            else None,
-            speed_error=predicted.speed / found.samples_per_second - 1
-            if known and predicted and found
-            else None,
-            contradicts=contradicts,
-        )
+    def _learn(self, candidate: Candidate) -> None:
+        """Learn from a candidate's records, and check the decision that it was audited for."""
+        records = self._records[candidate]
+        measurement = measurement_of(records)
+        is_audited = self._auditor.is_audited(candidate)
+        is_first = measurement is not None and candidate not in self._pruning.measurements
+        contradicts = False
+        if measurement is not None and is_first and is_audited:
+            decision = self._auditor.decision_on(candidate)
+            contradicts = self._pruning.contradicts(decision, candidate, measurement)
+        self._pruning.measured(candidate, measurement)
+        if is_audited and len(records) == 1:
+            self._auditor.add_result(candidate, records[0], measurement, contradicts)
 
-    def _next(self) -> Configuration | None:
-        """What to ask for now, after every verdict that can be given; pure but for what it remembers."""
-        if not self._is_current:
-            self._choice = self._choose()
-            self._is_current = True
-        return self._choice
+    def _current_decisions(self) -> _Decisions:
+        """Made once after every news."""
+        if self._decisions is None:
+            self._decisions = self._decide()
+        return self._decisions
 
-    def _choose(self) -> Configuration | None:
-        alive: dict[Configuration, Prediction | None] = {}
-        self._predicted = self._evidence.predict()
-        self._verdicts = {}
-        for configuration in self._planned:
-            if next(self._open(configuration), None) is None:
-                continue
-            predicted = self._predicted.get(configuration)
-            is_begun = any(trial_id in self._taken for trial_id in configuration.trial_ids)
-            if (
-                verdict := self._evidence.against(configuration, None if is_begun else predicted)
-            ) is not None:
-                self._verdicts[configuration] = verdict
+    def _decide(self) -> _Decisions:
+        predictions = self._pruning.predictions()
+        pruned: dict[Candidate, PruningDecision] = {}
+        kept: list[Candidate] = []
+        for candidate in filter(self._plan.is_open, self._candidates):
+            # Repeats of a candidate that has begun are measured, unless they cannot fit.
+            is_begun = self._plan.is_begun(candidate)
+            prediction = None if is_begun else predictions.get(candidate)
+            decision = self._pruning.decision(candidate, prediction)
+            if decision is None:
+                kept.append(candidate)
             else:
-                alive[configuration] = predicted
-        repeats = (
-            one for one in alive if any(trial_id in self._taken for trial_id in one.trial_ids)
-        )
-        design = itertools.chain(self._design, () if self._expected else self._ends)
-        first = next(repeats, None) or next((one for one in design if one in alive), None)
-        if first is not None or not alive:
-            return first or self._next_audit()
-        unknown = next((one for one, predicted in alive.items() if predicted is None), None)
-        return unknown or self._most_telling({one: known for one, known in alive.items() if known})
+                pruned[candidate] = decision
+        chosen = self._choose(kept, predictions) if kept else self._draw_audit(pruned, predictions)
+        return _Decisions(predictions=predictions, pruned=pruned, next=chosen)
 
-    def _most_telling(self, alive: dict[Configuration, Prediction]) -> Configuration | None:
-        alive = dict(self._leading(alive))
-        measured = ((one, exactly(found)) for one, found in self._evidence.found.items())
-        out = {self._configuration[trial_id] for trial_id in self._out}
-        running = [(one, self._predicted[one]) for one in out if one in self._predicted]
-        return most_telling(
-            alive,
-            measured,
-            running,
-            self._evidence.leads,
+    def _choose(
+        self, kept: Sequence[Candidate], predictions: Mapping[Candidate, Prediction]
+    ) -> Candidate | None:
+        """Of the kept candidates: a repeat, one of the initial design, or the acquisition's."""
+        fixed = next(self._before_acquisition(kept, predictions), None)
+        if fixed is not None:
+            return fixed
+        measured = self._pruning.measurements
+        running = self._plan.candidates_out()
+        choices = Choices(
+            open=dict(self._worth_measuring(kept, predictions)),
+            measured=[(own, as_prediction(at)) for own, at in measured.items()],
+            running=[(own, predictions[own]) for own in running if own in predictions],
+        )
+        return next_candidate(
+            choices,
+            self._pruning.highest_speed_ratios,
             tolerance=self._tolerance,
             shortest_seconds=self._shortest_seconds,
         )
 
-    def _leading(
-        self, alive: dict[Configuration, Prediction]
-    ) -> Iterator[tuple[Configuration, Prediction]]:
-        """Of kin only the plan's first, for it tells of the others, and those that are likely faster than it can be."""
+    def _before_acquisition(
+        self, kept: Sequence[Candidate], predictions: Mapping[Candidate, Prediction]
+    ) -> Iterator[Candidate]:
+        """The kept candidates that are measured whatever the acquisition says, in their order."""
+        yield from filter(self._plan.is_begun, kept)
+        remaining = set(kept)
+        design = self._design.candidates
+        if not self._predicted_bytes:
+            design = (*design, *self._design.without_predicted_memory)
+        yield from (candidate for candidate in design if candidate in remaining)
+        # Without a single measurement there is no surrogate.
+        yield from (candidate for candidate in kept if candidate not in predictions)
+
+    def _worth_measuring(
+        self, kept: Sequence[Candidate], predictions: Mapping[Candidate, Prediction]
+    ) -> Iterator[tuple[Candidate, Prediction]]:
+        """Of similar candidates the first, and those that are likely faster than it can be.
+
+        A measurement of the first will say enough about the others.
+        """
         leaders: dict[int, Prediction] = {}
-        for one, predicted in alive.items():
-            leader = leaders.setdefault(self._kin[one], predicted)
-            if leader is predicted or predicted.speed > leader.speed_high:
-                yield one, predicted
+        for candidate in kept:
+            prediction = predictions[candidate]
+            leader = leaders.setdefault(self._groups[candidate], prediction)
+            if leader is prediction or prediction.speed > leader.highest_speed:
+                yield candidate, prediction
 
-    def _open(self, configuration: Configuration) -> Iterator[tuple[str, TrialSpec]]:
-        both = zip(configuration.trial_ids, configuration.trials, strict=True)
-        return (pair for pair in both if pair[0] not in self._taken)
-
-    def _next_audit(self) -> Configuration | None:
-        if not self._verdicts or any(
-            self._configuration[out] not in self._audited for out in self._out
-        ):
+    def _draw_audit(
+        self,
+        pruned: Iterable[Candidate],
+        predictions: Mapping[Candidate, Prediction],
+    ) -> Candidate | None:
+        """A pruned candidate to audit, once all other trials have ended."""
+        if not all(map(self._auditor.is_audited, self._plan.candidates_out())):
             return None
-        wanted = (
-            max(LEAST_AUDITS, math.ceil(self._share * (len(self._verdicts) + len(self._audited))))
-            if self._share
-            else 0
-        )
-        seconds = {one: self._seconds_of(one) for one in self._verdicts}
-        drawn = max(seconds, key=lambda one: self._lots[one] * seconds[one])
-        dear = self._seconds_of_audits + seconds[drawn] > self._share * self._seconds
-        return (
-            None if len(self._audited) >= (min(wanted, LEAST_AUDITS) if dear else wanted) else drawn
-        )
-
-    def _seconds_of(self, configuration: Configuration) -> float:
-        predicted = self._predicted.get(configuration)
-        return (
-            seconds_of(configuration, predicted, self._shortest_seconds)
-            if predicted
-            else self._shortest_seconds
-        )
+        seconds = {}
+        for candidate in pruned:
+            prediction = predictions.get(candidate)
+            if prediction is None:
+                seconds[candidate] = self._shortest_seconds
+            else:
+                seconds[candidate] = seconds_of(candidate, prediction, self._shortest_seconds)
+        return self._auditor.draw(seconds)

@@ -1,112 +1,109 @@
-"""How alike a plan's configurations are, and the curves that they lie on: what the choices alone foretell of costs."""
+"""The kernels of the surrogate: how similar candidates and their curves are, by their choices."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jobs.techniques import AXES
-from orchestrator.search.frontier.configurations import Configuration, Key
-
-Array = NDArray[np.float64]
-T = TypeVar("T", bound=Hashable)
-
-KIN = 0.98
-"""How much of what two curves may share with an axis they do where its values are kin (``Variant.kin``)."""
-APART = 0.95
-"""How much of a deviation from the law two curves share for each choice that sets them apart."""
+from jobs.spec import Choice
+from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.frontier.candidates import Candidate, Curve, Regime
+from orchestrator.search.frontier.technique_knowledge import includes_host_work_of, representative
 
 
-def likeness(planned: Sequence[Configuration]) -> Array:
-    """How much of a deviation two configurations share, shape (configurations, configurations)."""
-    octaves = np.log2([one.micro_batch for one in planned])
-    near = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
-    return np.asarray(APART ** apart([one.curve for one in planned]) * near)
+def misfit_kernel(candidates: Sequence[Candidate], correlation_per_choice: float) -> Array:
+    """Correlation of two candidates' distances from the law, shape (candidates, candidates).
+
+    A squared-exponential kernel over the logarithm of the micro-batch, with a length scale of one
+    octave (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 4.2), times
+    ``correlation_per_choice`` for each choice in which the curves differ.
+    """
+    octaves = np.log2([candidate.micro_batch for candidate in candidates])
+    of_sizes = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
+    differing = differing_choices([candidate.curve for candidate in candidates])
+    return np.asarray(correlation_per_choice**differing * of_sizes)
 
 
-def apart(curves: Iterable[Key]) -> Array:
-    """In how many choices two curves differ."""
+def differing_choices(curves: Iterable[Curve]) -> Array:
+    """In how many choices two curves differ, the regime included; shape (curves, curves)."""
     codes = _codes(curves)
     return np.asarray((codes[:, None] != codes[None]).sum(axis=2), float)
 
 
-def shared(curves: Iterable[Key]) -> Array:
-    """How much two curves share with each of the choices that differ at all, shape (curves, curves, choices)."""
-    curves = list(curves)
-    codes, of_kin = _codes(curves), _codes(curves, of_kin=True)
-    if not (differ := (codes != codes[:1]).any(axis=0)).any():
-        return np.ones((len(curves), len(curves), 1))
-    same, kin = (one[:, None, differ] == one[None, :, differ] for one in (codes, of_kin))
-    return np.where(same, 1.0, KIN * kin)
+def shared_choices(curves: Iterable[Curve], similar_value_share: float) -> Array:
+    """How much two curves share on each axis that varies, shape (curves, curves, varying axes).
+
+    1 where the values are equal, ``similar_value_share`` where they are similar, else 0. One axis
+    of ones if no axis varies.
+    """
+    listed = list(curves)
+    codes = _codes(listed)
+    varies = (codes != codes[:1]).any(axis=0)
+    if not varies.any():
+        return np.ones((len(listed), len(listed), 1))
+    of_representatives = _codes(listed, merge_similar=True)
+    is_equal = _pairwise_equal(codes[:, varies])
+    is_similar = _pairwise_equal(of_representatives[:, varies])
+    return np.where(is_equal, 1.0, similar_value_share * is_similar)
 
 
-def kin(planned: Sequence[Configuration]) -> dict[Configuration, int]:
-    """A number for each configuration; of two that differ only where their values are kin, the same."""
-    numbers: Numbers[Key] = Numbers()
-    rows = zip(planned, _codes([one.curve for one in planned], of_kin=True).tolist(), strict=True)
-    return {one: numbers[one.training, one.micro_batch, *row] for one, row in rows}
+def _pairwise_equal(codes: Indices) -> Mask:
+    return np.asarray(codes[:, None] == codes[None])
 
 
-def asking_no_more(
-    planned: Sequence[Configuration],
-) -> dict[Configuration, tuple[Configuration, ...]]:
-    """For each configuration those that differ in nothing but that they ask of the host what it does, or less
-    (``Variant.host_work_of``)."""
-    groups: dict[Key, list[tuple[Configuration, dict[str, Any]]]] = {}
-    for one in planned:
-        techniques, regime = one.curve
-        assert isinstance(techniques, tuple)
-        chosen = {axis: value for axis, _, value in techniques}
-        groups.setdefault((one.training, one.micro_batch, regime), []).append((one, chosen))
-    return {
-        one: tuple(
-            other for other, less in members if other is not one and _is_part_of(less, chosen)
-        )
-        for members in groups.values()
-        for one, chosen in members
-    }
+def similarity_groups(candidates: Sequence[Candidate]) -> dict[Candidate, int]:
+    """Candidate -> number of its group. Members of a group differ only in similar values."""
+    numbers: Numbering[tuple[object, ...]] = Numbering()
+    codes = _codes([candidate.curve for candidate in candidates], merge_similar=True)
+    groups = {}
+    for candidate, code in zip(candidates, codes.tolist(), strict=True):
+        key = (candidate.training_recipe, candidate.micro_batch, *code)
+        groups[candidate] = numbers[key]
+    return groups
 
 
-def _is_part_of(other: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+def asking_no_more_of_the_host(
+    candidates: Sequence[Candidate],
+) -> dict[Candidate, frozenset[Candidate]]:
+    """Candidate -> the others of the same batch that ask no more work of the host."""
+    groups: dict[Hashable, list[Candidate]] = {}
+    for candidate in candidates:
+        batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)
+        groups.setdefault(batch, []).append(candidate)
+    asking_no_more = {}
+    for group in groups.values():
+        for candidate in group:
+            others = [own for own in group if own is not candidate]
+            covered = [own for own in others if _includes_host_work(candidate, own)]
+            asking_no_more[candidate] = frozenset(covered)
+    return asking_no_more
+
+
+def _includes_host_work(candidate: Candidate, other: Candidate) -> bool:
+    choices = {axis: value for axis, _, value in candidate.techniques}
     return all(
-        value in (chosen.get(axis), *_host_work_of(axis, chosen.get(axis)))
-        for axis, value in other.items()
+        includes_host_work_of(axis, choices.get(axis), value) for axis, _, value in other.techniques
     )
 
 
-def _host_work_of(axis: str, value: Any) -> tuple[str, ...]:
-    variants = AXES[axis].variants if axis in AXES else {}
-    return variants[value].host_work_of if value in variants else ()
+def _codes(curves: Iterable[Curve], *, merge_similar: bool = False) -> Indices:
+    """A number for each choice of each curve, shape (curves, axes and the regime).
 
-
-class Numbers(dict[T, int]):
-    """Numbers things as they come."""
-
-    def __missing__(self, key: T) -> int:
-        self[key] = len(self)
-        return self[key]
-
-
-def _codes(curves: Iterable[Key], *, of_kin: bool = False) -> NDArray[np.int64]:
-    """A number for each choice of a curve, shape (curves, choices); kin may have one number."""
-    numbers: Numbers[object] = Numbers()
-    rows = []
-    for techniques, regime in curves:
-        assert isinstance(techniques, tuple)
-        chosen = (
-            (axis, kind, _kin(axis, value) if of_kin else value) for axis, kind, value in techniques
-        )
-        rows.append({"": regime, **{axis: (kind, value) for axis, kind, value in chosen}})
+    Equal choices have equal numbers; with ``merge_similar`` similar choices do, too.
+    """
+    numbers: Numbering[object] = Numbering()
+    rows = [_labeled_choices(curve, merge_similar) for curve in curves]
     axes = sorted({axis for row in rows for axis in row})
-    return np.array([[numbers[axis, row.get(axis)] for axis in axes] for row in rows], int).reshape(
-        len(rows), len(axes)
-    )
+    codes = [[numbers[axis, row.get(axis)] for axis in axes] for row in rows]
+    return np.array(codes, int).reshape(len(rows), len(axes))
 
 
-def _kin(axis: str, value: Any) -> Any:
-    """The one that stands for all its kin."""
-    variants = AXES[axis].variants if axis in AXES else {}
-    return variants[value].kin or value if value in variants else value
+def _labeled_choices(
+    curve: Curve, merge_similar: bool
+) -> Mapping[str, Regime | tuple[str, Choice]]:
+    """Axis -> type and value; "" -> the regime."""
+    labeled: dict[str, Regime | tuple[str, Choice]] = {"": curve.regime}
+    for axis, type_name, value in curve.techniques:
+        labeled[axis] = (type_name, representative(axis, value) if merge_similar else value)
+    return labeled

@@ -1,4 +1,4 @@
-"""Memory and speed of every configuration of a plan, learned from the measured ones, with error bars."""
+"""The surrogate: memory and speed of every candidate with bounds, from measured ones."""
 
 from __future__ import annotations
 
@@ -9,120 +9,146 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.steady_state import GPU_BOUND
-from orchestrator.search.frontier.configurations import Configuration, Measured
-from orchestrator.search.frontier.cost_model import (
-    EITHER,
-    FLOOR,
-    RISING,
-    Estimate,
-    Indices,
-    Surface,
-)
-from orchestrator.search.frontier.memory_correction import Correction
-from orchestrator.search.frontier.similarity import Array
+from orchestrator.search.frontier.arrays import Array, Indices, rounded
+from orchestrator.search.frontier.candidates import Candidate
+from orchestrator.search.frontier.cost_law import Branch
+from orchestrator.search.frontier.cost_model import CostModel, Posterior
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.measurements import Measurement
+from orchestrator.search.frontier.memory_correction import MemoryCorrection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """Of a configuration: what is likely, and at least so much memory and at most such a speed."""
+    """Bytes and samples per second of a candidate, with the bounds that favor it."""
 
-    memory_low: float
     memory: float
-    speed_high: float
+    least_memory: float
     speed: float
+    highest_speed: float
 
 
-class Surfaces:
-    """Memory, and the seconds that a micro-batch takes.
+class Surrogate:
+    """Posterior of the memory and of the seconds of a micro-batch.
 
-    ``predicted`` has the bytes that were predicted of trials before anything was measured; it may grow meanwhile.
+    ``predicted_bytes`` maps trials to memory that was predicted without measuring; it may grow
+    during the search. Where it has a candidate, its memory is that prediction, corrected; else it
+    follows from a cost model like the time.
     """
 
-    def __init__(self, planned: Sequence[Configuration], predicted: Mapping[str, float]) -> None:
-        self._planned, self._predicted = planned, predicted
-        self._place = {one: place for place, one in enumerate(planned)}
-        self._memory, self._seconds = (
-            Surface(planned, per_step=False),
-            Surface(planned, per_step=True),
-        )
-        self._correction = Correction(planned)
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        predicted_bytes: Mapping[str, float],
+        hyperparameters: Hyperparameters | None = None,
+    ) -> None:
+        self._candidates = candidates
+        self._predicted_bytes = predicted_bytes
+        self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
+        self._index = {candidate: index for index, candidate in enumerate(candidates)}
+        self._memory = CostModel(candidates, is_time=False, hyperparameters=hyperparameters)
+        self._seconds = CostModel(candidates, is_time=True, hyperparameters=hyperparameters)
+        self._correction = MemoryCorrection(candidates)
 
-    def put(self, configuration: Configuration, found: Measured) -> None:
-        """A measured configuration, in place of what was known of it."""
-        place = self._place[configuration]
-        if any(
-            one.trial_ids[0] not in self._predicted for one in self._planned
-        ):  # or nobody asks for the law
-            self._memory.put(place, found.memory_bytes)
-        self._correction.put(place, found.memory_bytes)
-        seconds, side = configuration.micro_batch / found.samples_per_second, _side(found)
-        waited = found.launch_bound_share if side == EITHER else 0.0
-        self._seconds.put(place, seconds, found.speed_error + waited, side)
-
-    def _memory_of_all(self) -> Estimate:
-        """By what was predicted where that is known, else by the law that the measured ones follow."""
-        predicted = np.log(
-            [self._predicted.get(one.trial_ids[0], math.nan) for one in self._planned]
-        )
-        known, law = ~np.isnan(predicted), self._memory.estimate
-        if law is not None and not known.any():
-            return law
-        corrected = self._correction.estimate(predicted)
-        if law is None:
-            return corrected
-        return Estimate(
-            mean=np.where(known, corrected.mean, law.mean),
-            deviation=np.where(known, corrected.deviation, law.deviation),
+    def observe(self, candidate: Candidate, measurement: Measurement) -> None:
+        """Learn from a measured candidate, in place of what it said before."""
+        index = self._index[candidate]
+        if not self._is_all_memory_predicted():
+            self._memory.observe(index, measurement.memory_bytes)
+        self._correction.observe(index, measurement.memory_bytes)
+        branch = branch_of(measurement)
+        # Time that the GPU waited in the middle of a step may be different next time. Where the
+        # branch is known, the wait is either negligible or part of the host's own time.
+        waited = measurement.launch_bound_share if branch == Branch.EITHER else 0.0
+        self._seconds.observe(
+            index,
+            candidate.micro_batch / measurement.samples_per_second,
+            relative_error=measurement.speed_ci95 + waited,
+            branch=branch,
         )
 
-    def predict(self, certainty: float) -> dict[Configuration, Prediction]:
-        """Of every configuration, its bounds so many standard deviations away; empty where nothing is known."""
-        if (seconds := self._seconds.estimate) is None:
+    def predictions(self, certainty: float) -> dict[Candidate, Prediction]:
+        """Of every candidate, with bounds ``certainty`` standard deviations away.
+
+        Empty before any measurement.
+        """
+        seconds = self._seconds.posterior
+        if seconds is None:
             return {}
-        memory = self._memory_of_all()
-        size = np.array([one.micro_batch for one in self._planned], float)
-        columns = (
-            np.exp(memory.mean - certainty * memory.deviation),
-            np.exp(memory.mean),
-            size / np.exp(seconds.mean - certainty * seconds.deviation),
-            size / np.exp(seconds.mean),
+        memory = self._memory_posterior()
+        figures = zip(
+            self._candidates,
+            np.exp(memory.mean).tolist(),
+            np.exp(memory.mean - certainty * memory.deviation).tolist(),
+            (self._sizes / np.exp(seconds.mean)).tolist(),
+            (self._sizes / np.exp(seconds.mean - certainty * seconds.deviation)).tolist(),
+            strict=True,
         )
-        rows = zip(self._planned, *(column.tolist() for column in columns), strict=True)
         return {
-            one: Prediction(memory_low=low, memory=likely, speed_high=high, speed=speed)
-            for one, low, likely, high, speed in rows
+            candidate: Prediction(
+                memory=likely, least_memory=least, speed=speed, highest_speed=highest
+            )
+            for candidate, likely, least, speed, highest in figures
         }
 
-    def leads(
-        self, ones: Sequence[Configuration], others: Sequence[Configuration], certainty: float
+    def highest_speed_ratios(
+        self, candidates: Sequence[Candidate], others: Sequence[Candidate], certainty: float
     ) -> Array:
-        """At most how many times as fast each is as each of the others, so many standard deviations away, shape
-        (ones, others). It is of their own speeds, not of what two trials would measure: no noise of rows is in it, and
-        a doubt that both share cancels out. Something must have been measured."""
-        seconds, doubt = self._seconds.estimate, self._seconds.doubt
+        """At most how many times as fast candidates are as others, shape (candidates, others).
+
+        The bound is ``certainty`` standard deviations away. It is about the true speeds, not about
+        what two trials would measure: it contains no noise, and doubt that both share cancels out.
+        Needs a measurement.
+        """
+        seconds = self._seconds.posterior
         assert seconds is not None
-        (rows, a_step), (columns, other_step) = (self._rows(some) for some in (ones, others))
-        own = np.diag(doubt)
-        variance = own[rows, None] + own[columns] - 2 * doubt[np.ix_(rows, columns)]
-        ahead = (
-            certainty * np.sqrt(np.maximum(variance, 0.0))
-            - seconds.mean[rows, None]
-            + seconds.mean[columns]
+        rows = self._indices(candidates)
+        columns = self._indices(others)
+        doubt = certainty * np.sqrt(self._variance_of_ratios(rows, columns))
+        log_ratio = doubt - seconds.mean[rows, None] + seconds.mean[columns]
+        size_ratio = self._sizes[rows, None] / self._sizes[columns]
+        return np.asarray(size_ratio * np.exp(rounded(log_ratio)))
+
+    def _variance_of_ratios(self, rows: Indices, columns: Indices) -> Array:
+        """Var(a - b) = Var(a) + Var(b) - 2 Cov(a, b), of the logarithms of the seconds."""
+        covariance = self._seconds.covariance
+        own = np.diag(covariance)
+        variance = own[rows, None] + own[columns] - 2 * covariance[np.ix_(rows, columns)]
+        # It can fall below zero by rounding.
+        return np.maximum(variance, 0.0)
+
+    def _indices(self, candidates: Sequence[Candidate]) -> Indices:
+        return np.array([self._index[candidate] for candidate in candidates], int)
+
+    def _is_all_memory_predicted(self) -> bool:
+        return all(own.trial_ids[0] in self._predicted_bytes for own in self._candidates)
+
+    def _memory_posterior(self) -> Posterior:
+        """The corrected predictions, and the cost model where there are none."""
+        predicted = [self._predicted_bytes.get(own.trial_ids[0]) for own in self._candidates]
+        log_predicted = np.log([math.nan if size is None else size for size in predicted])
+        is_predicted = ~np.isnan(log_predicted)
+        modeled = self._memory.posterior
+        if modeled is not None and not is_predicted.any():
+            return modeled
+        corrected = self._correction.posterior(log_predicted)
+        if modeled is None:
+            return corrected
+        return Posterior(
+            mean=np.where(is_predicted, corrected.mean, modeled.mean),
+            deviation=np.where(is_predicted, corrected.deviation, modeled.deviation),
         )
-        return np.asarray(a_step[:, None] / other_step * np.exp(ahead.round(6)))
-
-    def _rows(self, some: Sequence[Configuration]) -> tuple[Indices, Array]:
-        """Where they stand, and how many samples a micro-batch of each has."""
-        return np.array([self._place[one] for one in some], int), np.array(
-            [one.micro_batch for one in some], float
-        )
 
 
-def _side(found: Measured) -> int:
-    """A host-bound time is the host's: the GPU may need less, so of that it only says that it is no more. Of one that
-    is the host's in part, it is open whose it is."""
-    if found.host_bound_share is None:
-        return EITHER
-    if found.host_bound_share > GPU_BOUND:
-        return FLOOR
-    return RISING if found.launch_bound_share <= GPU_BOUND else EITHER
+def branch_of(measurement: Measurement) -> Branch:
+    """Which branch of the law a measured time shows.
+
+    A host-bound time is the host's: of the GPU's it says only that it is no longer. A time that is
+    the host's in part may be either's.
+    """
+    if measurement.host_bound_share is None:
+        return Branch.EITHER
+    if measurement.host_bound_share > GPU_BOUND:
+        return Branch.FLOOR
+    waits_within_steps = measurement.launch_bound_share > GPU_BOUND
+    return Branch.EITHER if waits_within_steps else Branch.LINE

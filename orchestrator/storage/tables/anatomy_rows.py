@@ -15,12 +15,11 @@ from jobs.spec import to_json
 TIMELINE, BEGINNINGS = "timeline", "timeline phases"
 PARTS: Mapping[str, str] = {
     **{str(part): meaning for part, meaning in anatomy_record.PARTS.items()},
-    TIMELINE: "memory over one step (of more than two micro-batches the last two), a row for each class: of every "
-    "stretch of time the highest moment",
-    BEGINNINGS: "when each phase of that step began, in order",
+    TIMELINE: "Memory over one step (the last two micro-batches, where it has more), a row for "
+    "each kind: the highest moment of each stretch of time",
+    BEGINNINGS: "When each phase of that step began, in order",
 }
 """Part of the table -> what it is; the last two are no entries of an anatomy."""
-
 
 _SHAPE = TypeAdapter(Anatomy)
 

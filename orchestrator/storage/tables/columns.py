@@ -12,24 +12,24 @@ from jobs.trial import columns as trial_columns
 from jobs.trial import effective_config
 
 BASE: tuple[Column, ...] = (
-    Column("trial_id", "string", "Digest of what is trained and measured."),
-    Column("outcome", "string", "How the trial ended; only ok carries measurements to rank."),
-    Column("reason", "string", "Why it did not end ok, in one sentence; empty when ok."),
-    Column("rule", "string", "The rule that ruled the trial out or skipped it."),
-    Column("phase", "string", "Where the trial was when it ended."),
-    Column("repeat", "int64", "Number of this repeat of the configuration, from 0."),
+    Column("trial_id", "string", "Digest of what is trained and measured"),
+    Column("outcome", "string", "How the trial ended; only ok carries measurements to rank"),
+    Column("reason", "string", "Why it did not end ok, in one sentence; empty when ok"),
+    Column("rule", "string", "The rule that ruled the trial out or skipped it"),
+    Column("phase", "string", "Where the trial was when it ended"),
+    Column("repeat", "int64", "Number of this repeat of the configuration, from 0"),
     Column(
         "training_recipe",
         "string",
-        "The choices that change what the training learns, as a JSON object of axis and value. "
-        "Rows with equal recipe and effective batch train the same way.",
+        "The choices that change what the training learns, as a JSON object of axis and value; "
+        "rows with equal recipe and effective batch train the same way",
     ),
-    Column("micro_batch", "int64", "Samples per forward pass.", unit="samples"),
-    Column("accumulation", "int64", "Forward passes per optimizer step.", unit="passes"),
-    Column("effective_batch", "int64", "Samples per optimizer step.", unit="samples"),
-    Column("gpu_model", "string", "The GPU's name; empty on a CPU."),
-    Column("environment_id", "string", "Digest of hardware and versions; see the file's metadata."),
-    Column("started_at", "timestamp", "When the trial started; null if it never did.", unit="UTC"),
+    Column("micro_batch", "int64", "Samples per forward pass", unit="samples"),
+    Column("accumulation", "int64", "Forward passes per optimizer step", unit="passes"),
+    Column("effective_batch", "int64", "Samples per optimizer step", unit="samples"),
+    Column("gpu_model", "string", "The GPU's name; empty on a CPU"),
+    Column("environment_id", "string", "Digest of hardware and versions; see the file's metadata"),
+    Column("started_at", "timestamp", "When the trial started; null if it never did", unit="UTC"),
 )
 
 DELIVERY: tuple[Column, ...] = (
@@ -37,32 +37,36 @@ DELIVERY: tuple[Column, ...] = (
         "slot_seconds",
         "float64",
         "Slot time of the trial, from the start of its process to its result; both attempts of a "
-        "trial that was repeated.",
+        "trial that was repeated",
         unit="s",
     ),
-    Column("overhead_seconds", "float64", "Slot time beyond the counted steps.", unit="s"),
-    Column("isolation", "string", "fork: child of a preloaded parent; fresh: a new interpreter."),
-    Column("isolation_fallback", "string", "Why the process could not be forked."),
-    Column("slot_pid", "int64", "The preloaded parent that made the trial's process."),
-    Column("node", "string", "The machine that ran the trial."),
-    Column("cpus", "int64", "CPU cores given to the trial, also its OMP threads."),
-    Column("host_memory_bytes", "int64", "Host memory reserved for the trial.", unit="B"),
-    Column("log", "string", "The trial's last lines of output if it did not end well."),
-    Column("log_file", "string", "File in the run folder with the last 16 kB of its output."),
+    Column("overhead_seconds", "float64", "Slot time beyond the counted steps", unit="s"),
+    Column(
+        "isolation",
+        "string",
+        "How the process was made: fork of a preloaded parent, or fresh (a new interpreter)",
+    ),
+    Column("isolation_fallback", "string", "Why the process could not be forked"),
+    Column("slot_pid", "int64", "The preloaded parent that made the trial's process"),
+    Column("node", "string", "The machine that ran the trial"),
+    Column("cpus", "int64", "CPU cores given to the trial, also its OMP threads"),
+    Column("host_memory_bytes", "int64", "Host memory reserved for the trial", unit="B"),
+    Column("log", "string", "The trial's last lines of output if it did not end well"),
+    Column("log_file", "string", "File in the run folder with the last 16 kB of its output"),
 )
 """How a trial was run."""
 
 FOLLOW_UP: tuple[Column, ...] = (
-    Column("purpose", "string", "search, or why a trial was measured again: see below."),
-    Column("follows_trial", "string", "The trial that was measured again; null in the search."),
+    Column("purpose", "string", "Why the trial was measured: search, or a follow-up (see below)"),
+    Column("follows_trial", "string", "The trial that was measured again; null in the search"),
     Column(
         "memory_cap_bytes",
         "int64",
-        "GPU memory that the trial was capped to, context and libraries included.",
+        "GPU memory that the trial was capped to, context and libraries included",
         unit="B",
     ),
-    Column("compared_with", "list<string>", "Trials that a tie-break compares, its own included."),
-    Column("round", "int64", "Rounds of the tie-break before this one."),
+    Column("compared_with", "list<string>", "Trials that a tie-break compares, its own included"),
+    Column("round", "int64", "Rounds of the tie-break before this one"),
 )
 
 COMPARED: tuple[Column, ...] = (
@@ -70,43 +74,43 @@ COMPARED: tuple[Column, ...] = (
         "compile_break_even_steps",
         "float64",
         "Steps after which compiling has paid for its first step, compared with the eager trial "
-        "that is otherwise equal; inf: never.",
+        "that is otherwise equal; inf: never",
     ),
 )
 """What follows from several rows of a table."""
 
 FRONTIER_COLUMNS: tuple[Column, ...] = (
-    Column("frontier_memory_bytes", "int64", "The largest memory of its repeats.", unit="B"),
+    Column("frontier_memory_bytes", "int64", "The largest memory of its repeats", unit="B"),
     Column(
-        "frontier_samples_per_second", "float64", "The median speed of its repeats.", unit="1/s"
+        "frontier_samples_per_second", "float64", "The median speed of its repeats", unit="1/s"
     ),
-    Column("repeats", "int64", "Trials combined into this row."),
-    Column("on_frontier", "bool", "On the Pareto front of its training recipe, at any batch."),
-    Column("across_recipes", "bool", "On the Pareto front of all training recipes together."),
+    Column("repeats", "int64", "Trials combined into this row"),
+    Column("on_frontier", "bool", "On the Pareto front of its training recipe, at any batch"),
+    Column("across_recipes", "bool", "On the Pareto front of all training recipes together"),
 )
 
 STEP_COLUMNS: tuple[Column, ...] = (
-    Column("trial_id", "string", "The trial, as in trials.parquet."),
-    Column("step", "int64", "Optimizer step, from 0, warm-up included."),
-    Column("counted", "bool", "Whether the step counts; false during warm-up."),
-    Column("step_seconds", "float64", "Wall time from the end of one step to the next.", unit="s"),
-    Column("device_seconds", "float64", "The device's own time for the step.", unit="s"),
-    Column("data_seconds", "float64", "Wait for the step's micro-batches.", unit="s"),
-    Column("loss", "float64", "Training loss of the step."),
+    Column("trial_id", "string", "The trial, as in trials.parquet"),
+    Column("step", "int64", "Optimizer step, from 0, warm-up included"),
+    Column("counted", "bool", "Whether the step counts; false during warm-up"),
+    Column("step_seconds", "float64", "Wall time from the end of one step to the next", unit="s"),
+    Column("device_seconds", "float64", "The device's own time for the step", unit="s"),
+    Column("data_seconds", "float64", "Wait for the step's micro-batches", unit="s"),
+    Column("loss", "float64", "Training loss of the step"),
 )
 
 ANATOMY_COLUMNS: tuple[Column, ...] = (
-    Column("trial_id", "string", "The trial that was profiled, as in trials.parquet."),
-    Column("part", "string", "What is broken down; see below."),
-    Column("name", "string", "The share's name."),
-    Column("value", "float64", "Its figure; the highest of a timeline."),
-    Column("unit", "string", "The figure's unit: B, s, flop, flop/s, or none for a ratio."),
-    Column("kind", "string", "The class of memory that predictions count it under."),
-    Column("expected", "float64", "What a rule of thumb says, in the same unit."),
-    Column("rule", "string", "The rule, formula or source."),
-    Column("held", "bool", "Whether the rule held."),
-    Column("timeline_seconds", "list<double>", "Times since the step began.", unit="s"),
-    Column("timeline_bytes", "list<double>", "Bytes held at those times.", unit="B"),
+    Column("trial_id", "string", "The trial that was profiled, as in trials.parquet"),
+    Column("part", "string", "What is broken down; see below"),
+    Column("name", "string", "The share's name"),
+    Column("value", "float64", "Its figure; the highest of a timeline"),
+    Column("unit", "string", "The figure's unit: B, s, flop, flop/s, or none for a ratio"),
+    Column("kind", "string", "The class of memory that predictions count it under"),
+    Column("expected", "float64", "What a rule of thumb says, in the same unit"),
+    Column("rule", "string", "The rule, formula or source"),
+    Column("held", "bool", "Whether the rule held"),
+    Column("timeline_seconds", "list<double>", "Times since the step began", unit="s"),
+    Column("timeline_bytes", "list<double>", "Bytes held at those times", unit="B"),
 )
 
 

@@ -23,6 +23,7 @@ from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
+    FOLLOW_UP,
     STEP_COLUMNS,
     axis_columns,
     declared_columns,
@@ -299,7 +300,7 @@ def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
     known = trial_table_columns()
     names = {column.name for column in known}
     others = [column for name, column in of_axes.items() if name not in names]
-    at = len(BASE)
+    at = len(BASE) + len(FOLLOW_UP)
     return (*known[:at], *others, *known[at:])
 
 

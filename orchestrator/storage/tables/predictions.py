@@ -16,22 +16,21 @@ _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "de
 
 
 def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str) -> Path:
-    """Write rows of ``trial_id``, figures in bytes, anatomy and verdicts as Parquet."""
+    """Write rows of ``reporting.prediction.row`` as Parquet, with the versions that made them."""
     table = pa.Table.from_pylist([dict(row) for row in rows])
     metadata = {"gpu": gpu, "tool_version": tool_version(), **present_versions()}
     return write(table.replace_schema_metadata(metadata), path)
 
 
 def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows that ``write_predictions`` wrote, and what predicted them: GPU, this program's version, libraries'.
+    """The rows that ``write_predictions`` wrote, and what predicted them.
 
+    The second are names and values: the GPU, and the versions of this program and its libraries.
     Raises FileNotFoundError or pyarrow.ArrowInvalid.
     """
     table = pq.read_table(path)
-    metadata = {
-        key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
-    }
-    return table.to_pylist(), metadata
+    metadata = table.schema.metadata or {}
+    return table.to_pylist(), {key.decode(): value.decode() for key, value in metadata.items()}
 
 
 def present_versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A SIMULATED GPU a node, in NVML's place: its state, well, somebody's or lost, stands in the control folder."""
+"""A SIMULATED GPU per node, in the place of NVML. Its state stands in the control folder."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def nvmlSystemGetDriverVersion() -> str:
     return "simulated"
 
 
-_PROCESSES = {"foreign": 1, "visited": 2}
-"""State -> how many processes are on it."""
+_PROCESSES = {"foreign": 1, "busy": 2}
+"""State -> processes on the GPU."""
 
 
 def nvmlDeviceGetMemoryInfo(handle: str) -> Any:

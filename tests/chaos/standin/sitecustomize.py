@@ -1,4 +1,4 @@
-"""What Python loads first in every process of a chaos run: a slot's children meet their fault, the driver its clock."""
+"""What Python loads first in every process of a chaos run: trials' faults, the driver's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors, signals and exit codes, as libraries word them, each with its one outcome."""
+"""Errors, signals and exit codes, in the libraries' own words, and their outcomes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 import pytest
 import torch
 
-from jobs.errors import UnsupportedError, bytes_asked, classify, classify_exit
+from jobs.errors import UnsupportedError, classify, classify_exit, requested_bytes
 from jobs.record import Outcome
 
 TORCH_OOM = (
-    "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 1.20 GiB is"
-    " free.\nProcess 1 has 138.60 GiB memory in use."
+    "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 139.81 GiB of "
+    "which 1.20 GiB is free.\nProcess 1 has 138.60 GiB memory in use."
 )
 
 ERRORS: list[tuple[Exception, Outcome]] = [
@@ -29,7 +29,7 @@ ERRORS: list[tuple[Exception, Outcome]] = [
     (MemoryError(), Outcome.HOST_OUT_OF_MEMORY),
     (
         RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
         ),
         Outcome.HOST_OUT_OF_MEMORY,
     ),
@@ -37,7 +37,7 @@ ERRORS: list[tuple[Exception, Outcome]] = [
     (RuntimeError("std::bad_alloc"), Outcome.HOST_OUT_OF_MEMORY),
     (
         ValueError(
-            "XForCausalLM does not support an attention implementation through torch's flex_attention."
+            "X does not support an attention implementation through torch's flex_attention."
         ),
         Outcome.UNSUPPORTED,
     ),
@@ -54,21 +54,21 @@ ERRORS: list[tuple[Exception, Outcome]] = [
 
 
 @pytest.mark.parametrize(("error", "outcome"), ERRORS, ids=lambda value: str(value)[:40])
-def test_an_error_has_one_outcome(error: Exception, outcome: Outcome) -> None:
+def test_classify_by_the_libraries_words(error: Exception, outcome: Outcome) -> None:
     assert classify(error)[0] is outcome
 
 
-def test_the_reason_is_one_line_with_the_errors_name() -> None:
+def test_classify_reason_is_one_line_with_the_errors_name() -> None:
     _, rule, reason = classify(torch.OutOfMemoryError(TORCH_OOM))
     assert rule == ""
     assert reason == f"OutOfMemoryError: {TORCH_OOM.splitlines()[0]}"
 
 
-def test_an_endless_message_is_cut() -> None:
+def test_classify_cuts_an_endless_message() -> None:
     assert len(classify(ValueError("x" * 10_000))[2]) == 500
 
 
-def test_an_unmet_requirement_keeps_its_rule() -> None:
+def test_classify_keeps_the_rule_of_an_unmet_requirement() -> None:
     error = UnsupportedError("package:apex", "the package apex is not installed")
     assert classify(error) == (
         Outcome.UNSUPPORTED,
@@ -91,12 +91,12 @@ def wrapped(cause: Exception, *, explicitly: bool) -> Exception:
 
 
 @pytest.mark.parametrize("explicitly", [True, False])
-def test_a_wrapped_out_of_memory_is_found(explicitly: bool) -> None:
+def test_classify_finds_a_wrapped_out_of_memory(explicitly: bool) -> None:
     error = wrapped(torch.OutOfMemoryError(TORCH_OOM), explicitly=explicitly)
     outcome, _, reason = classify(error)
     assert outcome is Outcome.OUT_OF_MEMORY
     assert reason.startswith("OutOfMemoryError: CUDA out of memory")
-    assert bytes_asked(error) == 3 * 2**29
+    assert requested_bytes(error) == 3 * 2**29
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_wrapped_out_of_memory_is_found(explicitly: bool) -> None:
         ("CUDA out of memory.", None),
     ],
 )
-def test_the_bytes_asked_for_are_read(message: str, expected: int | None) -> None:
-    assert bytes_asked(RuntimeError(message)) == expected
+def test_requested_bytes_are_read_from_the_message(message: str, expected: int | None) -> None:
+    assert requested_bytes(RuntimeError(message)) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_the_bytes_asked_for_are_read(message: str, expected: int | None) -> Non
         (0, 0, Outcome.CRASHED, "the process exited with status 0 and no result"),
     ],
 )
-def test_an_exit_without_a_record_has_one_outcome(
+def test_classify_exit_of_a_child_without_a_record(
     status: int, kills: int, outcome: Outcome, reason: str
 ) -> None:
-    found, words = classify_exit(status, host_oom_kills=kills)
-    assert found is outcome
+    result, words = classify_exit(status, host_oom_kills=kills)
+    assert result is outcome
     assert words.startswith(reason)

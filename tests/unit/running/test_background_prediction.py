@@ -1,4 +1,4 @@
-"""Memory predicted beside a sweep: a mapping that fills, and a worker that fails is not missed."""
+"""Memory predicted beside a sweep: a mapping that fills; a worker that fails leaves it empty."""
 
 from __future__ import annotations
 
@@ -11,35 +11,44 @@ import pytest
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Figure, Prediction
-from orchestrator.running.background_prediction import Foretelling
-from tests.benchmarks.grids import make_spec
+from orchestrator.running.background_prediction import BackgroundPredictor
+from tests.support.records import make_record
+
+FAILING_BATCH = 99
+UNKNOWN_BATCH = 1
 
 
-def by_size(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """A byte a sample; where there is none, unknown; with a precision nobody knows, not even that."""
+def predict_a_byte_per_sample(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """Runs in a worker."""
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "", "the GPU is the trials'"
-    if trials[0].choices.get("precision") == "fp12":
+    return [_prediction(trial, gpu) for trial in trials]
+
+
+def _prediction(trial: TrialSpec, gpu: Gpu) -> Prediction:
+    size = trial.micro_batch
+    if size == FAILING_BATCH:
         raise ValueError("fp12")
-    sizes = [trial.micro_batch for trial in trials]
-    return [
-        Prediction(
-            trial_id=trial.trial_id,
-            choices=trial.choices,
-            device=Figure(bytes=size, low=size, high=size) if size > 1 else None,
-            unknown="" if size > 1 else f"one sample on {gpu.name}",
+    if size == UNKNOWN_BATCH:
+        return Prediction(
+            trial_id=trial.trial_id, choices=trial.choices, unknown=f"one sample on {gpu.name}"
         )
-        for trial, size in zip(trials, sizes, strict=True)
-    ]
+    device = Figure(bytes=size, low=size, high=size)
+    return Prediction(trial_id=trial.trial_id, choices=trial.choices, device=device)
 
 
-def test_what_can_be_predicted_becomes_known(caplog: pytest.LogCaptureFixture) -> None:
-    trials = [make_spec({"micro_batch": size}, "") for size in (1, 2, 3)]
-    strange = [make_spec({"micro_batch": 2, "precision": "fp12"}, "")]
-    give_up = time.monotonic() + 120
-    with Foretelling(by_size) as foretelling:
-        nothing, found = foretelling.of(strange, ""), foretelling.of(trials, "NVIDIA H200")
-        while not (found and caplog.messages) and time.monotonic() < give_up:
+def trials_of(*sizes: int, precision: str = "bf16") -> list[TrialSpec]:
+    return [make_record(micro_batch=size, precision=precision).spec for size in sizes]
+
+
+def test_background_predictions_fill_the_mapping(caplog: pytest.LogCaptureFixture) -> None:
+    trials = trials_of(UNKNOWN_BATCH, 2, 3)
+    failing = trials_of(FAILING_BATCH, precision="fp32")
+    give_up_at = time.monotonic() + 120
+    with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
+        nothing = predictor.of(failing, "")
+        predicted = predictor.of(trials, "NVIDIA H200")
+        while not (predicted and caplog.messages) and time.monotonic() < give_up_at:
             time.sleep(0.01)
-    assert found == {trial.trial_id: float(trial.micro_batch) for trial in trials[1:]}
+    assert predicted == {trial.trial_id: float(trial.micro_batch) for trial in trials[1:]}
     assert nothing == {}
     assert caplog.messages == ["some trials' memory is not predicted: fp12"]

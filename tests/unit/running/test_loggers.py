@@ -1,83 +1,78 @@
-"""Experiment trackers: chosen in the config, told of every trial through Ray's callbacks, never in the sweep's way."""
+"""Experiment loggers: told of every measured trial, and never in the sweep's way."""
 
 from __future__ import annotations
 
-import inspect
-import json
-import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
-from tensorboardX.proto.event_pb2 import Event
 
-from jobs.record import Outcome, TrialRecord, record_to_json
-from jobs.spec import to_json
+from jobs.record import Outcome, TrialRecord, delivered
 from orchestrator import sweep
-from orchestrator.planning import loggers as planned
-from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.loggers import TRACKERS, Tracker, TrackerError
-from orchestrator.running import cluster, loggers  # noqa: F401  (the first quiets Tune before it is imported)
+from orchestrator.planning import loggers as planning
+from orchestrator.planning.loggers import LOGGERS, LoggerError, LoggerRow
+from orchestrator.running.loggers import (
+    LoggedTrial,
+    LoggerObserver,
+    logged_trial,
+    logger_observers,
+)
 from tests.conftest import build_tiny_spec
+from tests.support.tensorboard import scalars_and_parameters
 
-RUN = {"name": "bert", "axes": ["micro_batch"]}
-MODEL = "model: {task: causal-lm, architecture: llama}\n"
+AXES = ("micro_batch",)
 
 
-class Recorder:
-    """A logger callback that remembers, and fails where told to."""
+class Remembering:
+    """A logger that remembers, and fails when it is told to. ``made`` are all of them."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self.arguments, self.heard = arguments, list[tuple[str, str, Any]]()
+    made: ClassVar[list[Remembering]] = []
 
-    def setup(self) -> None:
-        if self.arguments.get("mode") == "refused":
+    def __init__(self, folder: Path, *, project: str, mode: str = "") -> None:
+        if mode == "refused":
             raise ValueError("No API key found.\nSee the manual.")
+        self.folder = folder
+        self.project = project
+        self._mode = mode
+        self.trials: list[LoggedTrial] = []
+        self.is_closed = False
+        Remembering.made.append(self)
 
-    def log_trial_start(self, trial: Any) -> None:
-        if self.arguments.get("mode") == "gone":
+    def log(self, trial: LoggedTrial) -> None:
+        if self._mode == "gone":
             raise ConnectionError("the server is gone")
-        self.heard.append(("start", str(trial), dict(trial.config)))
+        self.trials.append(trial)
 
-    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-        self.heard.append(("result", str(trial), result))
-
-    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-        self.heard.append(("end", str(trial), failed))
-
-    def on_experiment_end(self, trials: list[Any]) -> None:
-        self.heard.append(("over", "", None))
+    def close(self) -> None:
+        self.is_closed = True
 
 
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A tracker more, which is one row more."""
-    row = Tracker(
-        callback=f"{__name__}:Recorder", package="json", arguments=("mode",), named="project"
+ROWS = {
+    "remembering": LoggerRow(
+        doc="keeps trials in memory",
+        package="json",
+        class_path=f"{__name__}:Remembering",
+        arguments={"mode": "how it fails"},
+        name_argument="project",
     )
-    monkeypatch.setattr(planned, "TRACKERS", {**TRACKERS, "recorder": row})
-    monkeypatch.setattr(loggers, "TRACKERS", planned.TRACKERS)
-    return "recorder"
+}
 
 
-def run_trials(callback: Any, records: list[TrialRecord]) -> None:
-    """What Tune does with a trial that runs these, one after another."""
-    trial = SimpleNamespace(
-        trial_id="tune", config={"specs": [json.dumps(to_json(r.spec)) for r in records]}
-    )
-    callback.on_trial_start(0, [trial], trial)
-    for record in records:
-        callback.on_trial_result(1, [trial], trial, {"record": json.dumps(record_to_json(record))})
-    callback.on_trial_complete(1, [trial], trial)
-    callback.on_experiment_end([trial])
+def observer_of(folder: Path, **arguments: Any) -> tuple[LoggerObserver, Remembering]:
+    """An observer, and the logger behind it."""
+    choices = {"remembering": arguments}
+    (observer,) = logger_observers(choices, folder, "bert", AXES, rows=ROWS)
+    return observer, Remembering.made[-1]
 
 
-def record_of(outcome: Outcome, micro_batch: int, **measured: Any) -> TrialRecord:
+def record_of(outcome: Outcome, micro_batch: int, **measurements: Any) -> TrialRecord:
     """A trial's end."""
     spec = build_tiny_spec({"micro_batch": micro_batch})
-    return TrialRecord(spec=spec, outcome=outcome, measurements=measured, slot_seconds=2.0)
+    record = TrialRecord(spec=spec, outcome=outcome, measurements=measurements)
+    return delivered(record, started_at=1000.0, slot_seconds=2.0)
 
 
 OK = record_of(
@@ -90,135 +85,200 @@ OK = record_of(
 OOM = record_of(Outcome.OUT_OF_MEMORY, 64, peak_allocated_bytes=2**34)
 
 
-def test_choices_are_parameters_and_figures_metrics(recorder: str, tmp_path: Path) -> None:
-    (callback,) = loggers.callbacks({recorder: {}}, tmp_path, RUN)
-    run_trials(callback, [OK, OOM])
-    logger = callback._logger
-    assert logger.arguments == {"project": "bert"}
-    starts = [
-        (name, config["trial_id"], config["optimizer"])
-        for what, name, config in logger.heard
-        if what == "start"
-    ]
-    assert starts == [
-        ("micro_batch=2", OK.trial_id, "adamw_torch_fused"),
-        ("micro_batch=64", OOM.trial_id, "adamw_torch_fused"),
-    ]
-    step = {"training_iteration": 1, "timesteps_total": None, "slot_seconds": 2.0}
-    assert [result for what, _, result in logger.heard if what == "result"] == [
-        {**step, "samples_per_second": 50.5, "ok": 1},
-        {**step, "peak_allocated_bytes": 2**34, "ok": 0},
-    ]
-    assert [(what, failed) for what, _, failed in logger.heard if what in ("end", "over")] == [
-        ("end", False),
-        ("end", True),
-        ("over", None),
-    ]
+def test_logger_is_told_measured_trials_in_order(tmp_path: Path) -> None:
+    observer, logger = observer_of(tmp_path)
+    observer.started(OK.spec)
+    observer.ended(OK, measured=False)
+    observer.ended(OOM, measured=True)
+    observer.message("a node joined")
+    observer.ended(OK, measured=True)
+    observer.closed()
+    assert (logger.project, logger.folder) == ("bert", tmp_path / "remembering")
+    assert [trial.trial_id for trial in logger.trials] == [OOM.trial_id, OK.trial_id]
+    assert logger.is_closed
 
 
-def test_a_trial_that_tune_gives_up_has_failed(recorder: str, tmp_path: Path) -> None:
-    (callback,) = loggers.callbacks({recorder: {}}, tmp_path, RUN)
-    trial = SimpleNamespace(trial_id="tune", config={"specs": [json.dumps(to_json(OK.spec))]})
-    callback.on_trial_start(0, [trial], trial)
-    callback.on_trial_start(0, [trial], trial)  # begun again
-    callback.on_experiment_end([trial])
-    assert [(what, detail) for what, _, detail in callback._logger.heard if what == "end"] == [
-        ("end", True)
-    ]
+def test_logged_trial_has_choices_as_parameters_and_finite_metrics() -> None:
+    trial = logged_trial(OK, AXES)
+    assert trial.name == "batch 2"
+    assert trial.parameters["optimizer"] == "adamw_torch_fused"
+    assert trial.parameters["trial_id"] == OK.trial_id
+    assert trial.parameters["purpose"] == "search"
+    assert trial.metrics == {"slot_seconds": 2.0, "ok": 1, "samples_per_second": 50.5}
+    assert (trial.is_ok, trial.started_at, trial.ended_at) == (True, 1000.0, 1002.0)
+    oom = {"slot_seconds": 2.0, "ok": 0, "peak_allocated_bytes": 2**34}
+    assert logged_trial(OOM, AXES).metrics == oom
 
 
-def test_a_tracker_that_fails_is_told_nothing_more(
-    recorder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_logger_that_fails_is_reported_once_and_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (callback,) = loggers.callbacks({recorder: {"mode": "gone"}}, tmp_path, RUN)
-    run_trials(callback, [OK, OOM])
-    assert capsys.readouterr().err == "-- recorder: the server is gone; it is told nothing more\n"
-    assert callback._logger.heard == []
+    observer, logger = observer_of(tmp_path, mode="gone")
+    observer.ended(OK, measured=True)
+    observer.ended(OOM, measured=True)
+    observer.closed()
+    sentence = "-- remembering: the server is gone; nothing more is logged there\n"
+    assert capsys.readouterr().err == sentence
+    assert not logger.is_closed
 
 
-def test_a_tracker_that_cannot_begin_is_a_sentence(recorder: str, tmp_path: Path) -> None:
-    with pytest.raises(TrackerError, match=r"^trackers: recorder: No API key found\.$"):
-        loggers.callbacks({recorder: {"mode": "refused"}}, tmp_path, RUN)
+def test_logger_that_refuses_to_start_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LoggerError, match=r"^loggers: remembering: No API key found\.$"):
+        observer_of(tmp_path, mode="refused")
 
 
-def events(path: Path) -> Iterator[Event]:
-    """The events of a TensorBoard file: length, checksum, event, checksum."""
-    content = path.read_bytes()
-    while content:
-        (length,) = struct.unpack("<Q", content[:8])
-        yield Event.FromString(content[12 : 12 + length])
-        content = content[16 + length :]
-
-
-def test_tensorboard_reads_what_was_measured(tmp_path: Path) -> None:
-    (callback,) = loggers.callbacks({"tensorboard": {}}, tmp_path, RUN)
-    run_trials(callback, [OK])
+def test_tensorboard_has_scalars_and_parameters(tmp_path: Path) -> None:
+    (observer,) = logger_observers({"tensorboard": {}}, tmp_path, "bert", AXES)
+    observer.ended(OK, measured=True)
+    observer.closed()
     (file,) = tmp_path.glob(f"tensorboard/{OK.trial_id}/events.out.tfevents.*")
-    values = [value for event in events(file) for value in event.summary.value]
-    scalars = {value.tag: value.simple_value for value in values if value.HasField("simple_value")}
-    assert scalars["ray/tune/samples_per_second"] == 50.5
-    assert "ray/tune/samples_per_second_ci95" not in scalars
-    parameters = [value.metadata.plugin_data.content for value in values if "hparams" in value.tag]
-    assert any(b"adamw_torch_fused" in content for content in parameters)
+    scalars, parameters = scalars_and_parameters(file)
+    assert scalars["samples_per_second"] == 50.5
+    assert "samples_per_second_ci95" not in scalars
+    assert b"adamw_torch_fused" in parameters
 
 
-def test_every_row_names_a_callback_of_rays_and_arguments_that_it_takes() -> None:
-    for name, row in TRACKERS.items():
-        assert row.callback.startswith("ray.")
-        takes = inspect.signature(loggers.pkgutil.resolve_name(row.callback).__init__).parameters
-        free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
-        assert {*row.arguments, row.named} - {""} <= {*takes} or (name == "wandb" and free)
-        assert not {"api_key", "api_key_file", "tracking_token"} & {*row.arguments}
+class Mlflow:
+    """An MLflow server in memory, and the modules that a logger imports of it."""
+
+    def __init__(self) -> None:
+        self.experiments: dict[str, str] = {}
+        self.runs: list[dict[str, Any]] = []
+        self.uris: tuple[str | None, ...] = ()
+
+    def modules(self) -> Mapping[str, Any]:
+        entities: Any = ModuleType("mlflow.entities")
+        entities.Metric = lambda key, value, timestamp, step: (key, value, timestamp)
+        entities.Param = entities.RunTag = lambda key, value: (key, value)
+        tracking: Any = ModuleType("mlflow.tracking")
+        tracking.MlflowClient = self._connect
+        package = ModuleType("mlflow")
+        return {"mlflow": package, "mlflow.entities": entities, "mlflow.tracking": tracking}
+
+    def _connect(self, *uris: str | None) -> Mlflow:
+        self.uris = uris
+        return self
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        if name not in self.experiments:
+            return None
+        return SimpleNamespace(experiment_id=self.experiments[name])
+
+    def create_experiment(self, name: str) -> str:
+        return self.experiments.setdefault(name, f"id of {name}")
+
+    def create_run(self, experiment_id: str, *, start_time: int, run_name: str) -> Any:
+        run = {"experiment": experiment_id, "start": start_time, "name": run_name}
+        self.runs.append(run)
+        return SimpleNamespace(info=SimpleNamespace(run_id=len(self.runs) - 1))
+
+    def log_batch(self, run_id: int, *, metrics: Any, params: Any, tags: Any) -> None:
+        self.runs[run_id] |= {"metrics": metrics, "params": dict(params), "tags": dict(tags)}
+
+    def set_terminated(self, run_id: int, *, status: str, end_time: int) -> None:
+        self.runs[run_id] |= {"status": status, "end": end_time}
 
 
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
-        ("", {}),
-        ("trackers: [tensorboard, wandb]", {"tensorboard": {}, "wandb": {}}),
-        (
-            "trackers: {tensorboard: , wandb: {project: frontier}}",
-            {"tensorboard": {}, "wandb": {"project": "frontier"}},
-        ),
-    ],
-)
-def test_a_config_chooses_trackers(text: str, chosen: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(MODEL + text)
-    assert load_config(path).trackers == chosen
+class Wandb(ModuleType):
+    """A wandb that keeps its runs."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.runs: list[dict[str, Any]] = []
+        self.logins = 0
+
+    def login(self) -> None:
+        self.logins += 1
+
+    def init(self, **arguments: Any) -> Any:
+        run = dict(arguments)
+        self.runs.append(run)
+        return SimpleNamespace(
+            log=lambda metrics: run.update(metrics=metrics),
+            finish=lambda exit_code: run.update(exit_code=exit_code),
+        )
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("trackers: tensorboard", "must be a list of trackers"),
-        ("trackers: [tensorbord]", 'did you mean "tensorboard"?'),
-        ("trackers: {tensorboard: {folder: x}}", "it takes no arguments"),
-        ("trackers: {wandb: {api_key: x}}", 'wandb: "api_key" is not known'),
-        (
-            "trackers: {mlflow: {tracking_uri: 'https://me:hunter2@host'}}",
-            "mlflow: tracking_uri must hold no credentials",
-        ),
-        ("trackers: {mlflow: 3}", "mlflow: must be a mapping of arguments, not 3"),
-    ],
-)
-def test_what_no_row_knows_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(MODEL + text)
-    with pytest.raises(ConfigError) as caught:
-        load_config(path)
-    assert said in str(caught.value)
-    assert str(caught.value).startswith(f"{path}:2: trackers: ")
+@pytest.fixture
+def mlflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mlflow]:
+    """In the place of the package, which is not installed."""
+    server = Mlflow()
+    for name, module in server.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    yield server
+    sys.modules.pop("orchestrator.running.loggers.mlflow", None)
 
 
-def test_a_missing_package_is_a_sentence_before_anything_starts(
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
+    """In the place of the package, which is not installed."""
+    module = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    yield module
+    sys.modules.pop("orchestrator.running.loggers.wandb", None)
+
+
+def test_mlflow_has_a_run_per_trial(mlflow: Mlflow, tmp_path: Path) -> None:
+    arguments = {"tracking_uri": "http://host", "tags": {"team": "b"}}
+    (observer,) = logger_observers({"mlflow": arguments}, tmp_path, "bert", AXES)
+    observer.ended(OK, measured=True)
+    observer.ended(OOM, measured=True)
+    observer.closed()
+    assert (mlflow.uris, mlflow.experiments) == (("http://host", None), {"bert": "id of bert"})
+    ok, oom = mlflow.runs
+    assert (ok["experiment"], ok["name"], ok["status"]) == ("id of bert", "batch 2", "FINISHED")
+    assert (ok["start"], ok["end"], ok["tags"]) == (1_000_000, 1_002_000, {"team": "b"})
+    assert ("samples_per_second", 50.5, 1_002_000) in ok["metrics"]
+    assert ok["params"]["optimizer"] == "adamw_torch_fused"
+    assert oom["status"] == "FAILED"
+
+
+def test_mlflow_adds_to_an_experiment_that_exists(mlflow: Mlflow, tmp_path: Path) -> None:
+    mlflow.experiments["old"] = "7"
+    choices = {"mlflow": {"experiment_name": "old"}}
+    (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
+    observer.ended(OK, measured=True)
+    observer.closed()
+    assert [run["experiment"] for run in mlflow.runs] == ["7"]
+
+
+def test_wandb_has_a_run_per_trial(wandb: Wandb, tmp_path: Path) -> None:
+    choices = {"wandb": {"entity": "us"}}
+    (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
+    observer.ended(OK, measured=True)
+    observer.ended(OOM, measured=True)
+    observer.closed()
+    ok, oom = wandb.runs
+    assert (ok["project"], ok["entity"], ok["name"]) == ("bert", "us", "batch 2")
+    assert ok["dir"] == str(tmp_path / "wandb")
+    assert ok["config"]["optimizer"] == "adamw_torch_fused"
+    assert ok["metrics"]["samples_per_second"] == 50.5
+    assert (ok["exit_code"], oom["exit_code"], wandb.logins) == (0, 1, 1)
+
+
+def test_wandb_offline_needs_no_login(wandb: Wandb, tmp_path: Path) -> None:
+    choices = {"wandb": {"mode": "offline"}}
+    (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
+    observer.closed()
+    assert wandb.logins == 0
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_every_row_names_a_class_of_the_running_wing(name: str) -> None:
+    module, _, class_name = LOGGERS[name].class_path.partition(":")
+    source = Path(*module.split(".")).with_suffix(".py")
+    assert f"class {class_name}:" in (Path(__file__).parents[3] / source).read_text()
+
+
+def test_missing_package_is_a_sentence_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = tmp_path / "sweep.yaml", tmp_path / "run"
-    path.write_text(f"{MODEL}trackers: [absent]\n")
-    row = Tracker(callback="ray.absent:Callback", package="a_package_that_nobody_has")
-    monkeypatch.setattr(planned, "TRACKERS", {"absent": row})
+    path.write_text("model: {task: causal-lm, architecture: llama}\nloggers: [absent]\n")
+    row = LoggerRow(doc="", package="a_package_of_no_one", class_path="")
+    monkeypatch.setattr(planning, "LOGGERS", {"absent": row})
     assert sweep.main([str(path), "--output", str(output)]) == 2
-    needs = "trackers: absent needs the package a_package_that_nobody_has: pip install a_package_that_nobody_has\n"
-    assert capsys.readouterr().err == needs
+    assert capsys.readouterr().err == (
+        "loggers: absent needs the package a_package_of_no_one: pip install a_package_of_no_one\n"
+    )
     assert not output.exists()

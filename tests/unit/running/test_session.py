@@ -1,27 +1,25 @@
-"""A sweep without Ray: budget, reuse, interruption, and one row for every planned trial whatever comes."""
+"""A session without Ray: budget, reuse, interruption, and one record for every planned trial."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec
-from orchestrator.running.progress import Progress
-from orchestrator.running.session import Session
+from jobs.record import Outcome, TrialRecord, delivered
+from jobs.spec import FollowUp, Purpose, TrialSpec
+from orchestrator.running.session import CloseReason, Session
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size.search import BatchSize
 from orchestrator.search.grid import Grid
-from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
 from tests.support.clock import Clock
-from tests.support.devices import Device, make_trial
+from tests.support.observers import Recorder
 
 HERE = {"gpu_model": "", "torch": "2"}
 ELSEWHERE = {"gpu_model": "", "torch": "3"}
@@ -29,30 +27,32 @@ TRIALS = [build_tiny_spec(repeat=number) for number in range(6)]
 
 
 class Sweep:
-    """A session on a folder of its own, with what it printed and its clock."""
+    """A session on a folder of its own, with an observer and a clock."""
 
     def __init__(
         self,
         folder: Path,
-        trials: list[TrialSpec] = TRIALS,
+        trials: Iterable[TrialSpec] = TRIALS,
         budget: float | None = None,
         make: Callable[[Iterable[TrialSpec]], Search] = Grid,
     ) -> None:
-        self.clock, self.output = Clock(), io.StringIO()
+        self.clock = Clock()
+        self.observer = Recorder()
         self.folder = RunFolder(folder)
         with self.folder.locked():
             pass
-        self.search = make(trials)
-        progress = Progress(len(trials), 1, (), stream=self.output, clock=self.clock)
         self.session = Session(
-            self.search, self.folder, progress, time_budget_seconds=budget, clock=self.clock
+            make(trials),
+            self.folder,
+            [self.observer],
+            time_budget_seconds=budget,
+            clock=self.clock,
         )
 
     def outcomes(self) -> dict[str, tuple[Outcome, str]]:
         """Trial id -> outcome and rule, as the folder has them."""
-        return {
-            name: (record.outcome, record.rule) for name, record in self.folder.records().items()
-        }
+        records = self.folder.records()
+        return {trial_id: (own.outcome, own.rule) for trial_id, own in records.items()}
 
 
 @pytest.fixture
@@ -61,108 +61,109 @@ def sweep(tmp_path: Path) -> Sweep:
     return Sweep(tmp_path)
 
 
-def ended(
+def record_of(
     spec: TrialSpec,
     outcome: Outcome = Outcome.OK,
     *,
     seconds: float = 1.0,
-    environment: object = HERE,
+    environment: Mapping[str, Any] = HERE,
 ) -> TrialRecord:
     """A trial's record."""
-    assert isinstance(environment, dict)
-    figures = (
-        {"samples_per_second": 1.0, "peak_allocated_bytes": 1} if outcome is Outcome.OK else {}
-    )
-    return TrialRecord(
-        spec=spec,
-        outcome=outcome,
-        measurements=figures,
-        slot_seconds=seconds,
-        environment=environment,
-        started_at=1.0,
-    )
+    record = TrialRecord(spec=spec, outcome=outcome, environment=environment)
+    return delivered(record, started_at=1.0, slot_seconds=seconds)
 
 
-def asked(sweep: Sweep) -> Iterator[TrialSpec]:
+def give_out(sweep: Sweep) -> TrialSpec:
+    """The next trial, of which there has to be one."""
+    spec = sweep.session.next_trial()
+    assert spec is not None
+    return spec
+
+
+def remaining(sweep: Sweep) -> Iterator[TrialSpec]:
     """Trials until there are none."""
     while (spec := sweep.session.next_trial()) is not None:
         yield spec
 
 
-def test_every_trial_is_run_once_in_order(sweep: Sweep) -> None:
-    for spec in asked(sweep):
-        sweep.session.ended(ended(spec))
-    sweep.session.account()
+def test_session_runs_every_trial_once_in_order(sweep: Sweep) -> None:
+    for spec in remaining(sweep):
+        sweep.session.ended(record_of(spec))
+    sweep.session.write_missing_records()
     assert sweep.session.finished
     assert sweep.outcomes() == {trial.trial_id: (Outcome.OK, "") for trial in TRIALS}
 
 
-def test_a_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
+def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
-    first = sweep.session.next_trial()
-    assert first is not None
+    first = give_out(sweep)
     assert sweep.session.seconds_left() == 10.0
     ahead = sweep.session.next_trials()
     sweep.clock.now += 10.0
-    assert sweep.session.begins(ahead) == ()
+    assert sweep.session.start(ahead) == ()
     assert sweep.session.next_trial() is None
     assert sweep.session.finished
-    sweep.session.ended(ended(first))
-    sweep.session.account()
+    sweep.session.ended(record_of(first))
+    sweep.session.write_missing_records()
     expected = {trial.trial_id: (Outcome.SKIPPED, "time_budget") for trial in TRIALS}
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-def test_a_trial_that_the_budget_cut_is_skipped_not_timed_out(tmp_path: Path) -> None:
+def test_trial_cut_by_the_budget_is_skipped_not_timed_out(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
-    first, second = sweep.session.next_trial(), sweep.session.next_trial()
-    assert first is not None
-    assert second is not None
-    sweep.session.ended(replace(ended(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps"))
-    sweep.session.ended(ended(second, Outcome.TIMED_OUT, seconds=second.measure.timeout_seconds))
-    found = sweep.folder.records()
-    assert (found[first.trial_id].outcome, found[first.trial_id].rule) == (
-        Outcome.SKIPPED,
-        "time_budget",
-    )
-    assert found[first.trial_id].reason.endswith("while the trial was in phase steps")
-    assert found[second.trial_id].outcome is Outcome.TIMED_OUT
+    first, second = give_out(sweep), give_out(sweep)
+    cut = replace(record_of(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps")
+    own_timeout = second.measure.timeout_seconds
+    sweep.session.ended(cut)
+    sweep.session.ended(record_of(second, Outcome.TIMED_OUT, seconds=own_timeout))
+    records = sweep.folder.records()
+    assert records[first.trial_id].outcome is Outcome.SKIPPED
+    assert records[first.trial_id].rule == "time_budget"
+    assert records[first.trial_id].reason.endswith("while the trial was in phase steps")
+    assert records[second.trial_id].outcome is Outcome.TIMED_OUT
 
 
-def test_an_interruption_lets_running_trials_finish(sweep: Sweep) -> None:
-    first, ahead = sweep.session.next_trial(), sweep.session.next_trial()
-    assert first is not None
-    assert ahead is not None
-    assert sweep.session.begins([first]) == (first,)
+def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:
+    first, ahead = give_out(sweep), give_out(sweep)
+    assert sweep.session.start([first]) == (first,)
     sweep.session.interrupt()
-    assert sweep.session.interrupted
-    assert sweep.session.begins([ahead]) == (), "it was asked for, but nothing new begins"
+    assert sweep.session.close_reason is CloseReason.INTERRUPTED
+    assert sweep.session.start([ahead]) == (), "it was given out, but nothing new begins"
     assert sweep.session.next_trial() is None
-    assert "finishing 1 running trial" in sweep.output.getvalue()
-    sweep.session.ended(ended(first))
-    sweep.session.account()
+    assert "finishing 1 running trial;" in sweep.observer.messages[0]
+    sweep.session.ended(record_of(first))
+    sweep.session.write_missing_records()
     expected = {trial.trial_id: (Outcome.SKIPPED, "interrupted") for trial in TRIALS}
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-def test_the_first_reason_to_stop_is_the_one_given(tmp_path: Path) -> None:
+def test_first_reason_to_close_stays(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
     sweep.clock.now += 11.0
     assert sweep.session.next_trial() is None
     sweep.session.interrupt()
-    sweep.session.account()
+    sweep.session.write_missing_records()
     assert {rule for _, rule in sweep.outcomes().values()} == {"time_budget"}
-    assert not sweep.session.interrupted
+    assert sweep.session.close_reason is CloseReason.TIME_BUDGET
 
 
-def test_trials_given_up_have_their_row(sweep: Sweep) -> None:
-    assert sweep.session.next_trial() is not None
+def test_trials_given_out_and_given_up_have_their_record(sweep: Sweep) -> None:
+    give_out(sweep)
+    assert sweep.session.pending == tuple(TRIALS)
     sweep.session.interrupt()
-    sweep.session.account()
+    sweep.session.write_missing_records()
     assert len(sweep.outcomes()) == len(TRIALS)
 
 
-FINAL = [outcome for outcome in Outcome if outcome.is_final]
+@pytest.mark.parametrize("reason", CloseReason)
+def test_close_reason_is_the_rule_and_a_sentence(reason: CloseReason, sweep: Sweep) -> None:
+    sweep.session.close(reason)
+    sweep.session.write_missing_records()
+    record = sweep.folder.records()[TRIALS[0].trial_id]
+    assert (record.rule, record.reason) == (reason.value, reason.sentence)
+    assert record.reason.endswith("before this trial could start")
+
+
 REPEATED_BY_A_SECOND_RUN = {
     Outcome.CRASHED,
     Outcome.FAILED,
@@ -173,99 +174,140 @@ REPEATED_BY_A_SECOND_RUN = {
 
 @pytest.mark.parametrize("outcome", Outcome)
 @pytest.mark.parametrize("resume", [True, False])
-def test_what_an_earlier_run_leaves_to_do(outcome: Outcome, resume: bool, sweep: Sweep) -> None:
-    earlier = {TRIALS[0].trial_id: ended(TRIALS[0], outcome)}
-    kept = outcome in FINAL and (resume or outcome not in REPEATED_BY_A_SECOND_RUN)
-    assert sweep.session.reuse(earlier, [HERE], resume=resume) == kept
-    assert (TRIALS[0] not in list(asked(sweep))) == kept
+def test_reuse_keeps_final_outcomes(outcome: Outcome, resume: bool, sweep: Sweep) -> None:
+    earlier = {TRIALS[0].trial_id: record_of(TRIALS[0], outcome)}
+    is_kept = outcome.is_final and (resume or outcome not in REPEATED_BY_A_SECOND_RUN)
+    assert sweep.session.reuse(earlier, [HERE], resume=resume) == is_kept
+    assert (TRIALS[0] not in list(remaining(sweep))) == is_kept
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_rows_of_another_environment_are_measured_again(resume: bool, sweep: Sweep) -> None:
-    earlier = {TRIALS[0].trial_id: ended(TRIALS[0], environment=ELSEWHERE)}
+def test_reuse_repeats_records_of_another_environment(resume: bool, sweep: Sweep) -> None:
+    earlier = {TRIALS[0].trial_id: record_of(TRIALS[0], environment=ELSEWHERE)}
     assert sweep.session.reuse(earlier, [HERE], resume=resume) == 0
-    assert TRIALS[0] in list(asked(sweep))
+    assert TRIALS[0] in list(remaining(sweep))
 
 
-def test_rows_of_any_node_of_the_cluster_are_kept(sweep: Sweep) -> None:
+def test_reuse_keeps_records_of_any_node(sweep: Sweep) -> None:
     earlier = {
-        TRIALS[0].trial_id: ended(TRIALS[0], environment=ELSEWHERE),
-        TRIALS[1].trial_id: ended(TRIALS[1], environment=HERE),
+        TRIALS[0].trial_id: record_of(TRIALS[0], environment=ELSEWHERE),
+        TRIALS[1].trial_id: record_of(TRIALS[1], environment=HERE),
     }
     assert sweep.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=True) == 2
 
 
-def test_what_is_known_of_a_trial_outlives_a_turn_that_never_came(tmp_path: Path) -> None:
+def test_reuse_ignores_records_that_are_not_planned(sweep: Sweep) -> None:
+    unplanned = build_tiny_spec(repeat=99)
+    earlier = {unplanned.trial_id: record_of(unplanned)}
+    assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
+    assert len(list(remaining(sweep))) == len(TRIALS)
+
+
+def test_earlier_record_stays_if_its_trial_is_not_repeated(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=5.0)
-    failed = ended(TRIALS[0], Outcome.FAILED)
+    failed = record_of(TRIALS[0], Outcome.FAILED)
     sweep.folder.write(failed)
     assert sweep.session.reuse({failed.trial_id: failed}, [HERE], resume=False) == 0
     sweep.clock.now += 10.0
     assert sweep.session.next_trial() is None
-    sweep.session.account()
+    sweep.session.write_missing_records()
     outcomes = sweep.outcomes()
     assert outcomes.pop(failed.trial_id) == (Outcome.FAILED, "")
     assert set(outcomes.values()) == {(Outcome.SKIPPED, "time_budget")}
 
 
-def test_what_begins_anew_leaves_the_rest_to_the_next_unless_it_is_ended(tmp_path: Path) -> None:
-    for interrupted in (False, True):
-        sweep = Sweep(tmp_path / str(interrupted))
-        session = Session(
-            sweep.search,
-            sweep.folder,
-            Progress(6, 1, (), stream=sweep.output),
-            time_budget_seconds=None,
-            may_begin_anew=True,
-        )
-        earlier = {
-            spec.trial_id: sweep.folder.write(ended(spec, Outcome.FAILED)) for spec in TRIALS[:2]
-        }
-        session.reuse(earlier, [HERE], resume=False)
-        assert session.next_trial() == TRIALS[0]
-        session.begin_anew()
-        assert session.next_trial() is None
-        session.ended(ended(TRIALS[0]))
-        if interrupted:
-            session.interrupt()
-        session.account()
-        assert session.begins_anew is not interrupted
-        assert len(sweep.outcomes()) == (6 if interrupted else 1)
-
-
-class Fickle(Grid):
-    """A search that wants its last trial first, and its first not at all."""
+class PrefersLast(Grid):
+    """A search that wants its last trial instead of its first, and then nothing."""
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        if spec == TRIALS[0]:
-            return self._waiting.pop(TRIALS[-1].trial_id, None)
-        return spec
+        others = [planned for planned in self.pending() if planned == TRIALS[-1]]
+        if not others:
+            return None
+        self.tell(record_of(others[0]))  # no longer pending
+        return others[0]
 
 
-def test_what_begins_is_what_the_search_wants_by_then(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, make=Fickle)
-    given_ahead = sweep.session.next_trials()
-    assert (given_ahead, sweep.session.begins(given_ahead)) == ((TRIALS[0],), (TRIALS[-1],))
-    assert sweep.session.running == {TRIALS[-1].trial_id}
-    assert sweep.session.begins(given_ahead) == ()
+def test_start_asks_the_search_again(tmp_path: Path) -> None:
+    session = Sweep(tmp_path, make=PrefersLast).session
+    given_out = session.next_trials()
+    assert given_out == (TRIALS[0],)
+    assert session.start(given_out) == (TRIALS[-1],)
+    assert set(session.given_out) == {TRIALS[-1].trial_id}
+    assert session.start(given_out) == (), "nothing is worth running any more"
 
 
-def test_what_a_lost_slot_had_begun_is_begun_again(tmp_path: Path) -> None:
-    class Ends(Grid):
-        def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-            return self._waiting.pop(TRIALS[-1].trial_id, None)
-
-    session = Sweep(tmp_path, make=Ends).session
-    begun = session.begins(session.next_trials())
-    session.returned(begun)
-    assert session.begins(session.next_trials()) == begun == (TRIALS[-1],)
-    assert session.running == {TRIALS[-1].trial_id}
+def test_start_again_after_a_lost_slot_asks_nobody(tmp_path: Path) -> None:
+    session = Sweep(tmp_path, make=PrefersLast).session
+    started = session.start(session.next_trials())
+    session.requeue(started)
+    assert session.start(session.next_trials()) == started == (TRIALS[-1],)
+    session.requeue(started)
+    session.close(CloseReason.INTERRUPTED)
+    assert session.start(started) == started, "it had begun before"
 
 
-def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
-    stranger = build_tiny_spec(repeat=99)
-    assert sweep.session.reuse({stranger.trial_id: ended(stranger)}, [HERE], resume=True) == 0
-    assert len(list(asked(sweep))) == len(TRIALS)
+def test_requeued_trials_are_the_next(sweep: Sweep) -> None:
+    first = sweep.session.next_trials()
+    sweep.session.requeue(first)
+    sweep.session.requeue(())
+    assert sweep.session.next_trials() == first
+    assert sweep.session.next_trials() == (TRIALS[1],)
+
+
+def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path: Path) -> None:
+    compared = (TRIALS[0].trial_id, TRIALS[1].trial_id)
+    follow_ups = [
+        FollowUp(
+            follows_trial=trial_id,
+            purpose=Purpose.TIE_BREAK,
+            compared_with=compared,
+            round=number,
+        )
+        for number in range(2)
+        for trial_id in compared
+    ]
+    rounds = [replace(TRIALS[0], follow_up=follow_up) for follow_up in follow_ups]
+    session = Sweep(tmp_path, [*rounds, TRIALS[2]]).session
+    assert session.next_trials() == tuple(rounds)
+    assert session.next_trials() == (TRIALS[2],)
+    assert session.next_trials() == ()
+
+
+def test_full_disk_closes_the_session_and_is_raised_at_the_end(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(record: TrialRecord) -> TrialRecord:
+        raise RunFolderError("no space left")
+
+    first = give_out(sweep)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep.folder, "write", refuse)
+        sweep.session.ended(record_of(first))
+    assert sweep.session.close_reason is CloseReason.UNWRITABLE
+    assert sweep.observer.messages == ["no space left; nothing new is started"]
+    with pytest.raises(RunFolderError, match="no space left"):
+        sweep.session.write_missing_records()
+    expected = {trial.trial_id: (Outcome.SKIPPED, "unwritable") for trial in TRIALS}
+    assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}, "there is room again"
+
+
+def test_observers_are_told_everything_in_order(sweep: Sweep) -> None:
+    kept = record_of(TRIALS[0])
+    sweep.session.reuse({kept.trial_id: kept}, [HERE], resume=True)
+    (spec,) = sweep.session.start(sweep.session.next_trials())
+    sweep.session.message("a node joined")
+    sweep.session.ended(record_of(spec))
+    sweep.session.interrupt()
+    sweep.session.write_missing_records()
+    sweep.session.tell_closed()
+    ids = [trial.trial_id for trial in TRIALS]
+    assert sweep.observer.events[:4] == [
+        ("settled", ids[0]),
+        ("started", ids[1]),
+        ("message", "a node joined"),
+        ("ended", ids[1]),
+    ]
+    assert sweep.observer.events[5:] == [*(("settled", name) for name in ids[2:]), ("closed", "")]
 
 
 @settings(
@@ -274,44 +316,40 @@ def test_rows_that_are_not_planned_are_not_counted(sweep: Sweep) -> None:
 @given(
     actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30)
 )
-def test_whatever_happens_every_trial_has_one_row(
+def test_every_trial_has_one_record_whatever_happens(
     actions: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     sweep = Sweep(tmp_path_factory.mktemp("run"), budget=5.0)
     running: list[TrialSpec] = []
     finished: list[str] = []
     for action in actions:
-        if action == "ask" and (spec := sweep.session.next_trial()) is not None:
-            running.append(spec)
+        if action == "ask":
+            running += sweep.session.start(sweep.session.next_trials())
         elif action in ("end", "fail") and running:
             spec = running.pop(0)
             finished.append(spec.trial_id)
-            sweep.session.ended(ended(spec, Outcome.OK if action == "end" else Outcome.FAILED))
+            outcome = Outcome.OK if action == "end" else Outcome.FAILED
+            sweep.session.ended(record_of(spec, outcome))
         elif action == "pass time":
             sweep.clock.now += 1.0
         elif action == "interrupt":
             sweep.session.interrupt()
-    sweep.session.account()
+    sweep.session.write_missing_records()
     outcomes = sweep.outcomes()
     assert set(outcomes) == {trial.trial_id for trial in TRIALS}
     assert {name for name, (outcome, _) in outcomes.items() if outcome.is_final} == set(finished)
 
 
-def test_a_search_that_makes_its_trials_meets_its_earlier_records(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path)
-    search, device = BatchSize(make_trial), Device()
-    session = Session(
-        search, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None
-    )
-    first = session.next_trial()
-    assert first is not None
-    session.ended(device.run(first))
-    again = BatchSize(make_trial)
-    resumed = Session(
-        again, sweep.folder, Progress(None, 1, (), stream=sweep.output), time_budget_seconds=None
-    )
-    assert resumed.reuse(sweep.folder.records(), [device.environment()], resume=True) == 0
-    second = resumed.next_trial()
-    assert second is not None
-    assert second.trial_id != first.trial_id
-    assert resumed.reused == 1
+class MakesTrials(Grid):
+    """A search that makes its trials as it goes: none is planned."""
+
+    def pending(self) -> Iterable[TrialSpec]:
+        return ()
+
+
+def test_search_that_makes_its_trials_meets_earlier_records(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, make=MakesTrials)
+    earlier = {spec.trial_id: record_of(spec) for spec in TRIALS[:2]}
+    assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
+    assert give_out(sweep) == TRIALS[2]
+    assert sweep.session.reused == 2

@@ -1,4 +1,4 @@
-"""Where a run lies, as people write it."""
+"""Where a run is, as people write it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MODEL = "model: {task: causal-lm, architecture: llama}\n"
         ("hf://datasets/user/name", "runs/hf/datasets/user/name"),
     ],
 )
-def test_a_place_has_a_folder_on_this_machine(text: str, folder: str) -> None:
+def test_folder_of_is_the_path_or_a_working_copy(text: str, folder: str) -> None:
     assert folder_of(location(text)) == Path(folder)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("s3://key:hunter2@bucket/run", "takes no user, revision or query"),
         ("s3://bucket/run?secret_key=hunter2", "takes no user, revision or query"),
@@ -39,19 +39,19 @@ def test_a_place_has_a_folder_on_this_machine(text: str, folder: str) -> None:
         ("hf://user/name", "hf://datasets/USER/NAME"),
     ],
 )
-def test_what_names_no_place_is_refused_and_not_repeated(
-    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_location_bad_uri_is_refused_without_its_secret(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(f"{MODEL}output: {text}\n")
-    with pytest.raises(ConfigError, match=rf":2: output: .*{said}") as caught:
+    with pytest.raises(ConfigError, match=rf":2: output: .*{reason}") as caught:
         load_config(path)
     with pytest.raises(SystemExit):
         recommend.main([text])
     assert "hunter2" not in f"{caught.value}{capsys.readouterr().err}"
 
 
-def test_a_uri_keeps_its_form(tmp_path: Path) -> None:
+def test_output_uri_keeps_its_form_in_the_config(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(f"{MODEL}output: gs://bucket/runs/llama/\n")
     config = load_config(path)

@@ -17,7 +17,6 @@ from orchestrator import batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import read_choice, technique_sets
-from orchestrator.running.nodes import Cluster, Node
 
 ROOT = Path(__file__).parents[3]
 MODEL = {"task": "causal-lm", "architecture": "llama"}
@@ -33,24 +32,24 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
 @pytest.mark.parametrize(
     ("keys", "every", "over", "labels"),
     [
-        ({}, False, {}, ["the baseline"]),
+        ({}, False, {}, ["default"]),
         (
             {"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}},
             False,
             {},
-            ["precision=bf16"],
+            ["bf16"],
         ),
         (
             {"axes": {"precision": ["bf16", "fp32"]}},
             False,
             {"adapter": "lora_r8"},
-            ["precision=bf16 adapter=lora_r8"],
+            ["bf16 · lora_r8"],
         ),
         (
             {"axes": {"precision": ["bf16", "fp32"], "accumulation": [1, 2]}},
             True,
             {},
-            ["precision=bf16", "precision=fp32"],
+            ["bf16", "fp32"],
         ),
         (
             {
@@ -62,7 +61,7 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
             },
             False,
             {},
-            ["optimizer=adamw_torch_fused", "optimizer=sgd"],
+            ["adamw_torch_fused", "sgd"],
         ),
         (
             {"trials": [{"learning_rate": rate / 10} for rate in range(1, 14)]},
@@ -70,14 +69,14 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
             {},
             ["learning_rate=default"],
         ),
-        ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["the baseline"]),
+        ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["default"]),
     ],
 )
-def test_which_technique_sets_are_tuned(
+def test_technique_sets_that_are_tuned(
     keys: dict[str, Any], every: bool, over: dict[str, Any], labels: list[str], tmp_path: Path
 ) -> None:
     sets = technique_sets(config_of(tmp_path, **keys), over, every=every)
-    assert [one.label for one in sets] == labels
+    assert [technique_set.label for technique_set in sets] == labels
 
 
 @pytest.mark.parametrize(
@@ -85,8 +84,8 @@ def test_which_technique_sets_are_tuned(
 )
 def test_every_shipped_config_can_be_tuned(path: Path) -> None:
     config = load_config(path)
-    for one in technique_sets(config, {}):
-        made = one.trial(config, 3, 5, has_gpu=True)
+    for technique_set in technique_sets(config, {}):
+        made = technique_set.trial(config, 3, 5, has_gpu=True)
         assert (made.spec if isinstance(made, TrialRecord) else made).effective_batch == 15
 
 
@@ -95,20 +94,20 @@ def trial(
 ) -> TrialSpec:
     """A trial of a config's only set."""
     config = config_of(folder, **keys)
-    (one,) = technique_sets(config, {})
-    made = one.trial(config, micro_batch, accumulation, has_gpu=has_gpu)
+    (technique_set,) = technique_sets(config, {})
+    made = technique_set.trial(config, micro_batch, accumulation, has_gpu=has_gpu)
     assert isinstance(made, TrialSpec)
     return made
 
 
-def test_a_trial_is_the_sets_at_a_batch_measured_briefly(tmp_path: Path) -> None:
+def test_trial_of_a_set_is_measured_briefly(tmp_path: Path) -> None:
     keys = {
         "axes": {"effective_batch": [64], "precision": ["bf16"]},
         "measure": {"steps": "epoch", "repeats": 3},
     }
     made = trial(tmp_path, 6, 2, **keys)
     assert (made.micro_batch, made.accumulation, made.repeat) == (6, 2, 0)
-    assert made.recipe.training_arguments["bf16"] is True
+    assert made.settings.training_arguments["bf16"] is True
     assert (made.measure.steps, made.measure.relative_error, made.measure.inspect) == (
         5,
         0.01,
@@ -123,10 +122,10 @@ def test_a_trial_is_the_sets_at_a_batch_measured_briefly(tmp_path: Path) -> None
     )
 
 
-def test_a_rule_may_forbid_accumulation(tmp_path: Path) -> None:
+def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
     config = config_of(tmp_path, baseline={"optimizer": "lomo"})
-    (one,) = technique_sets(config, {})
-    made = one.trial(config, 4, 2, has_gpu=True)
+    (technique_set,) = technique_sets(config, {})
+    made = technique_set.trial(config, 4, 2, has_gpu=True)
     assert isinstance(made, TrialRecord)
     assert made.rule == "lomo_without_accumulation"
 
@@ -144,7 +143,7 @@ def test_a_rule_may_forbid_accumulation(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, training_arguments={"gradient_checkpointing": True})
     with pytest.raises(ValueError, match=re.escape(message)):
         read_choice(text, config)
@@ -183,14 +182,14 @@ def test_mistakes_are_answered_before_anything_runs(
 @pytest.mark.parametrize(
     ("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)]
 )
-def test_a_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
+def test_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
     assert cli.margin(text) == margin
 
 
 DRY_RUN = """\
-sweep: the batch of 2 technique sets on each GPU model in reach
-  optimizer=adamw_torch_fused
-  optimizer=sgd
+sweep: the batch size of 2 technique sets on each GPU model in reach
+  adamw_torch_fused
+  sgd
 micro-batches up to 48; each trial follows from those before it
 then the fastest way to effective batch 96
 """
@@ -211,46 +210,11 @@ assert not heavy, heavy
 )
 def test_help_and_dry_run_are_light(options: list[str], tmp_path: Path) -> None:
     config_of(tmp_path, trials=[{}, {"optimizer": "sgd"}])
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", LIGHT, str(tmp_path / "sweep.yaml"), *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told == DRY_RUN or "--effective-batch N" in told
-
-
-def node(address: str, gpus: int, model: str, **resources: float) -> Node:
-    """A node that Ray would show with these resources."""
-    return Node(
-        node_id=address,
-        address=address,
-        gpus=gpus,
-        cpus=8,
-        host_bytes=1,
-        environment={"gpu_model": model, "cpu_model": "a processor"},
-    )
-
-
-def test_gpus_of_one_model_are_one_cluster() -> None:
-    cluster = Cluster(nodes=(node("head", 0, ""), node("a", 8, "NVIDIA H200")))
-    assert cluster.by_hardware() == (cluster,)
-    bare = Cluster(nodes=(node("a", 0, ""), node("b", 0, "")))
-    assert bare.by_hardware() == (bare,)
-    assert bare.hardware == "a processor"
-
-
-def test_unlike_gpus_are_clusters_of_their_own() -> None:
-    nodes = (
-        node("head", 0, ""),
-        node("a", 8, "NVIDIA H200"),
-        node("b", 4, "NVIDIA H200"),
-        node("c", 8, "NVIDIA A100-SXM4-40GB"),
-        node("d", 7, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
-    )
-    whole, sliced, h200 = Cluster(nodes=nodes).by_hardware()
-    assert [one.address for one in h200.nodes] == ["a", "b"]
-    assert [part.gpus for part in (whole, sliced, h200)] == [8, 7, 12]
-    assert all(part.pinned for part in (whole, sliced, h200))
-    assert h200.hardware == "NVIDIA H200"
+    assert printed == DRY_RUN or "--effective-batch N" in printed

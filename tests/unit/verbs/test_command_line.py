@@ -1,8 +1,9 @@
-"""Habits that every verb shares: pipes, interruption, exit statuses, the one command, the word for remote code."""
+"""Habits that every verb shares: pipes, interruption, exit statuses, notes, remote code."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -38,8 +39,8 @@ DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: some/model, trust_remote_code: true}\n"
 
 
-def unheard(command: list[str], buffered: str) -> tuple[int, bytes]:
-    """The exit status and the complaints of a command whose reader has left before it begins."""
+def with_closed_pipe(command: list[str], buffered: str) -> tuple[int, bytes]:
+    """The exit status and stderr of a command whose reader has left before it begins."""
     read, write = os.pipe()
     os.close(read)
     environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
@@ -57,21 +58,19 @@ def unheard(command: list[str], buffered: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, DRY_RUN], ids=" ".join)
-def test_no_verb_complains_when_nobody_reads_on(command: list[str]) -> None:
-    assert unheard(command, buffered="") == (141, b"")
+def test_closed_pipe_ends_a_verb_silently(command: list[str]) -> None:
+    assert with_closed_pipe(command, buffered="") == (141, b"")
 
 
-def test_a_summary_that_nobody_reads_is_no_failure(tmp_path: Path) -> None:
+def test_closed_pipe_ends_an_unbuffered_verb_silently() -> None:
+    assert with_closed_pipe(DRY_RUN, buffered="1") == (141, b"")
+
+
+def test_closed_pipe_does_not_keep_a_report_from_its_files(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [make_record()])
-    assert unheard(["orchestrator.report", str(folder), "--open-nothing"], buffered="") == (
-        141,
-        b"",
-    )
+    report = ["orchestrator.report", str(folder), "--no-browser"]
+    assert with_closed_pipe(report, buffered="") == (141, b"")
     assert (folder / "report.html").exists()
-
-
-def test_no_verb_complains_when_nobody_reads_on_and_nothing_is_buffered() -> None:
-    assert unheard(DRY_RUN, buffered="1") == (141, b"")
 
 
 def test_output_to_a_full_disk_is_a_sentence() -> None:
@@ -86,7 +85,7 @@ def test_output_to_a_full_disk_is_a_sentence() -> None:
     assert (ran.returncode, ran.stderr) == (1, "cannot write: No space left on device\n")
 
 
-def test_a_file_that_cannot_be_written_is_a_sentence(
+def test_file_that_cannot_be_written_is_a_sentence(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -95,18 +94,17 @@ def test_a_file_that_cannot_be_written_is_a_sentence(
     assert capfd.readouterr().err == f"{tmp_path}: Is a directory\n"
 
 
-class Unheard(io.StringIO):
+class ClosedPipe(io.StringIO):
     """A stream whose reader has left."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError
 
 
-def test_a_sweep_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:
-    folder, trials = RunFolder(tmp_path), [build_tiny_spec(repeat=number) for number in range(3)]
-    session = Session(
-        Grid(trials), folder, Progress(3, 1, (), stream=Unheard()), time_budget_seconds=None
-    )
+def test_sweep_goes_on_when_its_progress_is_not_read(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    trials = [build_tiny_spec(repeat=number) for number in range(3)]
+    session = Session(Grid(trials), folder, [Progress(3, (), stream=ClosedPipe())])
     with folder.locked():
         while (spec := session.next_trial()) is not None:
             session.ended(TrialRecord(spec=spec, outcome=Outcome.FAILED))
@@ -123,20 +121,20 @@ def interrupted() -> int:
     raise KeyboardInterrupt
 
 
-def test_another_pipe_that_breaks_is_not_hidden(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_pipe_that_breaks_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BrokenPipeError):
         finish(broken_pipe)
 
 
 @pytest.mark.parametrize(("main", "status"), [(lambda: 0, 0), (lambda: 3, 3), (interrupted, 130)])
-def test_a_verb_ends_with_its_exit_status(main: Callable[[], int], status: int) -> None:
+def test_verb_ends_with_its_exit_status(main: Callable[[], int], status: int) -> None:
     with pytest.raises(SystemExit) as ended:
         finish(main)
     assert ended.value.code == status
 
 
 @pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])
-def test_remote_code_needs_the_command_lines_word_too(
+def test_remote_code_needs_the_option_too(
     main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"
@@ -146,7 +144,9 @@ def test_remote_code_needs_the_command_lines_word_too(
     assert main([str(path), "--dry-run", "--trust-remote-code"]) == 0
 
 
-def test_predict_asks_for_the_word_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_needs_the_option_for_remote_code_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(REMOTE)
     assert predict.main([str(path)]) == 2
@@ -155,21 +155,24 @@ def test_predict_asks_for_the_word_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no trial none" in capsys.readouterr().err
 
 
-def test_a_search_whose_package_is_missing_is_a_sentence_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])
+def test_old_keys_of_a_config_are_notes_on_stderr(
+    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, output = tmp_path / "sweep.yaml", tmp_path / "run"
-    path.write_text("model: {task: causal-lm, architecture: llama}\nsearch: optuna\n")
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "orchestrator.search.optuna", raising=False)
-    assert sweep.main([str(path), "--output", str(output)]) == 2
-    assert (
-        capsys.readouterr().err == "search: optuna needs the package optuna: pip install optuna\n"
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "model: {task: causal-lm, architecture: llama}\nmeasure: {deadline: 60s}\ntrackers: []\n"
     )
-    assert not output.exists()
+    assert main([str(path), "--dry-run", "--json"]) == 0
+    printed = capsys.readouterr()
+    notes = printed.err.splitlines()
+    assert len(notes) == 2
+    assert all(note.startswith("note: ") for note in notes)
+    assert "timeout" in notes[0] + notes[1]
+    assert json.loads(printed.out)["name"] == "sweep"
 
 
-def test_the_command_lists_every_verb_with_a_line() -> None:
+def test_command_lists_every_verb_with_a_line() -> None:
     known = __main__.verbs()
     assert {*VERBS} <= {*known}
     assert {verb for verb, line in known.items() if not 10 < len(line) < 120} == set()
@@ -181,12 +184,12 @@ def test_the_command_lists_every_verb_with_a_line() -> None:
     [
         ([], 0, "usage: orchestrator VERB"),
         (["--help"], 0, "Exit status: 0 done"),
-        (["swep"], 2, 'no verb "swep"; did you mean "sweep"? valid choices: batch_size'),
+        (["swep"], 2, 'no verb "swep"; did you mean "sweep"? valid choices: sweep'),
         (["__init__"], 2, 'no verb "__init__"'),
         (["../sweep"], 2, 'no verb "../sweep"'),
     ],
 )
-def test_the_command_without_a_verb(
+def test_command_without_a_verb(
     arguments: list[str],
     status: int,
     said: str,
@@ -198,7 +201,7 @@ def test_the_command_without_a_verb(
     assert said in "".join(capsys.readouterr())
 
 
-def test_the_command_runs_a_verb_as_python_does_and_imports_nothing_heavy() -> None:
+def test_command_runs_a_verb_as_python_does_and_lightly() -> None:
     program = """
 import sys
 from orchestrator.__main__ import run
@@ -216,7 +219,7 @@ finally:
     )
     assert ran.returncode == 0
     assert ran.stderr == "[]\n"
-    assert ran.stdout.startswith("quickstart: the batch of ")
+    assert ran.stdout.startswith("quickstart: the batch size of ")
     wrong = subprocess.run(
         [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
     )

@@ -1,7 +1,8 @@
-"""Shell completion: every verb, every option and the values of those that have few."""
+"""Shell completion of verbs, options, their values and file names."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from orchestrator import __main__, completion, recommend
 
 ROOT = Path(__file__).parents[3]
-TYPED = """
+SESSION = """
 complete_words() {
     COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
     $(complete -p orchestrator | sed 's/.* -F \\([^ ]*\\).*/\\1/')
@@ -25,14 +26,19 @@ complete_words orchestrator report pyproj
 
 
 def script(shell: str) -> str:
-    """What the command prints."""
+    """The script that the verb prints."""
     command = [sys.executable, "-m", "orchestrator", "completion", shell]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_bash_completes_what_is_typed() -> None:
+def test_bash_completes_verbs_options_values_and_files() -> None:
     done = subprocess.run(
-        ["bash"], input=script("bash") + TYPED, cwd=ROOT, capture_output=True, text=True, check=True
+        ["bash"],
+        input=script("bash") + SESSION,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines() == [
         "recommend",
@@ -43,10 +49,9 @@ def test_bash_completes_what_is_typed() -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_every_shell_is_told_of_every_verb_and_option(shell: str) -> None:
+def test_completion_has_every_verb_and_option(shell: str) -> None:
     text = script(shell)
     assert [verb for verb in __main__.verbs() if verb not in text] == []
-    options = {
-        name for action in recommend.command_line()._actions for name in action.option_strings
-    }
-    assert [name for name in options if name.lstrip("-") not in text] == []
+    for action in recommend.command_line()._actions:
+        if action.help is not argparse.SUPPRESS:
+            assert all(name.lstrip("-") in text for name in action.option_strings)

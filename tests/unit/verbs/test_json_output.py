@@ -1,4 +1,4 @@
-"""Every verb that prints a table prints it as JSON, too: strict, whole, and nothing else on stdout."""
+"""Every verb that prints a table prints it as JSON, too: strict, and nothing else on stdout."""
 
 from __future__ import annotations
 
@@ -22,24 +22,19 @@ Verb = Callable[[list[str]], int]
 
 @pytest.fixture
 def run(tmp_path: Path) -> str:
-    """A run of three trials: one whose speed nobody can be sure of, one out of memory."""
+    """A run of three trials: one whose speed has no known interval, one out of memory."""
     vague = make_record(micro_batch=4, memory_mib=2000, speed=900.0)
+    failed = {"outcome": Outcome.OUT_OF_MEMORY, "reason": "no", "measurements": {}, "steps": {}}
     records = [
         make_record(micro_batch=2),
         replace(vague, measurements={**vague.measurements, "samples_per_second_ci95": math.inf}),
-        replace(
-            make_record(micro_batch=8),
-            outcome=Outcome.OUT_OF_MEMORY,
-            reason="no",
-            measurements={},
-            steps={},
-        ),
+        replace(make_record(micro_batch=8), **failed),
     ]
     return str(write_run(tmp_path / "run", records))
 
 
 def refuse(constant: str) -> NoReturn:
-    """What Python writes and JSON does not know."""
+    """Raises for what Python writes and JSON does not allow."""
     raise ValueError(f"{constant} is no JSON")
 
 
@@ -49,37 +44,39 @@ def printed(verb: Verb, arguments: list[str], capsys: pytest.CaptureFixture[str]
     return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
 
-def test_a_run_is_summed_up(run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(report.main, [run], capsys)
-    assert found["outcomes"] == {"ok": 2, "out_of_memory": 1}
-    (hardware,) = found["hardware"]
-    front = {point["choices"]["micro_batch"]: point for point in hardware["frontier"]}
-    assert (
-        front[2]["samples_per_second"]
-        == make_record(micro_batch=2).measurements["samples_per_second"]
-    )
+def test_report_json_holds_head_and_sections(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    document = printed(report.main, [run], capsys)
+    assert document["run"] == "synthetic"
+    assert document["outcomes"] == {"ok": 2, "out_of_memory": 1}
+    assert document["slot_seconds"] == 9.0
+    (environment,) = document["environments"]
+    front = {row["choices"]["micro_batch"]: row for row in environment["pareto_front"]["rows"]}
+    assert front[2]["samples_per_second"] == 100.0
     assert front[4]["samples_per_second_ci95"] is None
-    assert {budget["best"]["trial_id"] for budget in hardware["budgets"] if budget["best"]} <= {
-        point["trial_id"] for point in hardware["frontier"]
-    }
-    assert [failure["outcome"] for failure in found["not_ok"]] == ["out_of_memory"]
-    assert all(Path(path).exists() for path in found["files"])
+    picks = {row["trial_id"] for row in environment["budgets"]["rows"] if row["trial_id"]}
+    assert picks <= {row["trial_id"] for row in front.values()}
+    assert [row["outcome"] for row in document["failures"]["rows"]] == ["out_of_memory"]
+    assert all(Path(path).exists() for path in document["files"])
 
 
-def test_a_plan_names_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)
-    assert len({trial["trial_id"] for trial in found["trials"]}) == 16
-    assert {trial["choices"]["activations"] for trial in found["trials"]} == {"keep", "checkpoint"}
-    sets = printed(batch_size.main, [QUICKSTART, "--dry-run", "--all"], capsys)["technique_sets"]
-    assert len({one["label"] for one in sets}) == 4
-
-
-def test_the_other_verbs_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recommend_compare_and_explain_print_json(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert printed(recommend.main, [run], capsys)["best"]["memory_bytes"] > 0
     assert printed(compare.main, [run, run], capsys)["matched"] == 2
-    (two, four) = (make_record(micro_batch=size).trial_id for size in (2, 4))
+    two, four = (make_record(micro_batch=size).trial_id for size in (2, 4))
     assert printed(explain.main, [run, two, four], capsys)["after"]["samples_per_second"] == 900.0
+
+
+def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"node", "findings"} <= printed(doctor.main, [], capsys)[0].keys()
-    trial = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)["trials"][0]["trial_id"]
+
+
+def test_dry_runs_and_predict_name_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)
+    assert len({trial["trial_id"] for trial in plan["trials"]}) == 16
+    sets = printed(batch_size.main, [QUICKSTART, "--dry-run", "--all"], capsys)["technique_sets"]
+    assert len({own["label"] for own in sets}) == 4
+    trial = plan["trials"][0]["trial_id"]
     (row,) = printed(predict.main, [QUICKSTART, "--trial", trial], capsys)
     assert row["trial_id"] == trial

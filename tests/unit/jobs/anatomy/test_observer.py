@@ -1,19 +1,22 @@
-"""The pass that takes a trial apart: how many steps it trains, and of which micro-batches."""
+"""The extra steps of an anatomy: how many are trained, and of which micro-batches."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 
 import pytest
 import torch
 
 from jobs.anatomy.observer import Observer
-from jobs.anatomy.trace import read
+from jobs.anatomy.trace_reader import read
 
 
 def train(observer: Observer, micro_batches: int) -> tuple[int, int]:
-    """A loop that tells the observer everything; returns the steps and micro-batches that it trained."""
-    weight, steps, trained = torch.ones(2, requires_grad=True), 0, 0
+    """A loop that reports everything; returns the steps and micro-batches that it trained."""
+    weight = torch.ones(2, requires_grad=True)
+    steps = 0
+    trained = 0
     observer.train_begin()
     while True:
         for left in reversed(range(micro_batches)):
@@ -32,23 +35,33 @@ def train(observer: Observer, micro_batches: int) -> tuple[int, int]:
             return steps, trained
 
 
+def make_observer(timed_steps: int) -> Observer:
+    return Observer(list, nullcontext(), on_gpu=False, timed_steps=timed_steps, usual_data_wait=0.0)
+
+
 @pytest.mark.parametrize(("timed_steps", "steps"), [(0, 1), (1, 2), (3, 4)])
 @pytest.mark.parametrize(
-    ("micro_batches", "trained", "times"), [(1, 1, 1.0), (2, 2, 1.0), (5, 2, 2.5)]
+    ("micro_batches", "trained", "repetitions"), [(1, 1, 1.0), (2, 2, 1.0), (5, 2, 2.5)]
 )
-def test_the_pass_is_as_short_as_it_can_be(
-    timed_steps: int, steps: int, micro_batches: int, trained: int, times: float
+def test_observer_trains_no_more_than_it_needs(
+    timed_steps: int, steps: int, micro_batches: int, trained: int, repetitions: float
 ) -> None:
-    observer = Observer(list, nullcontext(), on_gpu=False, timed_steps=timed_steps, usual_wait=0.0)
+    observer = make_observer(timed_steps)
     assert train(observer, micro_batches) == (steps, steps * trained)
-    assert observer.times == times
-    assert set(observer.timed) == {"data", "forward", "backward", "upkeep"}
-    assert observer.timed["data"] == 0.0, "no more than a counted step's"
-    assert observer.timed["forward"] > 0.0
+    assert observer.repetitions == repetitions
+
+
+def test_observer_times_phases_and_caps_the_data_wait() -> None:
+    observer = make_observer(timed_steps=3)
+    train(observer, micro_batches=1)
+    assert list(observer.phase_seconds) == ["upkeep", "data", "forward", "backward"]
+    assert observer.phase_seconds["data"] == 0.0, "no more than that of a counted step"
+    assert observer.phase_seconds["forward"] > 0.0
+
+
+def test_observer_profiles_every_phase_of_its_last_step() -> None:
+    observer = make_observer(timed_steps=1)
+    train(observer, micro_batches=5)
     assert observer.profile is not None
-    names = [name for name, _, _ in read(observer.profile, "cpu", frozenset()).phases]
-    assert [names.count(name) for name in ("data", "forward", "backward")] == [
-        micro_batches,
-        trained,
-        trained,
-    ]
+    names = Counter(phase.name for phase in read(observer.profile, "cpu", frozenset()).phases)
+    assert (names["data"], names["forward"], names["backward"]) == (5, 2, 2)

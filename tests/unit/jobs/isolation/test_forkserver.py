@@ -1,4 +1,4 @@
-"""What a slot's parent makes of its children's GPU memory: a context seen once, and everything else's owner."""
+"""How a slot's parent accounts its children's GPU memory, with SIMULATED children and GPU."""
 
 from __future__ import annotations
 
@@ -12,162 +12,176 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation import child_handle, forkserver
-from jobs.isolation.forkserver import Children
+from jobs.isolation.forkserver import ChildRunner
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 
-CONTEXT, MIB = 500 * 2**20, 2**20
+MIB = 2**20
+CONTEXT = 500 * MIB
 
 
 @dataclass
 class Gpu:
-    """A simulated one: what others hold of it, and how many children's contexts are there."""
+    """A GPU with memory of other processes and the contexts of our children."""
 
     others: int = 600 * MIB
     contexts: int = 0
     outcome: Outcome = Outcome.OK
-    children: list[Stand] = field(default_factory=list)
+    children: list[FakeChild] = field(default_factory=list)
 
     @property
     def used(self) -> int:
         return self.others + self.contexts * CONTEXT
 
 
-class Stand:
-    """In a child's place: it has its result as soon as it is asked."""
+class FakeChild:
+    """A child that has its result as soon as it gets its trial."""
 
-    log, phase, busy_seconds = "", "steps", 1.0
+    log = ""
+    phase = "steps"
+    busy_seconds = 1.0
 
     def __init__(self, gpu: Gpu, folder: Path, *, has_context: bool) -> None:
-        self._gpu, self._has_context, self.lives = gpu, has_context, True
-        self.result, self.told = folder / f"{len(gpu.children)}.json", -1
+        self._gpu = gpu
+        self._has_context = has_context
+        self.is_alive = True
+        self.result = folder / f"{len(gpu.children)}.json"
+        self.context_bytes = -1
+        """What it was told; -1: it had no trial."""
         gpu.contexts += has_context
         gpu.children.append(self)
 
-    def is_ready(self, give_up: float, requests: int) -> bool:
+    def is_ready(self, deadline: float, requests: int) -> bool:
         return self._has_context
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
-        self.told = context_bytes
-        isolation = "fork" if self._has_context else "fresh"
-        record = TrialRecord(spec=spec, outcome=self._gpu.outcome, isolation=isolation)
+        self.context_bytes = context_bytes
+        record = TrialRecord(spec=spec, outcome=self._gpu.outcome)
         self.result.write_text(json.dumps(record_to_json(record)))
 
-    def wait(self, give_up: float, requests: int) -> bool:
+    def wait(self, deadline: float, requests: int) -> bool:
         return True
 
     def kill(self) -> None:
-        self.lives = False
+        self.is_alive = False
 
     def reap(self) -> int:
-        assert not self.lives
+        assert not self.is_alive
         self._gpu.contexts -= self._has_context
         return 3
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """Children are simulated, and what NVML says."""
-    one = Gpu()
-    monkeypatch.setattr(
-        child_handle, "fork", lambda folder, channels: Stand(one, folder, has_context=True)
-    )
-    monkeypatch.setattr(
-        child_handle, "spawn", lambda spec, folder: Stand(one, folder, has_context=False)
-    )
-    monkeypatch.setattr(forkserver, "_device_bytes", lambda: one.used)
-    monkeypatch.setattr(forkserver, "_RELEASE_SECONDS", 0.05)
-    return one
+    """Simulated children on a simulated GPU."""
+    gpu = Gpu()
+
+    def fork(folder: Path, parent_channels: object) -> FakeChild:
+        return FakeChild(gpu, folder, has_context=True)
+
+    def spawn(spec: TrialSpec, folder: Path) -> FakeChild:
+        return FakeChild(gpu, folder, has_context=False)
+
+    monkeypatch.setattr(child_handle, "fork", fork)
+    monkeypatch.setattr(child_handle, "spawn", spawn)
+    monkeypatch.setattr(forkserver, "_gpu_bytes", lambda: gpu.used)
+    return gpu
 
 
 @pytest.fixture
-def run(gpu: Gpu, tmp_path: Path) -> Iterator[Callable[[str], Stand]]:
-    """Runs a trial, has the next made ready, and returns the child that ran it."""
-    children = Children(tmp_path, (0, 1))
-
-    def run(isolation: str) -> Stand:
-        record = children.run(build_tiny_spec(), 10.0, isolation)
-        assert (record.outcome, record.slot_seconds) == (gpu.outcome, 1.0)
-        children.make_ready(record)
-        return next(one for one in reversed(gpu.children) if one.told >= 0)
-
-    yield run
-    children.close()
+def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
+    runner = ChildRunner(tmp_path, 0, 1, release_seconds=0.05)
+    yield runner
+    runner.close()
     assert gpu.contexts == 0
-    assert not any(one.lives for one in gpu.children)
+    assert not any(child.is_alive for child in gpu.children)
 
 
-def test_a_context_is_seen_once_and_told_to_every_child(
-    gpu: Gpu, run: Callable[[str], Stand]
+@pytest.fixture
+def run(gpu: Gpu, runner: ChildRunner) -> Callable[[str], FakeChild]:
+    """Runs a trial, has the next child forked ahead, and returns the child that ran it."""
+
+    def run(isolation: str) -> FakeChild:
+        record = runner.run(build_tiny_spec(), 10.0, isolation)
+        assert (record.outcome, record.slot_seconds) == (gpu.outcome, 1.0)
+        assert record.delivery.isolation == isolation
+        runner.fork_ahead(record)
+        return next(child for child in reversed(gpu.children) if child.context_bytes >= 0)
+
+    return run
+
+
+def test_runner_measures_the_context_once_for_all_children(
+    gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
     ran = [run("fork") for _ in range(3)]
-    assert [one.told for one in ran] == [CONTEXT] * 3
+    assert [child.context_bytes for child in ran] == [CONTEXT] * 3
     assert ran == gpu.children[:3]
-    assert (len(gpu.children), gpu.contexts) == (4, 1)
+    assert (len(gpu.children), gpu.contexts) == (4, 1), "the fourth is forked ahead"
 
 
-def test_nothing_stays_on_a_gpu_for_which_nobody_asks(
-    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forkserver, "PATIENCE_SECONDS", 0.0)
-    children = Children(tmp_path, (0, 1))
-    children.make_ready(children.run(build_tiny_spec(), 10.0, "fork"))
+def test_requests_end_the_idle_child_if_none_comes(gpu: Gpu, runner: ChildRunner) -> None:
+    runner.fork_ahead(runner.run(build_tiny_spec(), 10.0, "fork"))
     reading, writing = os.pipe()
-    asked = forkserver._asked(reading, children)
+    requests = forkserver._requests(reading, runner, idle_seconds=0.0)
     os.write(writing, b'{"spec": 1}\n')
-    assert (next(asked), gpu.contexts) == ({"spec": 1}, 1)
+    assert (next(requests), gpu.contexts) == ({"spec": 1}, 1)
     later = threading.Timer(0.2, os.close, [writing])
     later.start()
-    assert (next(asked, None), gpu.contexts) == (None, 0)
+    assert (next(requests, None), gpu.contexts) == (None, 0)
     later.join()
     os.close(reading)
 
 
-def test_a_fresh_process_finds_nobody_that_waits(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(
+    gpu: Gpu, run: Callable[[str], FakeChild]
+) -> None:
     run("fork")
     assert run("fresh") is gpu.children[2]
-    assert (gpu.children[1].told, gpu.contexts) == (-1, 0)
+    assert (gpu.children[1].context_bytes, gpu.contexts) == (-1, 0)
 
 
-def test_one_that_ended_while_it_waited_is_replaced(gpu: Gpu, run: Callable[[str], Stand]) -> None:
+def test_runner_replaces_an_idle_child_that_has_ended(
+    gpu: Gpu, run: Callable[[str], FakeChild]
+) -> None:
     run("fork")
     gpu.children[1].kill()
     assert run("fork") is gpu.children[2]
 
 
-def test_beside_somebody_else_each_child_is_seen_anew(
-    gpu: Gpu, run: Callable[[str], Stand]
+def test_runner_on_a_shared_gpu_measures_each_context_anew(
+    gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
     gpu.others = 2 * nvml.IDLE_BYTES
-    assert [run("fork").told, run("fork").told] == [CONTEXT] * 2
-    assert (len(gpu.children), gpu.contexts) == (2, 0)
+    assert [run("fork").context_bytes, run("fork").context_bytes] == [CONTEXT] * 2
+    assert (len(gpu.children), gpu.contexts) == (2, 0), "none is forked ahead"
 
 
-def test_who_comes_in_between_is_not_taken_for_a_context(
-    gpu: Gpu, run: Callable[[str], Stand]
+def test_runner_takes_no_other_process_for_a_context(
+    gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
     run("fork")
     gpu.others = 2 * nvml.IDLE_BYTES
-    assert run("fork").told == CONTEXT
+    assert run("fork").context_bytes == CONTEXT
     assert (len(gpu.children), gpu.contexts) == (3, 1), "it was forked before that was known"
-    assert run("fork").told == CONTEXT
+    assert run("fork").context_bytes == CONTEXT
     assert (len(gpu.children), gpu.contexts) == (3, 0)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.OUT_OF_MEMORY])
-def test_after_a_failure_others_look_at_the_gpu_first(
-    outcome: Outcome, gpu: Gpu, run: Callable[[str], Stand]
+@pytest.mark.parametrize(("outcome", "ahead"), [(Outcome.FAILED, 0), (Outcome.OUT_OF_MEMORY, 1)])
+def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(
+    outcome: Outcome, ahead: int, gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
     gpu.outcome = outcome
     run("fork")
-    assert gpu.contexts == (outcome is Outcome.OUT_OF_MEMORY)
+    assert gpu.contexts == ahead
 
 
-def test_where_no_context_could_be_made_none_is_made_ahead(
-    gpu: Gpu, run: Callable[[str], Stand], monkeypatch: pytest.MonkeyPatch
+def test_runner_without_a_context_forks_nothing_ahead(
+    gpu: Gpu, run: Callable[[str], FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stand, "is_ready", lambda self, give_up, requests: False)
-    assert [run("fork").told, run("fork").told] == [0, 0]
+    monkeypatch.setattr(FakeChild, "is_ready", lambda self, deadline, requests: False)
+    assert [run("fork").context_bytes, run("fork").context_bytes] == [0, 0]
     assert len(gpu.children) == 2

@@ -1,4 +1,4 @@
-"""Folders of a slot's own: what a killed owner left goes, what a living one uses stays."""
+"""Temporary folders: those of killed owners are removed, those in use stay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import pytest
 
 from jobs.isolation.scratch import own_folder
 
-OWNER = "import sys, jobs.isolation.scratch as s; f = s.own_folder('slot-'); print(f.__enter__(), flush=True); sys.stdin.read()"
+OWNER = """
+import sys
+from jobs.isolation.scratch import own_folder
+with own_folder('slot-') as folder:
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -22,7 +28,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_a_killed_owner_left_is_removed_and_what_is_in_use_stays(temporary: Path) -> None:
+def test_own_folder_removes_those_of_killed_owners_only(temporary: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -31,7 +37,7 @@ def test_what_a_killed_owner_left_is_removed_and_what_is_in_use_stays(temporary:
         (theirs / "states.bin").write_bytes(bytes(1000))
         (temporary / "slot-file").touch()
         with own_folder("slot-") as ours:
-            assert {theirs, ours} <= set(temporary.iterdir())
+            assert {theirs, ours} <= set(temporary.iterdir()), "both are in use"
         owner.kill()
         owner.wait()
     with own_folder("slot-") as ours:

@@ -1,4 +1,4 @@
-"""What this machine says of itself."""
+"""What this machine reports about itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COUNT = """
+CODE = """
 import os
 from jobs.node import environment
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -18,6 +18,5 @@ print(environment.cores())
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
 def test_cores_are_those_that_the_process_may_use() -> None:
-    """Under Slurm or taskset the machine's other cores are somebody else's."""
-    told = subprocess.run([sys.executable, "-c", COUNT], check=True, capture_output=True, text=True)
-    assert told.stdout.strip() == "1"
+    done = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "1"

@@ -1,4 +1,4 @@
-"""Attention without masks: the collator, and the model's step as a compiler sees it; one kernel alone."""
+"""Attention without needless masks, and with a single kernel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobs.techniques.axes.attention import only_kernel, without_full_masks
 
 
 @pytest.fixture(autouse=True)
-def masks_as_they_were() -> Iterator[None]:
+def restored_masks() -> Iterator[None]:
     """A trial has a process to itself; these tests share one."""
     yield
     AttentionMaskInterface.register("sdpa", sdpa_mask)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_only_a_mask_that_masks_nothing_is_left_out(padded: bool) -> None:
+def test_without_full_masks_keeps_only_masks_that_mask(padded: bool) -> None:
     rows = [
         {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1]},
         {"input_ids": [8, 9, 0], "attention_mask": [1, 1, 0 if padded else 1]},
@@ -32,7 +32,7 @@ def test_only_a_mask_that_masks_nothing_is_left_out(padded: bool) -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_a_traced_step_attends_without_a_mask_where_nothing_is_padded(padded: bool) -> None:
+def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> None:
     sizes = {
         "hidden_size": 32,
         "num_hidden_layers": 1,
@@ -55,14 +55,12 @@ def test_a_traced_step_attends_without_a_mask_where_nothing_is_padded(padded: bo
     assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
 
 
-def test_one_kernel_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = torch.backends.cuda
-    left = {}
+def test_only_kernel_disables_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled: dict[str, bool] = {}
     for kernel in ("flash", "cudnn", "mem_efficient", "math"):
-        monkeypatch.setattr(
-            cuda, f"enable_{kernel}_sdp", functools.partial(left.__setitem__, kernel)
-        )
+        switch = functools.partial(enabled.__setitem__, kernel)
+        monkeypatch.setattr(torch.backends.cuda, f"enable_{kernel}_sdp", switch)
     with torch.compiler.config.patch(cache_key_tag=""):
         only_kernel(kernel="flash")
         assert torch.compiler.config.cache_key_tag == "flash"
-    assert left == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}
+    assert enabled == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}

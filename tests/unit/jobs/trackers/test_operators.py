@@ -1,4 +1,4 @@
-"""The inspected step: what its operators say of attention and matrix products, and that it leaves nothing behind."""
+"""The inspected step: its attention kernel and dtypes; inspection leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before, self.after = (
-            nn.Linear(8, 8, dtype=torch.bfloat16),
-            nn.Linear(8, 8, dtype=torch.bfloat16),
-        )
+        self.before = nn.Linear(8, 8, dtype=torch.bfloat16)
+        self.after = nn.Linear(8, 8, dtype=torch.bfloat16)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         hidden = self.before(inputs)[:, None]
@@ -35,67 +33,67 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_collector() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-def inspected(*, backward_ends_it: bool) -> Operators:
-    """The tracker after a step, of which the backward pass has products in double precision only."""
-    tracker = Operators()
+def run_step(tracker: Operators) -> None:
+    """A step with products in bfloat16 forward, and mostly in double precision backward."""
     tracker.step_begin(1)
     tracker.phase("forward")
     loss = Attention()(torch.ones(2, 4, 8, dtype=torch.bfloat16)).sum()
     tracker.phase("backward")
-    assert ("matmul_dtype" in tracker.measurements()) is backward_ends_it
     loss.backward()
     for _ in range(9):
         torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
     tracker.step_end()
-    return tracker
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_on_a_gpu_the_first_forward_pass_is_inspected() -> None:
-    found = inspected(backward_ends_it=True).measurements()
-    assert found["attention_kernel"] == "flash (cpu)"
-    assert found["matmul_dtype"] == "bfloat16"
-    assert "cpu_step_peak_bytes" not in found
+def test_operators_on_a_gpu_inspect_the_forward_pass() -> None:
+    tracker = Operators()
+    run_step(tracker)
+    values = tracker.measurements()
+    assert values["attention_kernel"] == "flash (cpu)"
+    assert values["matmul_dtype"] == "bfloat16"
+    assert "cpu_step_peak_bytes" not in values
 
 
-def test_without_one_the_whole_step_is() -> None:
-    found = inspected(backward_ends_it=False).measurements()
-    assert found["matmul_dtype"] == "float64"
-    assert found["cpu_step_peak_bytes"] > 0
+def test_operators_on_a_cpu_inspect_the_whole_step() -> None:
+    tracker = Operators()
+    run_step(tracker)
+    values = tracker.measurements()
+    assert values["matmul_dtype"] == "float64"
+    assert values["cpu_step_peak_bytes"] > 0
 
 
-@pytest.mark.usefixtures("with_gpu", "no_collector")
-def test_nothing_is_left_for_the_collector_to_free_in_a_counted_step() -> None:
+@pytest.mark.usefixtures("with_gpu", "without_garbage_collection")
+def test_operators_leave_nothing_for_the_garbage_collector() -> None:
     tracker = Operators()
     tracker.step_begin(1)
     tracker.phase("forward")
-    dispatched = weakref.ref(tracker._dispatched)
+    listener = weakref.ref(tracker._listener)
     tracker.phase("backward")
-    assert dispatched() is None
+    assert listener() is None
 
 
-def test_a_compiler_does_its_work_under_inspection_and_only_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_operators_let_a_compiler_compile_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = []
 
-    def compiler(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+    def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
         graphs.append(module)
         return module.forward
 
-    tracker, attention = Operators(), torch.compile(Attention(), backend=compiler)
+    tracker = Operators()
+    attention = torch.compile(Attention(), backend=backend)
+    inputs = torch.ones(2, 4, 8, dtype=torch.bfloat16)
     with monkeypatch.context() as with_gpu:
         with_gpu.setattr(torch.cuda, "is_available", lambda: True)
         tracker.step_begin(1)
     tracker.phase("forward")
-    inputs = torch.ones(2, 4, 8, dtype=torch.bfloat16)
     attention(inputs)
     tracker.phase("backward")
     assert tracker.measurements()["matmul_dtype"] == "bfloat16"
@@ -104,7 +102,7 @@ def test_a_compiler_does_its_work_under_inspection_and_only_then(
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_it_ends_with_a_trial_that_failed_in_its_forward_pass() -> None:
+def test_operators_stop_listening_when_the_trial_fails() -> None:
     with Operators() as tracker:
         tracker.step_begin(1)
         tracker.phase("forward")

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.search.batch_size.measured_sizes import Batch
 from orchestrator.search.batch_size.scaling_fit import (
     accumulated_speed,
     bytes_at,
     largest_within,
     optimizer_seconds,
+    pass_seconds,
     size_of_speed,
 )
 from tests.support.devices import Device
@@ -22,7 +24,7 @@ from tests.support.devices import Device
     sizes=st.sets(st.integers(1, 512), min_size=2),
     limit=st.floats(1, 1e6),
 )
-def test_an_affine_memory_is_extended_exactly(
+def test_affine_memory_is_extended_exactly(
     base: float, sample: float, sizes: set[int], limit: float
 ) -> None:
     memory = {size: base + sample * size for size in sizes}
@@ -32,7 +34,7 @@ def test_an_affine_memory_is_extended_exactly(
 
 
 @given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
-def test_a_speed_is_found_where_it_is_reached(
+def test_size_of_speed_is_where_the_speed_is_reached(
     per_pass: float, per_sample: float, share: float
 ) -> None:
     speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
@@ -44,7 +46,20 @@ def test_a_speed_is_found_where_it_is_reached(
 def test_accumulation_pays_the_optimizer_once() -> None:
     device = Device(step_seconds=0.2, host_seconds=0.0)
     speeds = {size: device.speed(size) for size in (16, 64)}
-    once = optimizer_seconds(speeds, {})
-    assert once == pytest.approx(0.2)
-    assert accumulated_speed(speeds, 32, 8, once) == pytest.approx(device.speed(32, 8))
-    assert optimizer_seconds(speeds, {(16, 4): device.speed(16, 4) / 1.1}) < once
+    optimizer = optimizer_seconds(speeds, {})
+    assert optimizer == pytest.approx(0.2)
+    assert accumulated_speed(speeds, 32, 8, optimizer) == pytest.approx(device.speed(32, 8))
+
+
+def test_optimizer_seconds_are_no_more_than_accumulation_saved() -> None:
+    device = Device(step_seconds=0.2, host_seconds=0.0)
+    speeds = {size: device.speed(size) for size in (16, 64)}
+    slower_than_expected = {Batch(16, 4): device.speed(16, 4) / 1.1}
+    assert optimizer_seconds(speeds, slower_than_expected) < 0.2
+
+
+def test_pass_seconds_beyond_measured_sizes_are_cautious() -> None:
+    speeds = {16: 100.0, 64: 200.0}
+    assert pass_seconds(speeds, 1) == pytest.approx(0.16)
+    assert pass_seconds(speeds, 40) == pytest.approx(0.24)
+    assert pass_seconds(speeds, 128) == pytest.approx(0.64)

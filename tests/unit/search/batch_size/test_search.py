@@ -1,4 +1,4 @@
-"""The batch-size search against simulated devices: what it asks for, what that costs, and that its answers are true."""
+"""The batch-size search on simulated devices: what it asks for, and that its answers are true."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.batch_size import Answer, describe
-from orchestrator.search.batch_size.search import BatchSize
-from tests.benchmarks.grids import GIB, recorded
+from orchestrator.analysis.batch_size import BatchSizeAnswer
+from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.units import GIB
+from tests.benchmarks.grids import recorded
 from tests.support.devices import Cpu, Device, Table, make_trial, run_to_the_end
 
 Batches = list[tuple[int, int]]
 
 
-def tune(device: Device, **options: Any) -> tuple[Batches, Answer]:
+def tune(device: Device, **options: Any) -> tuple[Batches, BatchSizeAnswer]:
     """What was asked for, in order, and the answer."""
-    search = BatchSize(make_trial, techniques="SIMULATED", **options)
+    search = BatchSizeSearch(make_trial, techniques="SIMULATED", **options)
     return run_to_the_end(search, device), search.answer
 
 
-def picks(answer: Answer) -> tuple[int | None, ...]:
-    """Largest, fastest, and where the plateau begins."""
+def picks(answer: BatchSizeAnswer) -> tuple[int | None, ...]:
+    """Largest, fastest, and the saturation."""
     return tuple(
-        size and size.micro_batch for size in (answer.largest, answer.fastest, answer.plateau)
+        size and size.micro_batch for size in (answer.largest, answer.fastest, answer.saturation)
     )
 
 
-def way(answer: Answer) -> tuple[int, int] | None:
+def way(answer: BatchSizeAnswer) -> tuple[int, int] | None:
     """The way to the effective batch."""
     return answer.accumulated and (answer.accumulated.micro_batch, answer.accumulated.accumulation)
 
 
-@pytest.mark.parametrize(("overhead", "seconds"), [(1.5, 17.6), (2.7, 23.6)])
-def test_bert_large_on_an_h200_takes_five_trials(overhead: float, seconds: float) -> None:
-    device = Device(overhead_seconds=overhead)
+def test_search_of_bert_large_on_an_h200_takes_five_trials() -> None:
+    device = Device()
     asked, answer = tune(device, effective_batch=256)
     assert asked == [(16, 1), (128, 1), (248, 1), (128, 2), (96, 1)]
     assert (picks(answer), way(answer)) == ((248, 248, 96), (128, 2))
-    assert sum(record.slot_seconds for record in device.ran) == pytest.approx(seconds, abs=0.05)
+    assert answer.slot_seconds <= 25
 
 
-def test_of_long_steps_fewer_are_counted_and_such_trials_are_known_again() -> None:
+def test_search_counts_fewer_of_long_steps_and_knows_such_trials() -> None:
     device = Device(samples_per_second=60)
     tune(device)
     steps = {record.spec.micro_batch: record.spec.measure.steps for record in device.ran}
     assert (steps[16], steps[248]) == (5, 2)
-    assert all(BatchSize(make_trial).knows(record.spec) for record in device.ran)
+    assert all(BatchSizeSearch(make_trial).knows(record.spec) for record in device.ran)
 
 
 FP32 = {"base_mib": 3_931, "floor_mib": 5_184, "sample_mib": 807, "samples_per_second": 44}
@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Device, dict[str, Any], Batches, tuple[int | None, ...]]]
 
 
 @pytest.mark.parametrize(("device", "options", "asked", "found"), CASES.values(), ids=CASES)
-def test_what_is_asked_for_and_found(
+def test_search_asks_for_these_batches_and_answers_so(
     device: Device, options: dict[str, Any], asked: Batches, found: tuple[int | None, ...]
 ) -> None:
     ran, answer = tune(device, **options)
@@ -159,7 +159,7 @@ def test_what_is_asked_for_and_found(
         (Device(**FP32, device_mib=8_192), 256, None),
     ],
 )
-def test_the_effective_batch_is_reached_exactly(
+def test_search_reaches_the_effective_batch_exactly(
     device: Device, effective: int, expected: tuple[int, int] | None
 ) -> None:
     _, answer = tune(device, effective_batch=effective)
@@ -186,7 +186,7 @@ def test_the_effective_batch_is_reached_exactly(
     effective=st.one_of(st.none(), st.integers(1, 600)),
     exact=st.booleans(),
 )
-def test_on_any_device_the_answers_are_measured_and_true(
+def test_answers_on_any_device_are_measured_and_true(
     device: Device, margin: float, effective: int | None, exact: bool
 ) -> None:
     asked, answer = tune(device, margin=margin, effective_batch=effective, exact=exact)
@@ -209,18 +209,17 @@ def test_on_any_device_the_answers_are_measured_and_true(
     single = [size for size in answer.sizes if size.accumulation == 1 and size.fits]
     assert answer.fastest is not None
     assert answer.fastest.speed == max(size.speed for size in single)
-    assert answer.plateau is not None
-    assert answer.plateau.speed >= 0.98 * answer.fastest.speed
+    assert answer.saturation is not None
+    assert answer.saturation.speed >= 0.98 * answer.fastest.speed
     assert all(
         size.speed < 0.98 * answer.fastest.speed
         for size in single
-        if size.micro_batch < answer.plateau.micro_batch
+        if size.micro_batch < answer.saturation.micro_batch
     )
     if answer.accumulated is not None:
         assert answer.accumulated.micro_batch * answer.accumulated.accumulation == effective
         assert answer.accumulated.fits
     assert json.loads(json.dumps(answer.to_json()))["fastest"]["trial_id"] in ran
-    assert "predicted" in describe(answer, "SIMULATED") or answer.sizes
 
 
 @settings(deadline=None, max_examples=100)
@@ -231,7 +230,7 @@ def test_on_any_device_the_answers_are_measured_and_true(
     device_mib=st.floats(20_000, 150_000),
     effective=st.sampled_from([64, 96, 256, 1000]),
 )
-def test_without_noise_nothing_better_is_left_out(
+def test_answers_without_noise_leave_out_nothing_better(
     step: float, rate: float, host: float, device_mib: float, effective: int
 ) -> None:
     device = Device(
@@ -266,7 +265,7 @@ SETS = sorted(
 
 
 @pytest.mark.parametrize("techniques", SETS, ids=lambda found: "-".join(map(str, found)))
-def test_replayed_on_the_measured_h200(techniques: tuple[str, ...]) -> None:
+def test_search_replayed_on_the_recorded_h200_is_right(techniques: tuple[str, ...]) -> None:
     device = Table(techniques)
     asked, answer = tune(device)
     assert len(asked) <= 8
@@ -277,19 +276,16 @@ def test_replayed_on_the_measured_h200(techniques: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "trials", "seconds", "loss"),
-    [(0.0, 5, 23.6, 0.0), (0.01, 7, 31.2, 0.022), (0.03, 9, 38.1, 0.050)],
+    ("noise", "max_trials", "max_loss"), [(0.0, 5, 0.001), (0.01, 8, 0.03), (0.03, 10, 0.06)]
 )
-def test_noise_costs_trials_and_speed_but_no_more_than_this(
-    noise: float, trials: int, seconds: float, loss: float
+def test_noise_costs_few_trials_and_little_speed(
+    noise: float, max_trials: int, max_loss: float
 ) -> None:
-    """The worst of 100 seeds: trials, GPU seconds, and how much slower than the best the pick really is."""
     clean = Device()
     devices = [Device(noise=noise, rounding_mib=500, seed=seed) for seed in range(100)]
     answers = [tune(device, effective_batch=256)[1] for device in devices]
-    assert max(len(device.ran) for device in devices) == trials
-    assert max(answer.slot_seconds for answer in answers) == pytest.approx(seconds, abs=0.05)
+    assert max(len(device.ran) for device in devices) <= max_trials
     chosen = [answer.fastest.micro_batch for answer in answers if answer.fastest]
-    assert 1 - min(map(clean.speed, chosen)) / clean.speed(248) == pytest.approx(loss, abs=0.001)
+    assert 1 - min(map(clean.speed, chosen)) / clean.speed(248) <= max_loss
     assert {way(answer) for answer in answers} <= {(128, 2), (64, 4)}
     assert {size.micro_batch for answer in answers if (size := answer.largest)} == {248}

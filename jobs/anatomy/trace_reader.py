@@ -1,0 +1,249 @@
+"""Reads a finished PyTorch profile into a ``Trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobs.anatomy.trace import COMPILED, Call, MemoryEvent, PhaseSpan, Trace, Work
+
+if TYPE_CHECKING:
+    import torch
+
+PHASE = "anatomy::"
+"""Prefix of the profiler ranges that name a phase of the loop."""
+MODULE = "anatomy module::"
+"""Prefix of the profiler ranges that name a module's class."""
+
+_ALLOCATING = (
+    "aten::empty",
+    "aten::zeros",
+    "aten::ones",
+    "aten::new_",
+    "aten::resize",
+    "aten::clone",
+    "aten::full",
+)
+"""Prefixes of operators that only allocate: memory is credited to the operator that called them."""
+_COPY = "aten::_to_copy"
+_AUTOGRAD_NODE = "autograd::engine::"
+"""Prefix of the ranges in which autograd evaluates one node of the backward graph."""
+_COMPILED_RANGES = ("Torch-Compiled Region", "CompiledFunction")
+_COMPILED_NODE = "CompiledFunctionBackward"
+_NOT_OPERATORS = (PHASE, MODULE, _AUTOGRAD_NODE)
+
+
+def read(
+    profile: torch.profiler.profile,
+    device: str,
+    counted_operators: frozenset[str],
+    repetitions: float = 1.0,
+) -> Trace:
+    """The trace of a finished profile, which must have recorded shapes and memory.
+
+    ``device`` is "cuda" or "cpu"; ``counted_operators`` are those whose calls are kept with their
+    shapes.
+    """
+    kineto: Any = profile.profiler
+    results = kineto.kineto_results
+    reader = _EventTreeReader(device, counted_operators)
+    for root in results.experimental_event_tree():
+        reader.walk(root)
+    work = reader.work
+    if device == "cuda":
+        work = list(_kernels(results.events(), reader.launchers))
+    return Trace(
+        memory_events=sorted(reader.memory_events, key=lambda event: event.time),
+        work=sorted(work, key=lambda item: item.begin),
+        calls=reader.calls,
+        phases=sorted(reader.phases, key=lambda phase: phase.begin),
+        repetitions=repetitions,
+    )
+
+
+class _Context(NamedTuple):
+    """What an event inherits from the events around it."""
+
+    operator: str = ""
+    """The innermost operator that computes something."""
+    copy_of: int = 0
+    """Address of the tensor that the surrounding ``_to_copy`` copies."""
+    module: str = ""
+    in_backward: bool = False
+    recomputed: bool = False
+    counted: bool = False
+    """Inside a call that is kept already."""
+
+
+class _Launcher(NamedTuple):
+    """The operator that kernels with one correlation id were launched by."""
+
+    operator: str
+    begin: int
+    module: str
+
+
+class _EventTreeReader:
+    """Walks the profiler's tree of host events. Iterative, because compiled graphs nest deeply."""
+
+    def __init__(self, device: str, counted_operators: frozenset[str]) -> None:
+        self._device = device
+        self._counted_operators = counted_operators
+        self._module_of_node: dict[int, str] = {}
+        """Autograd sequence number -> class of the module whose forward pass made the node."""
+        self.memory_events: list[MemoryEvent] = []
+        self.work: list[Work] = []
+        """Operators of the host; filled on a CPU only."""
+        self.calls: list[Call] = []
+        self.phases: list[PhaseSpan] = []
+        self.launchers: dict[int, _Launcher] = {}
+        """Correlation id -> the operator."""
+
+    def walk(self, root: Any) -> None:
+        """Read an event and everything inside it, in order of time."""
+        stack = [(root, _Context())]
+        while stack:
+            event, context = stack.pop()
+            kind = event.tag.name
+            if kind == "Allocation":
+                self._read_allocation(event, context)
+                continue
+            if kind == "TorchOp":
+                context = self._enter(event, context)
+            # Reversed, so that the first child is popped first: autograd nodes are numbered in
+            # order.
+            stack += [(child, context) for child in reversed(event.children)]
+
+    def _enter(self, event: Any, outer: _Context) -> _Context:
+        """Read an operator or a range; returns the context of the events inside it."""
+        name: str = event.name
+        begin = event.start_time_ns
+        context = outer
+        if name.startswith(PHASE):
+            self.phases.append(PhaseSpan(name.removeprefix(PHASE), begin, event.end_time_ns))
+        elif name.startswith(MODULE):
+            context = outer._replace(module=name.removeprefix(MODULE))
+        elif name.startswith(_AUTOGRAD_NODE):
+            module = self._module_of(name, event.extra_fields.sequence_number)
+            context = outer._replace(module=module, in_backward=True, recomputed=False)
+        elif name.startswith(_COMPILED_RANGES):
+            context = outer._replace(module=COMPILED)
+        elif "::" in name or name.endswith("Backward0"):
+            context = self._enter_operator(name, event.extra_fields, outer)
+        operator = "" if name.startswith(_NOT_OPERATORS) else name
+        self.launchers[event.correlation_id] = _Launcher(operator, begin, context.module)
+        if self._device == "cpu":
+            self._read_host_work(event, context)
+        return context
+
+    def _module_of(self, node: str, sequence_number: int) -> str:
+        """Class of the module whose forward pass made an autograd node."""
+        if _COMPILED_NODE in node:
+            return COMPILED
+        return self._module_of_node.get(sequence_number, "")
+
+    def _enter_operator(self, name: str, fields: Any, outer: _Context) -> _Context:
+        sequence_number = fields.sequence_number
+        if sequence_number >= 0 and not outer.in_backward:
+            # An operator carries the number of the next node to be made. Several may carry the same
+            # number: the last of them makes the node.
+            self._module_of_node[sequence_number] = outer.module
+        # An operator with a sequence number records a graph. In a backward pass only recomputation
+        # does.
+        recomputes = outer.in_backward and sequence_number >= 0 and name.startswith("aten::")
+        only_allocates = bool(outer.operator) and name.startswith(_ALLOCATING)
+        context = _Context(
+            operator=outer.operator if only_allocates else name,
+            copy_of=_copied_address(fields) if name == _COPY else outer.copy_of,
+            module=outer.module,
+            in_backward=outer.in_backward,
+            recomputed=outer.recomputed or recomputes,
+            counted=outer.counted or name in self._counted_operators,
+        )
+        if context.counted and not outer.counted:
+            call = Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed)
+            self.calls.append(call)
+        return context
+
+    def _read_allocation(self, event: Any, context: _Context) -> None:
+        fields = event.extra_fields
+        if fields.device.type != self._device:
+            return
+        self.memory_events.append(
+            MemoryEvent(
+                time=event.start_time_ns,
+                address=fields.ptr,
+                nbytes=fields.alloc_size,
+                reserved=fields.total_reserved,
+                operator=context.operator,
+                copy_of=context.copy_of,
+                recomputed=context.recomputed,
+            )
+        )
+
+    def _read_host_work(self, event: Any, context: _Context) -> None:
+        """An operator's own time on the CPU: its duration less that of the operators inside it."""
+        children = [child for child in event.children if child.tag.name == "TorchOp"]
+        own_nanoseconds = event.duration_time_ns - sum(child.duration_time_ns for child in children)
+        is_operator = context.operator and not event.name.startswith(_NOT_OPERATORS)
+        if not is_operator or own_nanoseconds <= 0:
+            return
+        begin = event.start_time_ns
+        self.work.append(
+            Work(
+                begin=begin,
+                end=begin + own_nanoseconds,
+                seconds=own_nanoseconds / 1e9,
+                kernel="",
+                operator=context.operator,
+                launched=begin,
+                module=context.module,
+            )
+        )
+
+
+def _copied_address(fields: Any) -> int:
+    """Address of an operator's first tensor argument; 0 without one."""
+    for argument in fields.inputs:
+        if hasattr(argument, "storage_data_ptr"):
+            return int(argument.storage_data_ptr or 0)
+    return 0
+
+
+def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
+    return tuple(
+        tuple(argument.sizes) if hasattr(argument, "sizes") else None for argument in fields.inputs
+    )
+
+
+def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Iterator[Work]:
+    """The kernels and copies that ran on the device, each with the operator that launched it."""
+    on_device: list[Any] = []
+    launch_times: dict[int, int] = {}
+    for event in events:
+        if event.device_type().name == "CUDA":
+            on_device.append(event)
+        elif event.name().startswith("cu"):  # a call of CUDA's runtime or driver API
+            launch_times[event.correlation_id()] = event.start_ns()
+    for event in on_device:
+        if _is_annotation(event):
+            continue
+        start: int = event.start_ns()
+        launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
+        yield Work(
+            begin=start,
+            end=start + event.duration_ns(),
+            seconds=event.duration_ns() / 1e9,
+            kernel=event.name(),
+            operator=launcher.operator,
+            launched=launch_times.get(event.correlation_id(), launcher.begin),
+            module=launcher.module,
+        )
+
+
+def _is_annotation(event: Any) -> bool:
+    """Whether a device event is the shadow of a range on the host, and no kernel."""
+    is_user_annotation = getattr(event, "is_user_annotation", None)
+    if is_user_annotation is not None and is_user_annotation():
+        return True
+    return bool(event.name().startswith((PHASE, MODULE, "Optimizer.")))

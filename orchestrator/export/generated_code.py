@@ -1,0 +1,100 @@
+"""Pieces of generated code: the only way in which a spec's values reach an exported file.
+
+A spec may come from a stranger's table. So every value becomes a literal, every name is checked,
+and text for people stays on one line.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_DTYPES = ("float16", "bfloat16", "float32", "float64")
+"""Names of torch dtypes that a model may be built with."""
+_WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
+_LINE_LENGTH = 60
+"""Arguments that together are longer than this get a line each."""
+
+
+class NotExportableError(ValueError):
+    """A row that cannot be turned into files; the text says why."""
+
+
+class Code(str):
+    """Text that may be written into a file as it is."""
+
+    __slots__ = ()
+
+
+def literal(value: Any) -> Code:
+    """A plain value as Python: None, booleans, finite numbers, texts, lists and mappings of these.
+
+    Raises NotExportableError for any other value.
+    """
+    _check_plain(value)
+    text = repr(value)
+    # Double quotes, as formatters write them, unless a text holds a quote itself.
+    return Code(text if '"' in text else text.replace("'", '"'))
+
+
+def _check_plain(value: Any) -> None:
+    if type(value) is float and not math.isfinite(value):
+        raise NotExportableError(f"{value} cannot be written as a literal")
+    if value is None or type(value) in (bool, int, float, str):
+        return
+    if type(value) in (list, tuple):
+        for item in value:
+            _check_plain(item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            _check_plain(key)
+            _check_plain(item)
+    else:
+        raise NotExportableError(f"a {type(value).__name__} cannot be written as a literal")
+
+
+def name(text: str) -> Code:
+    """A Python name. Raises NotExportableError for any other text."""
+    if not isinstance(text, str) or not text.isidentifier() or keyword.iskeyword(text):
+        raise NotExportableError(f"{text!r} is not a name")
+    return Code(text)
+
+
+def dtype(text: str) -> Code:
+    """``torch.bfloat16``. Raises NotExportableError for a name that is not in the fixed list."""
+    if text not in _DTYPES:
+        raise NotExportableError(f"{text!r} is not a dtype that a model is built with")
+    return Code(f"torch.{text}")
+
+
+def keywords(values: Mapping[str, Any]) -> list[Code]:
+    """``name=literal`` for each value. Raises NotExportableError."""
+    return [keyword_argument(key, literal(value)) for key, value in values.items()]
+
+
+def keyword_argument(key: str, value: Code) -> Code:
+    """``key=value``. Raises NotExportableError for a key that is no name."""
+    return Code(f"{name(key)}={value}")
+
+
+def arguments(parts: Sequence[Code]) -> Code:
+    """What stands between the brackets of a call, a line each where it is long.
+
+    Raises NotExportableError where a keyword is given twice.
+    """
+    names = [part.partition("=")[0] for part in parts]
+    if len(set(names)) < len(names):
+        raise NotExportableError(f"an argument is given twice: {', '.join(names)}")
+    together = ", ".join(parts)
+    if len(together) < _LINE_LENGTH:
+        return Code(together)
+    lines = "".join(f"\n        {part}," for part in parts)
+    return Code(f"{lines}\n    ")
+
+
+def one_line(text: str) -> Code:
+    """Text for a docstring, a comment or Markdown: one line without markup."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    return Code(" ".join(printable.split()).translate(_WITHOUT_MARKUP))

@@ -1,0 +1,159 @@
+"""A checked file as a ``SweepConfig``: paths made absolute, defaults filled in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from jobs.spec import Choice, DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticData
+from jobs.techniques import AXES
+from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, Grids, overlay
+from orchestrator.planning.base_arguments import DEFAULT, BaseArguments, base_choices
+from orchestrator.planning.schema_models import (
+    CpuFallbackSection,
+    FileSection,
+    FollowUpSection,
+    ResourcesSection,
+    SweepSection,
+)
+from orchestrator.planning.search_choice import search_of
+from orchestrator.planning.settings import CpuFallback, FollowUpPolicy, Resources, SweepConfig
+from orchestrator.storage.location import location
+
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
+FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".arrow": "arrow",
+}
+
+
+def build_config(
+    path: Path, section: SweepSection, grids: Grids, base: BaseArguments, notes: Sequence[str]
+) -> SweepConfig:
+    """The configuration of a file without problems."""
+    name = section.name or path.stem
+    folder = path.absolute().parent
+    return SweepConfig(
+        name=name,
+        path=path,
+        model=_model(section, folder),
+        data=_data(section, folder),
+        training_arguments=base.training_arguments,
+        deepspeed=base.deepspeed,
+        axes=grids.axes,
+        subsets=grids.subsets,
+        exclude=grids.exclude,
+        trials=grids.trials,
+        baseline=_baseline(grids, base),
+        measure=_measure(section),
+        repeats=section.measure.repeats,
+        follow_up=_follow_up(section.follow_up),
+        cpu_fallback=_cpu_fallback(section.cpu_fallback),
+        resources=_resources(section.resources),
+        budgets=tuple(section.budgets),
+        search=search_of(section.search),
+        loggers=section.loggers,
+        output=location(section.output or f"runs/{name}"),
+        notes=tuple(notes),
+    )
+
+
+def format_of(file: FileSection) -> FileFormat | None:
+    """A dataset's format as given, else from its suffix; None where the suffix does not tell."""
+    return file.format or FORMAT_OF_SUFFIX.get(Path(file.path).suffix.lower())
+
+
+def _model(section: SweepSection, folder: Path) -> ModelSpec:
+    fields = section.model.model_dump()
+    fields["name_or_path"] = _located(section.model.name_or_path, folder)
+    return ModelSpec(**fields)
+
+
+def _located(name: str | None, folder: Path) -> str | None:
+    """The absolute path of a folder beside the config; the name of a checkpoint on the Hub as is.
+
+    Trials run in other processes and on other nodes, in other working folders.
+    """
+    if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
+        return name
+    return os.path.abspath(folder / name)
+
+
+def _data(section: SweepSection, folder: Path) -> DataSpec:
+    if section.data.synthetic is not None:
+        return DataSpec(synthetic=SyntheticData(**section.data.synthetic.model_dump()))
+    file = section.data.file
+    assert file is not None
+    file_format = format_of(file)
+    assert file_format is not None
+    return DataSpec(
+        file=DatasetFile(
+            path=str(folder / file.path),
+            format=file_format,
+            columns=file.columns,
+            tokenizer=_located(file.tokenizer, folder),
+            max_length=file.max_length,
+        )
+    )
+
+
+def _measure(section: SweepSection) -> MeasureSpec:
+    measure = section.measure
+    return MeasureSpec(
+        warmup_steps=measure.warmup_steps,
+        steps=measure.steps,
+        # A whole epoch is never cut short.
+        relative_error=0.0 if measure.steps is None else measure.relative_error,
+        timeout_seconds=measure.timeout,
+        seed=measure.seed,
+        inspect=measure.inspect,
+        isolation=measure.isolation,
+        profile=section.follow_up.profile == "all",
+    )
+
+
+def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
+    profiles = FollowUpPolicy().profiles if section.profile == "frontier" else 0
+    return FollowUpPolicy(
+        verify_budgets=section.verify_budgets,
+        tie_break_rounds=section.tie_break_rounds,
+        profiles=profiles,
+    )
+
+
+def _cpu_fallback(section: CpuFallbackSection) -> CpuFallback:
+    return CpuFallback(
+        warmup_steps=section.warmup_steps,
+        steps=section.steps,
+        time_budget_seconds=section.time_budget,
+    )
+
+
+def _resources(section: ResourcesSection) -> Resources:
+    return Resources(
+        cpus_per_trial=section.cpus_per_trial,
+        host_bytes=section.host_memory,
+        nvme_path=section.nvme_path,
+        gpu_models=tuple(section.gpu_models),
+        screen_gpus=section.screen_gpus,
+    )
+
+
+def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
+    """Every axis with a value.
+
+    As the file says; else each axis's first value; else the user's own arguments; else the axis's
+    default.
+    """
+    named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
+    choices: dict[str, Choice] = {}
+    for argument in sorted(named - {*AXES, EFFECTIVE_BATCH}):
+        choices[argument] = base.training_arguments.get(argument, DEFAULT)
+    choices |= base_choices(base.training_arguments, base.deepspeed)
+    first_values = {axis: values[0] for axis, values in grids.axes.items()}
+    return overlay(choices, overlay(first_values, grids.baseline))

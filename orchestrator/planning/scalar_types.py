@@ -1,0 +1,82 @@
+"""Types of the file's values that are written in more than one way: sizes, durations, "auto" ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from orchestrator.planning.loggers import LOGGERS, read_loggers
+from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes
+
+
+def _steps(value: object) -> int | None:
+    if value == "epoch":
+        return None
+    return _at_least_one(value, 'an integer from 1, or "epoch"')
+
+
+def _cpus(value: object) -> int:
+    return 0 if value == "auto" else _at_least_one(value, 'an integer from 1, or "auto"')
+
+
+def _host_memory(value: object) -> int:
+    return 0 if value == "auto" else size_bytes(value)
+
+
+def _at_least_one(value: object, expected: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"must be {expected}")
+    return value
+
+
+def _mapping_or_path(value: object) -> object:
+    if not isinstance(value, (dict, str)):
+        raise ValueError("must be a mapping, or the path of a JSON or YAML file")
+    return value
+
+
+def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A list of names, and a mapping of names to arguments."""
+    by_name = {}
+    for name, row in LOGGERS.items():
+        arguments = {argument: {"description": doc} for argument, doc in row.arguments.items()}
+        by_name[name] = {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "properties": arguments,
+            "description": row.doc,
+        }
+    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
+    return names, {"type": "object", "additionalProperties": False, "properties": by_name}
+
+
+def _parsed(
+    parse: Callable[[object], Any], *schemas: dict[str, Any]
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    """How a value is read, and the forms that an editor accepts."""
+    return BeforeValidator(parse), WithJsonSchema({"anyOf": list(schemas)})
+
+
+_INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_TEXT: dict[str, Any] = {"type": "string"}
+_MAPPING: dict[str, Any] = {"type": "object"}
+_AUTO: dict[str, Any] = {"const": "auto"}
+_EPOCH: dict[str, Any] = {"const": "epoch"}
+_SIZE = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["16GiB", "24GB"]}
+_DURATION = {"type": "string", "pattern": f"^{DURATION_PATTERN}$", "examples": ["300s", "5m"]}
+
+Size = Annotated[int, *_parsed(size_bytes, _INTEGER, _SIZE)]
+"""Bytes."""
+Duration = Annotated[float, *_parsed(duration_seconds, _NUMBER, _DURATION)]
+"""Seconds."""
+Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, _EPOCH)]
+"""None: one epoch."""
+Cpus = Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)]
+"""0: auto."""
+HostMemory = Annotated[int, *_parsed(_host_memory, _INTEGER, _SIZE, _AUTO)]
+"""Bytes; 0: auto."""
+MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
+Loggers = Annotated[dict[str, dict[str, Any]], *_parsed(read_loggers, *_logger_schemas())]

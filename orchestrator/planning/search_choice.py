@@ -1,0 +1,116 @@
+"""The config's choice of a search, checked against the table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.planning.problems import KeyPath, advice, described
+from orchestrator.planning.search_kinds import DEFAULT_KIND, SEARCH_KINDS, SearchOption
+from orchestrator.planning.settings import SearchChoice
+
+_REMOVED_KIND = "optuna"
+_REMOVED_OPTIONS = ("sampler", "share")
+_REMOVED = 'the search "optuna" was removed; use frontier, which finds more with fewer trials'
+
+
+def search_of(value: Any) -> SearchChoice:
+    """The search that a checked value names, its options filled up with defaults."""
+    kind, given = _kind_and_options(value)
+    options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
+    return SearchChoice(kind=kind, options={**options, **given})
+
+
+def search_problems(value: Any) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the value of the key ``search``: where, and a sentence."""
+    if not isinstance(value, (str, Mapping)):
+        yield ("search",), f"must be a kind of search or a mapping, not {described(value)}"
+        return
+    kind, given = _kind_and_options(value)
+    problem = _kind_problem(kind)
+    if problem:
+        yield ("search",) if isinstance(value, str) else ("search", "kind"), problem
+        return
+    for name, option_value in given.items():
+        problem = _option_problem(kind, name, option_value)
+        if problem:
+            yield ("search", name), problem
+
+
+def _kind_problem(kind: Any) -> str:
+    if kind == _REMOVED_KIND:
+        return _REMOVED
+    if isinstance(kind, str) and kind in SEARCH_KINDS:
+        return ""
+    shown = f'"{kind}"' if isinstance(kind, str) else described(kind)
+    return f"{shown} is not known; {advice(kind, list(SEARCH_KINDS))}"
+
+
+def _kind_and_options(value: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(value, Mapping):
+        return value, {}
+    options = dict(value)
+    return options.pop("kind", DEFAULT_KIND), options
+
+
+def _option_problem(kind: str, name: str, value: Any) -> str:
+    options = SEARCH_KINDS[kind].options
+    if name in options:
+        return _value_problem(options[name], value)
+    if name in _REMOVED_OPTIONS:
+        return _REMOVED
+    owners = [other for other, row in SEARCH_KINDS.items() if name in row.options]
+    if owners:
+        return f"only search: {{kind: {' or '.join(owners)}}} has this"
+    return f"unknown key; {advice(name, ['kind', *options])}"
+
+
+def _value_problem(option: SearchOption, value: Any) -> str:
+    is_number = isinstance(value, int) or (option.type is float and isinstance(value, float))
+    if not is_number or isinstance(value, bool):
+        expected = "an integer" if option.type is int else "a number"
+        return f"must be {expected}, not {described(value)}"
+    bound = _broken_bound(option, value)
+    return f"must be {bound}, not {described(value)}" if bound else ""
+
+
+def _broken_bound(option: SearchOption, value: float) -> str:
+    """The bound that a number breaks, in words; NaN breaks every bound."""
+    if not value >= option.minimum:
+        return f"at least {option.minimum:g}"
+    if option.maximum is not None and not value <= option.maximum:
+        return f"at most {option.maximum:g}"
+    if option.below is not None and not value < option.below:
+        return f"below {option.below:g}"
+    return ""
+
+
+def search_schema() -> dict[str, Any]:
+    """The JSON schema of the key: a kind by name, or a mapping of a kind and its options."""
+    names = [{"const": kind, "description": row.doc} for kind, row in SEARCH_KINDS.items()]
+    mappings = []
+    for kind, row in SEARCH_KINDS.items():
+        properties = {name: _option_schema(option) for name, option in row.options.items()}
+        mapping: dict[str, Any] = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"kind": {"const": kind, "description": row.doc}, **properties},
+        }
+        if kind != DEFAULT_KIND:
+            mapping["required"] = ["kind"]
+        mappings.append(mapping)
+    return {"anyOf": [*names, *mappings], "default": DEFAULT_KIND}
+
+
+def _option_schema(option: SearchOption) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "integer" if option.type is int else "number",
+        "description": option.doc,
+        "default": option.default,
+        "minimum": option.minimum,
+    }
+    if option.maximum is not None:
+        schema["maximum"] = option.maximum
+    if option.below is not None:
+        schema["exclusiveMaximum"] = option.below
+    return schema

@@ -1,0 +1,59 @@
+"""The kinds of search that a sweep can name, and their options: data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOption:
+    """One option: a number between two bounds."""
+
+    type: type[int] | type[float]
+    default: int | float
+    doc: str
+    minimum: float = 0
+    """The smallest valid value."""
+    maximum: float | None = None
+    """The largest valid value."""
+    below: float | None = None
+    """A bound that itself is not valid."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchKind:
+    """One way to walk the plan."""
+
+    doc: str
+    options: Mapping[str, SearchOption] = field(default_factory=dict)
+
+
+DEFAULT_KIND = "grid"
+SEARCH_KINDS: Mapping[str, SearchKind] = {
+    "grid": SearchKind(doc="measures every configuration of the plan"),
+    "frontier": SearchKind(
+        doc="measures the configurations that could be on the Pareto front of memory and speed; "
+        "skips the others with a reason",
+        options={
+            "tolerance": SearchOption(
+                type=float,
+                default=0.02,
+                below=1,
+                doc="skip a configuration that can beat a measured one by no more than this share",
+            ),
+            "audit_fraction": SearchOption(
+                type=float,
+                default=0.03,
+                maximum=1,
+                doc="share of the skipped configurations that is measured after all, to check the "
+                "search (at least two; 0: none)",
+            ),
+            "seed": SearchOption(
+                type=int,
+                default=0,
+                doc="decides which skipped configurations are measured as a check",
+            ),
+        },
+    ),
+}

@@ -1,0 +1,249 @@
+"""The configuration reference: ``python -m orchestrator.reporting.config_reference``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, get_args
+
+from jobs.techniques import AXES, Axis
+from orchestrator.planning.axes import EFFECTIVE_BATCH
+from orchestrator.planning.loggers import LOGGERS
+from orchestrator.planning.problems import dotted
+from orchestrator.planning.renamed_keys import RENAMED_KEYS
+from orchestrator.planning.schema_models import Section, SweepSection
+from orchestrator.planning.search_kinds import DEFAULT_KIND, SEARCH_KINDS, SearchOption
+
+INTRODUCTION = """\
+# Configuration reference
+
+Generated from the source by `make schema`. A sweep is one YAML file. Only `model` is required:
+
+```yaml
+model: {task: causal-lm, architecture: llama}
+axes: {micro_batch: [1, 2, 4], precision: [fp32, bf16]}
+```
+
+Sizes are written as `16GiB`, `24GB` or bytes, times as `300s`, `5m`, `1h30m` or seconds. Paths of
+models, data and argument files are relative to the file; `output` is relative to the working
+folder. An unknown key is an error. `--dry-run` checks a file and prints its plan."""
+
+AXES_INTRODUCTION = """\
+An axis takes one value or a list of values, under `axes`, `trials`, `baseline` and `exclude`. Any
+other field of `TrainingArguments` is an axis, too, with plain values.
+
+The last column says how training results compare with the axis's default:
+*exact*: the same numbers; *rounding*: the same training, rounded differently; *training*: a
+different training, ranked separately."""
+
+_SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
+"""JSON's name of a type -> ours."""
+_REQUIREMENTS = {
+    "cuda": "a CUDA GPU",
+    "bf16": "a GPU with bf16, or a CPU",
+    "no_attention_dropout": "a model without attention dropout",
+}
+"""Requirement without an argument -> its words."""
+_REQUIREMENT_PREFIXES = {
+    "package:": "the package `{}`",
+    "capability>=": "compute capability {} or newer",
+    "transformers>=": "transformers {} or newer",
+    "deepspeed_op:": "DeepSpeed's op `{}`",
+}
+
+
+def render() -> str:
+    """The page as Markdown."""
+    lines = [INTRODUCTION]
+    lines += _sections()
+    lines += ["", "## Axes", "", AXES_INTRODUCTION]
+    for axis in AXES.values():
+        lines += _axis(axis)
+    lines += _effective_batch()
+    lines += _searches()
+    lines += _loggers()
+    lines += _renamed_keys()
+    return "\n".join(lines) + "\n"
+
+
+def _sections() -> Iterator[str]:
+    """The top level, then every section with the path that leads to it."""
+    schema = SweepSection.model_json_schema()
+    yield from _section("Top level", SweepSection, schema, schema["$defs"])
+    for path, section in _nested_sections(SweepSection):
+        section_schema = schema["$defs"][section.__name__]
+        yield from _section(f"`{path}`", section, section_schema, schema["$defs"])
+
+
+def _nested_sections(section: type[Section], path: str = "") -> Iterator[tuple[str, type[Section]]]:
+    for name, field in section.model_fields.items():
+        nested_path = f"{path}{name}"
+        for nested in _sections_in(field.annotation):
+            yield nested_path, nested
+            yield from _nested_sections(nested, f"{nested_path}.")
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections_in(argument)
+
+
+def _section(
+    title: str, section: type[Section], schema: dict[str, Any], definitions: dict[str, Any]
+) -> Iterator[str]:
+    yield from ("", f"## {title}", "", _one_line(schema["description"]), "")
+    required = schema.get("required", [])
+    rows = []
+    for name in section.model_fields:
+        field = schema["properties"][name]
+        meaning = _one_line(field.get("description", ""))
+        rows.append([f"`{name}`", _type(field), _default(field, name in required), meaning])
+    yield from _table(["key", "type", "default", "meaning"], rows)
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A JSON schema in words: ``integer from 1 or `epoch` ``."""
+    if "$ref" in schema:
+        return "section"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if schema["type"] == "array":
+        return _list_type(schema["items"])
+    return f"{_scalar_type(schema)}{_bounds(schema)}"
+
+
+def _list_type(items: dict[str, Any]) -> str:
+    kind = _type(items)
+    return f"list of {kind}s" if kind in ("mapping", "text") else f"list of {kind}"
+
+
+def _scalar_type(schema: dict[str, Any]) -> str:
+    if "examples" in schema:
+        return f"text such as `{schema['examples'][0]}`"
+    name: str = schema["type"]
+    return _SCALARS.get(name, name)
+
+
+def _bounds(schema: dict[str, Any]) -> str:
+    parts = []
+    if "minimum" in schema:
+        parts.append(f" from {schema['minimum']:g}")
+    if "maximum" in schema:
+        parts.append(f" to {schema['maximum']:g}")
+    if "exclusiveMaximum" in schema:
+        parts.append(f" to below {schema['exclusiveMaximum']:g}")
+    return "".join(parts)
+
+
+def _default(schema: dict[str, Any], is_required: bool) -> str:
+    if is_required:
+        return "required"
+    default = schema.get("default")
+    if default is None or isinstance(default, (dict, list)):
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _axis(axis: Axis) -> Iterator[str]:
+    yield from ("", f"### `{axis.name}`", "")
+    if axis.integer_argument:
+        yield f"{_sentence(axis.doc)} An integer from 1. Default: {axis.default}."
+        return
+    yield f"{_sentence(axis.doc)} Default: `{axis.default}`."
+    yield ""
+    rows = []
+    for name, variant in axis.variants.items():
+        requirements = ", ".join(map(_requirement, variant.requires))
+        rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
+    yield from _table(["value", "meaning", "requires", "results"], rows)
+
+
+def _effective_batch() -> Iterator[str]:
+    yield from ("", f"### `{EFFECTIVE_BATCH}`", "")
+    yield (
+        "Samples per optimizer step, held fixed while the micro-batch varies: the accumulation "
+        "follows. An integer from 1. Not together with `accumulation`."
+    )
+
+
+def _requirement(requirement: str) -> str:
+    for prefix, words in _REQUIREMENT_PREFIXES.items():
+        if requirement.startswith(prefix):
+            return words.format(requirement.removeprefix(prefix))
+    return _REQUIREMENTS[requirement]
+
+
+def _searches() -> Iterator[str]:
+    yield from ("", "## Searches", "")
+    yield (
+        f"`search` is the name of a kind, or a mapping of `kind` and its options. "
+        f"Default: `{DEFAULT_KIND}`."
+    )
+    for kind, row in SEARCH_KINDS.items():
+        yield from ("", f"### `search: {kind}`", "", _sentence(row.doc))
+        if row.options:
+            rows = [_option(name, option) for name, option in row.options.items()]
+            yield ""
+            yield from _table(["option", "type", "default", "meaning"], rows)
+
+
+def _option(name: str, option: SearchOption) -> list[str]:
+    bounds: dict[str, Any] = {"minimum": option.minimum}
+    if option.maximum is not None:
+        bounds["maximum"] = option.maximum
+    if option.below is not None:
+        bounds["exclusiveMaximum"] = option.below
+    words = "integer" if option.type is int else "number"
+    return [f"`{name}`", f"{words}{_bounds(bounds)}", f"`{option.default}`", option.doc]
+
+
+def _loggers() -> Iterator[str]:
+    yield from ("", "## Loggers", "")
+    yield (
+        "`loggers` is a list of names, or a mapping of names to arguments. Credentials come from "
+        "the environment, as each package reads them."
+    )
+    for name, row in LOGGERS.items():
+        yield from ("", f"### `{name}`", "", f"{_sentence(row.doc)} Package: `{row.package}`.")
+        if row.arguments:
+            rows = [[f"`{argument}`", doc] for argument, doc in row.arguments.items()]
+            yield ""
+            yield from _table(["argument", "meaning"], rows)
+
+
+def _renamed_keys() -> Iterator[str]:
+    yield from ("", "## Renamed keys", "")
+    yield from ("Old keys still work in this version, with a note on stderr.", "")
+    rows = [[f"`{dotted(old)}`", f"`{dotted(new)}`"] for old, new in RENAMED_KEYS.items()]
+    yield from _table(["old key", "new key"], rows)
+
+
+def _sentence(doc: str) -> str:
+    """A one-line doc as a sentence."""
+    text = doc.rstrip(":.")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    for cells in rows:
+        yield _row([cell.replace("|", "\\|") for cell in cells])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,120 @@
+"""Configurations as rows of tables: shared columns, marks, and what the marks mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobs.flags import LOSS, FlagKind, has_any
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.tie_breaks import PairedComparison
+from orchestrator.labels import recipe_label
+from orchestrator.reporting import flags
+from orchestrator.reporting.content import Column, Format
+from orchestrator.units import count, error
+
+OTHER_RECIPE, HOST_BOUND, LOSS_MISMATCH = "†", "h", "≠"
+MARKS_MEAN = {
+    OTHER_RECIPE: "other training recipe",
+    HOST_BOUND: "host-bound: the GPU waited for the host, so this is the host's speed",
+    LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
+}
+"""Mark -> what it says of a configuration."""
+
+MEMORY_MEANS: Mapping[str, str] = {
+    "device_peak_bytes": "peak of the whole GPU as NVML reports it, CUDA context included",
+    "peak_allocated_bytes": "peak of the bytes in tensors, without CUDA context and fragmentation",
+    "host_peak_resident_bytes": "peak resident memory of the process",
+}
+"""Column that memory is compared by -> what it measures."""
+
+CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
+MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
+SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
+CI95 = Column(key="samples_per_second_ci95", heading="±", format=Format.CI95)
+
+
+def row_of(
+    dataset: Dataset, results: EnvironmentResults, configuration: Configuration
+) -> dict[str, Any]:
+    """A configuration as plain values: label, figures, marks and what identifies it."""
+    ci95 = configuration.samples_per_second_ci95
+    return {
+        "configuration": dataset.label(configuration.choices),
+        "memory_bytes": configuration.memory_bytes,
+        "samples_per_second": configuration.samples_per_second,
+        "samples_per_second_ci95": ci95 if ci95 is not None and math.isfinite(ci95) else None,
+        "marks": marks(results, configuration),
+        "trial_id": configuration.trial_ids[0],
+        "choices": dict(configuration.choices),
+        "training_recipe": configuration.training_recipe.by_axis,
+        "effective_batch": configuration.effective_batch,
+        "flags": flags.to_json(configuration.flags),
+    }
+
+
+def marks(results: EnvironmentResults, configuration: Configuration) -> list[str]:
+    """The signs that stand before a configuration's speed."""
+    signs = []
+    if configuration.training_recipe != results.recipe:
+        signs.append(OTHER_RECIPE)
+    if has_any(configuration.flags, frozenset({FlagKind.HOST_BOUND})):
+        signs.append(HOST_BOUND)
+    if has_any(configuration.flags, LOSS):
+        signs.append(LOSS_MISMATCH)
+    return signs
+
+
+def mark_notes(
+    results: EnvironmentResults, configurations: Iterable[Configuration]
+) -> tuple[str, ...]:
+    """What the marks on these configurations mean, a line each."""
+    met: set[str] = set()
+    others: dict[TrainingRecipe, None] = {}
+    for configuration in configurations:
+        met.update(marks(results, configuration))
+        if configuration.training_recipe != results.recipe:
+            others[configuration.training_recipe] = None
+    notes = [f"{mark} {meaning}" for mark, meaning in MARKS_MEAN.items() if mark in met]
+    if others:
+        named = "; ".join(recipe_name(results, recipe) for recipe in others)
+        notes[0] = f"{notes[0]}: {named}"
+    return tuple(notes)
+
+
+def recipe_name(results: EnvironmentResults, recipe: TrainingRecipe) -> str:
+    """A training recipe in words."""
+    if recipe == results.recipe and results.is_baseline_recipe:
+        return "the baseline's recipe"
+    return recipe_label(recipe)
+
+
+def memory_meaning(results: EnvironmentResults) -> str:
+    """What an environment's memory figures measure."""
+    return MEMORY_MEANS[results.memory_column]
+
+
+def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) -> str:
+    """The result of a tie-break of two configurations; ``labels`` maps trials to labels."""
+    own, reference = labels[comparison.trial_id], labels[comparison.reference_id]
+    rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
+    ratio, uncertainty = comparison.ratio, error(comparison.ci95)
+    if comparison.is_faster:
+        return f"{own} is {100 * (ratio - 1):.1f} % {uncertainty} faster than {reference} {rounds}."
+    if comparison.is_slower:
+        gain = 100 * (1 / ratio - 1)
+        return f"{reference} is {gain:.1f} % {uncertainty} faster than {own} {rounds}."
+    difference = f"{100 * (ratio - 1):+.1f} % {uncertainty}".replace("-", "−")
+    return f"No difference in speed between {reference} and {own}: {difference} {rounds}."
+
+
+def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:
+    """Trial -> its configuration's label, repeats included."""
+    named = {}
+    for configuration in configurations:
+        for trial_id in configuration.trial_ids:
+            named[trial_id] = dataset.label(configuration.choices)
+    return named

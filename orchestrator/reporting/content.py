@@ -1,0 +1,203 @@
+"""What a section of a report holds: sentences, and tables of plain values for any renderer."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.units import change, count, duration, error, memory, number
+
+Row = Mapping[str, Any]
+"""One row of a table: key -> plain JSON value. It may hold more than the columns show."""
+
+
+class Format(enum.Enum):
+    """How a column's values are written."""
+
+    TEXT = enum.auto()
+    COUNT = enum.auto()
+    """An integer: ``1,234``."""
+    NUMBER = enum.auto()
+    """Three significant digits; text is left as it is."""
+    MEMORY = enum.auto()
+    """Bytes: ``23.5 GiB``."""
+    MEBIBYTES = enum.auto()
+    """Bytes as whole MiB without the unit, as the Hugging Face guides print them."""
+    CHANGE = enum.auto()
+    """A ratio: ``+12 %``."""
+    CI95 = enum.auto()
+    """Half a relative interval: ``±0.4 %``."""
+    SHARE = enum.auto()
+    """A fraction: ``35.0 %``."""
+    DURATION = enum.auto()
+    """Seconds: ``3 min 20 s``; text is left as it is."""
+    CONFIGURATION = enum.auto()
+    """The label of a configuration."""
+    OUTCOME = enum.auto()
+    """How a trial ended."""
+    TRIALS = enum.auto()
+    """Several trials: a list of rows with a ``configuration`` and perhaps a ``log_file``."""
+
+
+_MAX_NARROW_COLUMNS = 5
+_WORDS = (Format.TEXT, Format.CONFIGURATION, Format.OUTCOME, Format.TRIALS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    key: str
+    heading: str
+    format: Format = Format.TEXT
+    marks: str = ""
+    """The key of a row's list of marks that stand before the figure."""
+    better: Literal["", "more", "less"] = ""
+    """Whether more or less than 1 is an improvement, for ratios."""
+    is_detail: bool = False
+    """Whether it is left out where there is little room."""
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is flush right."""
+        return self.format not in _WORDS
+
+    def text(self, row: Row) -> str:
+        """A row's value as people read it; empty where it has none."""
+        written = formatted(row.get(self.key), self.format)
+        marks = row.get(self.marks) or () if self.marks else ()
+        return " ".join([*marks, written]) if written else ""
+
+    def tone(self, row: Row) -> Literal["", "good", "bad"]:
+        """Whether a ratio is an improvement; empty for other values, and near 1."""
+        value = row.get(self.key)
+        if not self.better or not isinstance(value, (int, float)) or 0.995 <= value <= 1.005:
+            return ""
+        return "good" if (value > 1) == (self.better == "more") else "bad"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows and the columns that show them."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    name: str = "rows"
+    """Its key in JSON; unique within a section."""
+    caption: str = ""
+    """One sentence about it; empty where the section's text says enough."""
+    is_curve: bool = False
+    """Whether evenly spaced rows stand for all where there is no room, not the first ones."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it needs the whole width of a page."""
+        columns = self.shown_columns
+        has_trials = any(column.format is Format.TRIALS for column in columns)
+        return has_trials or len(columns) > _MAX_NARROW_COLUMNS
+
+    @property
+    def names_configurations(self) -> bool:
+        """Whether a column holds the labels of configurations."""
+        return any(column.format is Format.CONFIGURATION for column in self.columns)
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        """The columns with something below their heading."""
+        return tuple(
+            column for column in self.columns if any(column.text(row) for row in self.rows)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Content:
+    """One section as filled in for a run: sentences, tables, and notes about their marks."""
+
+    title: str
+    """Empty for sentences that open the report."""
+    text: tuple[str, ...] = ()
+    """Sentences above the tables."""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences below them."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a table needs the whole width of a page."""
+        return any(table.is_wide for table in self.tables)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A section of every report: its name in JSON and links, and where it is shown."""
+
+    name: str
+    terminal_rows: int = 0
+    """How many rows of each table a terminal shows; 0: the terminal leaves the section out."""
+    on_page: bool = True
+    """Whether report.html shows its tables; it has interactive views in place of some."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSection(Section):
+    """A section about the whole run."""
+
+    make: Callable[[Dataset], Content | None]
+    """None: there is nothing to say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentSection(Section):
+    """A section about each environment that the run was measured in."""
+
+    make: Callable[[Dataset, EnvironmentResults], Content | None]
+    """None: there is nothing to say."""
+
+
+def formatted(value: Any, format: Format) -> str:
+    """A value as people read it; empty for None and for figures that are not finite."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, str):
+        return value
+    return _WRITERS[format](value)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _mebibytes(value: float) -> str:
+    return f"{value / 2**20:,.0f}"
+
+
+def _integer(value: int) -> str:
+    return f"{value:,}"
+
+
+def _trials(value: Sequence[Row]) -> str:
+    """``batch 4 · bf16 and 3 others``."""
+    if not value:
+        return ""
+    first, others = str(value[0]["configuration"]), len(value) - 1
+    return f"{first} and {count(others, 'other')}" if others else first
+
+
+_WRITERS: Mapping[Format, Callable[[Any], str]] = {
+    Format.TEXT: str,
+    Format.CONFIGURATION: str,
+    Format.OUTCOME: str,
+    Format.TRIALS: _trials,
+    Format.COUNT: _integer,
+    Format.NUMBER: number,
+    Format.MEMORY: memory,
+    Format.MEBIBYTES: _mebibytes,
+    Format.CHANGE: change,
+    Format.CI95: error,
+    Format.SHARE: _share,
+    Format.DURATION: duration,
+}

@@ -1,0 +1,187 @@
+"""Flags in words: one place for every page, note and caution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.flags import Flag, FlagKind
+from orchestrator.units import error, memory, number
+
+Writer = Callable[[float], str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wording:
+    """How one kind of flag is put into words."""
+
+    heading: str
+    value: str
+    """What the flag's value is, for the schema page."""
+    sentence: str
+    """With ``{}`` in place of the value."""
+    without_value: str
+    """The same of a flag without a value."""
+    write: Writer
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+_SHARED = "shared GPU"
+_LOSS_RATIO = "mean loss divided by the reference's"
+
+WORDINGS: Mapping[FlagKind, Wording] = {
+    FlagKind.UNSTABLE: Wording(
+        heading="unstable",
+        value="half the 95 % interval of the mean step time, relative; NaN: a single step counted",
+        sentence="step time 95 % CI {}",
+        without_value="a single step counted, so its step time has no confidence interval",
+        write=error,
+    ),
+    FlagKind.HOST_BOUND: Wording(
+        heading="host-bound",
+        value="share of micro-batches after which the GPU ran out of work",
+        sentence="the GPU ran out of work after {} of micro-batches, so this is the host's speed",
+        without_value="the GPU ran out of work after most micro-batches; this is the host's speed",
+        write=_percent,
+    ),
+    FlagKind.LAUNCH_BOUND: Wording(
+        heading="launch-bound",
+        value="share of the time in phases that kernel launches limit",
+        sentence="kernel launches limited {} of the time",
+        without_value="kernel launches limited part of the time",
+        write=_percent,
+    ),
+    FlagKind.THRASHING: Wording(
+        heading="thrashing",
+        value="times that the allocator had to flush its cache",
+        sentence="flushes of the allocator's cache: {}",
+        without_value="the allocator had to flush its cache",
+        write=_whole,
+    ),
+    FlagKind.SHARED_PROCESSES: Wording(
+        heading=_SHARED,
+        value="number of other processes on the GPU",
+        sentence="other processes on the GPU: {}",
+        without_value="other processes were on the GPU",
+        write=_whole,
+    ),
+    FlagKind.SHARED_BEFORE: Wording(
+        heading=f"{_SHARED} before the trial",
+        value="bytes in use on the GPU before the trial",
+        sentence="{} of the GPU's memory were in use before the trial",
+        without_value="memory of the GPU was in use before the trial",
+        write=memory,
+    ),
+    FlagKind.SHARED_DURING: Wording(
+        heading=f"{_SHARED} during the trial",
+        value="bytes of the GPU that belong neither to the CUDA context nor to the allocator",
+        sentence="{} of the GPU's memory belonged neither to the CUDA context nor to the allocator",
+        without_value="memory of the GPU belonged neither to the CUDA context nor to the allocator",
+        write=memory,
+    ),
+    FlagKind.LOSS_MISMATCH: Wording(
+        heading="loss mismatch",
+        value=_LOSS_RATIO,
+        sentence="mean loss {} times the reference's",
+        without_value="the losses do not match the reference",
+        write=number,
+    ),
+    FlagKind.LOSS_TIMES_ACCUMULATION: Wording(
+        heading="loss times accumulation",
+        value=f"{_LOSS_RATIO}; it equals the accumulation",
+        sentence="mean loss {} times the reference's, like the accumulation: this model does not "
+        "divide its loss by the accumulation, and its gradients are too large by the same factor",
+        without_value="this model does not divide its loss by the accumulation",
+        write=number,
+    ),
+    FlagKind.LOSS_NOT_FINITE: Wording(
+        heading="loss not finite",
+        value="the first step whose loss is not finite, counted from 1",
+        sentence="the loss is not finite from step {} on",
+        without_value="the loss is not finite",
+        write=_whole,
+    ),
+    FlagKind.ACCUMULATION_SUSPECT: Wording(
+        heading="accumulation suspect",
+        value="the same ratio of another row of this loop that was accumulated",
+        sentence="another row of this loop had, with accumulation, a mean loss {} times its "
+        "reference's",
+        without_value="another row of this loop does not match its reference with accumulation",
+        write=number,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlagGroup:
+    """Flags of one kind on many rows."""
+
+    kind: FlagKind
+    values: tuple[float, ...]
+    """Of the flags that have one."""
+    labels: tuple[str, ...]
+    """The rows' configurations, one a flag."""
+
+    @property
+    def description(self) -> str:
+        """The flags in one sentence, their values as a range."""
+        return _sentence(self.kind, self.values)
+
+
+def heading(kind: FlagKind) -> str:
+    """A kind of flag in a word or two."""
+    return WORDINGS[kind].heading
+
+
+def describe(flag: Flag) -> str:
+    """What a flag says, without its heading: ``step time 95 % CI ±5.1 %``."""
+    return _sentence(flag.kind, [value for value in (flag.value,) if value is not None])
+
+
+def with_heading(flag: Flag) -> str:
+    """What a flag says: ``unstable: step time 95 % CI ±5.1 %``."""
+    return f"{heading(flag.kind)}: {describe(flag)}"
+
+
+def grouped(flags: Iterable[tuple[Flag, str]]) -> tuple[FlagGroup, ...]:
+    """(flag, configuration) pairs by kind, most rows first."""
+    values: dict[FlagKind, list[float]] = {}
+    labels: dict[FlagKind, list[str]] = {}
+    for flag, label in flags:
+        labels.setdefault(flag.kind, []).append(label)
+        if flag.value is not None:
+            values.setdefault(flag.kind, []).append(flag.value)
+    groups = [
+        FlagGroup(kind=kind, values=tuple(values.get(kind, ())), labels=tuple(own))
+        for kind, own in labels.items()
+    ]
+    return tuple(sorted(groups, key=_by_size))
+
+
+def to_json(flags: Iterable[Flag]) -> list[dict[str, Any]]:
+    """Flags as plain values, with their sentences."""
+    return [
+        {"kind": flag.kind.value, "value": flag.value, "text": describe(flag)} for flag in flags
+    ]
+
+
+def _by_size(group: FlagGroup) -> int:
+    return -len(group.labels)
+
+
+def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
+    wording = WORDINGS[kind]
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return wording.without_value
+    low, high = wording.write(min(finite)), wording.write(max(finite))
+    return wording.sentence.format(low if low == high else f"{low} to {high}")

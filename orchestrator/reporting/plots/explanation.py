@@ -1,0 +1,143 @@
+"""An explanation as a picture: two trials' time and memory, bar under bar, and their losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.analysis.explanation import Breakdown, Explanation
+from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.reporting.explanation import seconds
+from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
+from orchestrator.units import memory
+
+_WIDTH, _HEADING, _PANEL = 10.0, 0.66, 2.42
+"""Inches: of the picture, of its two lines of text, of each panel."""
+MAX_PARTS = len(PALETTE) - 1
+"""Parts with a colour of their own; smaller ones are drawn as one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """One part of a bar, in both trials."""
+
+    name: str
+    before: float
+    after: float
+
+
+def render(explanation: Explanation) -> bytes:
+    """A PNG, 1600 pixels wide."""
+    breakdowns: list[tuple[str, Breakdown, Callable[[float], str]]] = [
+        ("Time per sample", explanation.seconds_per_sample, seconds),
+        ("Memory at the peak", explanation.memory_bytes, memory),
+    ]
+    panels = len(breakdowns) + (explanation.losses is not None)
+    height = _HEADING + _PANEL * panels
+    figure = new_figure(_WIDTH, height)
+    _heading(figure, explanation, height)
+    for place, (title, breakdown, write) in enumerate(breakdowns):
+        axes = _panel(figure, place, height, f"{title}: {_source(breakdown)}")
+        _bars(axes, breakdown, write)
+    if explanation.losses is not None:
+        title = "Loss of each step; grey is where B's mean (dashed) matches A"
+        _curves(_panel(figure, len(breakdowns), height, title), explanation.losses)
+    return png(figure)
+
+
+def _heading(figure: Any, explanation: Explanation, height: float) -> None:
+    """The names of the two trials."""
+    for place, side in enumerate((explanation.before, explanation.after)):
+        y = 1 - (0.2 + 0.27 * place) / height
+        text = f"{'AB'[place]}  {side.label}"
+        figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
+
+
+def _panel(figure: Any, place: int, height: float, title: str) -> Any:
+    """Axes with a title; ``place`` counts the panels from the top."""
+    bottom = height - _HEADING - _PANEL * (place + 1) + 0.42
+    axes = figure.add_axes((0.05, bottom / height, 0.62, 1.6 / height))
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "left")
+        spine.set_color(FAINT)
+    axes.tick_params(color=FAINT)
+    return axes
+
+
+def _curves(axes: Any, losses: LossCurves) -> None:
+    """Both curves, over the band around the first one's mean that counts as a match."""
+    for window in losses.windows:
+        margin = window.allowed * window.scale
+        steps = (window.begin + 0.5, window.end + 0.5)
+        axes.fill_between(
+            steps,
+            window.reference - margin,
+            window.reference + margin,
+            color=FAINT,
+            alpha=0.5,
+            linewidth=0,
+        )
+        axes.plot(steps, (window.own, window.own), color=PALETTE[1], linewidth=1, linestyle="--")
+    numbers = range(1, len(losses.after) + 1)
+    for name, curve, colour in zip("AB", (losses.before, losses.after), PALETTE, strict=False):
+        axes.plot(
+            numbers, curve, color=colour, label=name, linewidth=1.6, marker="o", markersize=2.5
+        )
+    axes.tick_params(labelsize=9, labelcolor=SOFT)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    _legend(axes)
+
+
+def _legend(axes: Any) -> None:
+    axes.legend(
+        bbox_to_anchor=(1.02, 1.02), loc="upper left", frameon=False, fontsize=9, labelcolor=SOFT
+    )
+
+
+def _source(breakdown: Breakdown) -> str:
+    return "both profiled" if breakdown.source == "anatomy" else "from the table's columns"
+
+
+def _parts(breakdown: Breakdown) -> list[_Part]:
+    """The largest first, the small ones as one; parts below zero are not drawn."""
+    parts = []
+    for term in breakdown.terms:
+        part = _Part(name=term.name, before=max(0.0, term.before), after=max(0.0, term.after))
+        if max(part.before, part.after) > 0:
+            parts.append(part)
+    parts.sort(key=_largest, reverse=True)
+    rest = parts[MAX_PARTS:]
+    if rest:
+        before, after = sum(part.before for part in rest), sum(part.after for part in rest)
+        parts = [*parts[:MAX_PARTS], _Part(name="all else", before=before, after=after)]
+    return parts or [_Part(name="all", before=breakdown.before, after=breakdown.after)]
+
+
+def _largest(part: _Part) -> float:
+    return max(part.before, part.after)
+
+
+def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> None:
+    ends = [0.0, 0.0]
+    for part, colour in zip(_parts(breakdown), PALETTE, strict=False):
+        sizes = [part.before, part.after]
+        axes.barh(
+            [0, 1],
+            sizes,
+            left=ends,
+            height=0.62,
+            color=colour,
+            label=part.name,
+            edgecolor="white",
+            linewidth=0.8,
+        )
+        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
+    for place, whole in enumerate((breakdown.before, breakdown.after)):
+        axes.text(ends[place], place, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
+    axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.16 * max(ends))
+    axes.set_xticks([])
+    _legend(axes)

@@ -1,0 +1,95 @@
+"""A report: a run's data set with its sections filled in, for every renderer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.reporting.content import Content, EnvironmentSection, RunSection
+from orchestrator.reporting.sections import SECTIONS
+from orchestrator.storage.tables.rows import Row
+from orchestrator.units import count, duration
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One section of one report."""
+
+    section: RunSection | EnvironmentSection
+    environment: EnvironmentResults | None
+    """None where it is about the whole run."""
+    content: Content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that the pages of a run show."""
+
+    dataset: Dataset
+    files: tuple[Path, ...] = ()
+    """What was written."""
+    sections: tuple[RunSection | EnvironmentSection, ...] = SECTIONS
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The sections with something to say; of environments, one environment after another."""
+        parts: list[Part] = []
+        for _, sections in itertools.groupby(self.sections, key=type):
+            parts += _parts(self.dataset, list(sections))
+        return tuple(parts)
+
+    @cached_property
+    def outcomes(self) -> Mapping[Outcome, int]:
+        """Outcome -> how many trials of the search ended with it."""
+        ended = [row["outcome"] for row in self.dataset.rows]
+        return {outcome: ended.count(outcome) for outcome in Outcome if outcome in ended}
+
+    @property
+    def slot_seconds(self) -> float:
+        """Slot time of the search's trials."""
+        return _slot_seconds(self.dataset.rows)
+
+    @property
+    def follow_up_slot_seconds(self) -> float:
+        """Slot time of the follow-ups."""
+        return _slot_seconds(self.dataset.follow_ups)
+
+    @property
+    def headline(self) -> str:
+        """``288 trials: 92 ok, 196 skipped; 3 min 47 s of slot time``."""
+        ended = [f"{number:,} {outcome}" for outcome, number in self.outcomes.items()]
+        trials = count(len(self.dataset.rows), "trial")
+        return f"{trials}: {', '.join(ended) or 'none finished'}; {self.cost}"
+
+    @property
+    def cost(self) -> str:
+        """``3 min 47 s of slot time (and 47.1 s for 15 follow-ups)``."""
+        spent = f"{duration(self.slot_seconds)} of slot time"
+        if not self.dataset.follow_ups:
+            return spent
+        follow_ups = count(len(self.dataset.follow_ups), "follow-up")
+        return f"{spent} (and {duration(self.follow_up_slot_seconds)} for {follow_ups})"
+
+
+def _parts(dataset: Dataset, sections: list[RunSection | EnvironmentSection]) -> Iterator[Part]:
+    """The parts of sections of one type."""
+    for environment in dataset.environments:
+        for section in sections:
+            if isinstance(section, EnvironmentSection):
+                content = section.make(dataset, environment)
+                if content is not None:
+                    yield Part(section=section, environment=environment, content=content)
+    for section in sections:
+        if isinstance(section, RunSection):
+            content = section.make(dataset)
+            if content is not None:
+                yield Part(section=section, environment=None, content=content)
+
+
+def _slot_seconds(rows: tuple[Row, ...]) -> float:
+    return sum(row.get("slot_seconds") or 0.0 for row in rows)

@@ -1,0 +1,32 @@
+"""The sections of every report, in order: a new section is one file and one name in this list."""
+
+from __future__ import annotations
+
+from orchestrator.reporting.content import EnvironmentSection, RunSection
+from orchestrator.reporting.sections import (
+    anatomy,
+    budgets,
+    cumulative,
+    effects,
+    environment,
+    failures,
+    hf_guide,
+    one_time_costs,
+    pareto_front,
+    search_summary,
+    warnings,
+)
+
+SECTIONS: tuple[RunSection | EnvironmentSection, ...] = (
+    search_summary.SECTION,
+    pareto_front.SECTION,
+    budgets.SECTION,
+    hf_guide.SECTION,
+    anatomy.SECTION,
+    effects.SECTION,
+    cumulative.SECTION,
+    environment.SECTION,
+    failures.SECTION,
+    warnings.SECTION,
+    one_time_costs.SECTION,
+)

@@ -1,0 +1,131 @@
+"""The fastest configuration in each memory budget, and whether a cap check verified it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.analysis.budgets import BudgetPick
+from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.reporting.configurations import (
+    CI95,
+    CONFIGURATION,
+    MEMORY,
+    SPEED,
+    labels_of_trials,
+    mark_notes,
+    row_of,
+    tie_break_sentence,
+)
+from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.units import memory
+
+INFERRED, NO_CAP_NEEDED = "inferred", "whole GPU"
+BUDGET = Column(key="budget", heading="budget", format=Format.MEMORY)
+UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
+
+
+def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
+    """A row for each budget, and one behind it where another training recipe is faster."""
+    rows: list[Row] = []
+    for pick in results.budget_picks:
+        rows += _rows(dataset, results, pick)
+    if not rows:
+        return None
+    notes = [*mark_notes(results, results.picks), *_tie_breaks(dataset, results)]
+    return Content(
+        title="Fastest in each memory budget",
+        text=("The fastest configuration of the ranked training recipe, at any batch size.",),
+        tables=(
+            Table(
+                columns=(BUDGET, SPEED, CI95, MEMORY, UNDER_CAP, CONFIGURATION), rows=tuple(rows)
+            ),
+        ),
+        notes=(*dict.fromkeys(notes), *_cap_notes(dataset, results)),
+    )
+
+
+def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> Iterator[Row]:
+    about = {"budget_bytes": pick.budget_bytes}
+    if pick.best is None:
+        nothing = {"configuration": "nothing measured fits", "trial_id": None}
+        yield {**about, "role": "best", "budget": pick.budget_bytes, **nothing}
+    else:
+        best = _row(dataset, results, pick, pick.best)
+        compared = [dataclasses.asdict(comparison) for comparison in pick.comparisons]
+        yield {**about, "role": "best", "budget": pick.budget_bytes, **best, "tie_breaks": compared}
+    if pick.other is not None:
+        other = _row(dataset, results, pick, pick.other)
+        yield {**about, "role": "other recipe", "budget": None, **other}
+
+
+def _row(
+    dataset: Dataset, results: EnvironmentResults, pick: BudgetPick, configuration: Configuration
+) -> dict[str, Any]:
+    check = pick.check_of(configuration)
+    return {
+        **row_of(dataset, results, configuration),
+        "under_cap": _under_cap(results, pick, check),
+        "cap_check": check_to_json(check),
+    }
+
+
+def _under_cap(
+    results: EnvironmentResults, pick: BudgetPick, check: CapCheck | None
+) -> float | str | None:
+    """The speed under a cap, or a word; None where no pick of the run was checked."""
+    if not pick.checks:
+        return None
+    if pick.budget_bytes >= results.device_bytes:
+        return NO_CAP_NEEDED
+    return INFERRED if check is None else check.samples_per_second
+
+
+def _is_inferred(results: EnvironmentResults, pick: BudgetPick) -> bool:
+    """Whether a pick of this budget was not verified, although it should be."""
+    shown = [own for own in (pick.best, pick.other) if own is not None]
+    return any(_under_cap(results, pick, pick.check_of(own)) == INFERRED for own in shown)
+
+
+def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:
+    """What a configuration did under a memory cap, as plain values."""
+    if check is None:
+        return None
+    return {
+        "trial_id": check.trial_id,
+        "cap_bytes": check.budget_bytes,
+        "memory_bytes": check.memory_bytes,
+        "samples_per_second": check.samples_per_second,
+    }
+
+
+def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    for pick in results.budget_picks:
+        labels = labels_of_trials(dataset, pick.contenders)
+        for comparison in pick.comparisons:
+            yield tie_break_sentence(comparison, labels)
+
+
+def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    """Whether cap checks say that the picks really fit."""
+    if not results.cap_checks:
+        if results.memory_column == "device_peak_bytes":
+            yield "No pick was verified under a memory cap: each fits by its uncapped peak."
+        return
+    yield "Under cap: samples/s when the pick was verified under a memory cap of the budget."
+    if any(_is_inferred(results, pick) for pick in results.budget_picks):
+        yield f"“{INFERRED}”: not verified, it fits by its uncapped peak."
+    for pick in results.budget_picks:
+        for configuration in pick.failed:
+            label, peak = dataset.label(configuration.choices), memory(configuration.memory_bytes)
+            budget = memory(pick.budget_bytes)
+            yield f"{budget}: {label} took {peak} uncapped and failed its cap check."
+    for check in results.cap_checks:
+        if not (check.fits or check.fails):
+            yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."
+
+
+SECTION = EnvironmentSection(name="budgets", make=make, terminal_rows=24)

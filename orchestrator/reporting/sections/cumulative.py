@@ -1,0 +1,57 @@
+"""One technique on top of another: each time the one that then needs least memory."""
+
+from __future__ import annotations
+
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.effects import CumulativeStep
+from orchestrator.labels import batch_label
+from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
+from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+
+COLUMNS = (
+    Column(key="added", heading="added"),
+    MEMORY,
+    Column(key="memory_ratio", heading="to baseline", format=Format.CHANGE, better="less"),
+    SPEED,
+    Column(key="speed_ratio", heading="to baseline", format=Format.CHANGE, better="more"),
+)
+
+
+def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
+    """A row for each step, the baseline first."""
+    steps = results.cumulative_steps
+    if not steps:
+        return None
+    return Content(
+        title="Cumulative effect",
+        text=(
+            "One technique on top of another, at the baseline's effective batch.",
+            "The one with least memory comes next; other training recipes come last.",
+        ),
+        tables=(
+            Table(columns=COLUMNS, rows=tuple(_row(dataset, results, step) for step in steps)),
+        ),
+        notes=mark_notes(results, [step.configuration for step in steps]),
+    )
+
+
+def _row(dataset: Dataset, results: EnvironmentResults, step: CumulativeStep) -> Row:
+    return {
+        **row_of(dataset, results, step.configuration),
+        "axis": step.axis or None,
+        "added": _added(step),
+        "memory_ratio": step.memory_ratio,
+        "speed_ratio": step.speed_ratio,
+    }
+
+
+def _added(step: CumulativeStep) -> str:
+    choices = step.configuration.choices
+    if not step.axis:
+        return "baseline"
+    if step.axis == "accumulation":
+        return batch_label(choices)
+    return f"{step.axis} {choices[step.axis]}"
+
+
+SECTION = EnvironmentSection(name="cumulative", make=make)

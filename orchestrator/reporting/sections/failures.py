@@ -1,0 +1,82 @@
+"""Trials that did not end ok: one row for each skipping rule, one for each other reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
+from orchestrator.storage.layout import LOGS
+
+_MEMORY_ERRORS = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
+COLUMNS = (
+    Column(key="count", heading="trials", format=Format.COUNT),
+    Column(key="outcome", heading="outcome", format=Format.OUTCOME),
+    Column(key="rule", heading="rule"),
+    Column(key="phase", heading="phase", is_detail=True),
+    Column(key="reason", heading="reason"),
+    Column(key="trials", heading="configurations", format=Format.TRIALS, is_detail=True),
+)
+
+
+def make(dataset: Dataset) -> Content | None:
+    """What was run and failed comes first, then what was skipped; the most frequent first."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in dataset.rows:
+        if row["outcome"] != Outcome.OK:
+            groups.setdefault(_kind(row), []).append(row)
+    if not groups:
+        return None
+    rows = [_row(dataset, own) for own in groups.values()]
+    rows.sort(key=_order)
+    return Content(
+        title="Failed and skipped",
+        text=(
+            "Trials that ended the same way share a row, with the reason of one of them. "
+            "trials.parquet holds every reason.",
+        ),
+        tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
+    )
+
+
+def _kind(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Trials with equal values share a row; figures in their reasons may differ."""
+    reason = row["reason"] or ""
+    if row["outcome"] == Outcome.SKIPPED and row["rule"]:
+        reason = ""
+    elif row["outcome"] in _MEMORY_ERRORS:
+        reason = re.sub(r"\d+(\.\d+)?", "0", reason)
+    return row["outcome"], row["rule"] or "", row["phase"] or "", reason
+
+
+def _row(dataset: Dataset, rows: list[Mapping[str, Any]]) -> Row:
+    first = rows[0]
+    trials = []
+    for row in rows:
+        log = log_file(row)
+        trial = {"configuration": dataset.row_label(row), "trial_id": row["trial_id"]}
+        trials.append({**trial, "log_file": log} if log else trial)
+    return {
+        "count": len(rows),
+        "outcome": str(Outcome(first["outcome"])),
+        "rule": first["rule"] or "",
+        "phase": first["phase"] or "",
+        "reason": first["reason"] or "",
+        "trials": trials,
+    }
+
+
+def _order(row: Row) -> tuple[bool, int]:
+    return row["outcome"] == Outcome.SKIPPED, -row["count"]
+
+
+def log_file(row: Mapping[str, Any]) -> str:
+    """The file of a trial's output, for a link; empty unless it lies among the run's logs."""
+    name = str(row.get("log_file") or "")
+    return name if re.fullmatch(rf"{LOGS}/\w+\.txt", name) else ""
+
+
+SECTION = RunSection(name="failures", make=make, terminal_rows=5)

@@ -1,0 +1,37 @@
+"""What was paid once for each node, outside every trial's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
+
+COLUMNS = (
+    Column(key="node", heading="node"),
+    Column(key="what", heading="what"),
+    Column(key="cost", heading="time", format=Format.DURATION),
+)
+
+
+def make(dataset: Dataset) -> Content | None:
+    """A row for each cost; seconds where a number."""
+    rows = tuple(_rows(dataset))
+    if not rows:
+        return None
+    return Content(
+        title="One-time costs",
+        text=("Paid once, outside every trial's time.",),
+        tables=(Table(columns=COLUMNS, rows=rows),),
+    )
+
+
+def _rows(dataset: Dataset) -> Iterator[Row]:
+    for node, costs in dataset.run.one_time_costs.items():
+        named = costs if isinstance(costs, Mapping) else {"all": costs}
+        for what, cost in named.items():
+            value = cost if isinstance(cost, (int, float)) else str(cost)
+            yield {"node": node, "what": what, "cost": value}
+
+
+SECTION = RunSection(name="one_time_costs", make=make)

@@ -1,0 +1,51 @@
+"""The configurations of the ranked training recipe that no other beats in both memory and speed."""
+
+from __future__ import annotations
+
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.labels import recipe_label
+from orchestrator.reporting.configurations import (
+    CI95,
+    CONFIGURATION,
+    MEMORY,
+    OTHER_RECIPE,
+    SPEED,
+    mark_notes,
+    memory_meaning,
+    row_of,
+)
+from orchestrator.reporting.content import Content, EnvironmentSection, Table
+from orchestrator.units import count
+
+
+def make(dataset: Dataset, results: EnvironmentResults) -> Content:
+    """The front by rising memory."""
+    rows = [row_of(dataset, results, configuration) for configuration in results.front]
+    measured = count(len(results.configurations), "configuration")
+    text = [f"{len(rows)} of {measured}: no other is faster in the same memory or less."]
+    text += [sentence for sentence in (scope(results),) if sentence]
+    text.append(f"Memory: {memory_meaning(results)}.")
+    return Content(
+        title="Pareto front",
+        text=tuple(text),
+        tables=(
+            Table(columns=(MEMORY, SPEED, CI95, CONFIGURATION), rows=tuple(rows), is_curve=True),
+        ),
+        notes=mark_notes(results, results.front),
+    )
+
+
+def scope(results: EnvironmentResults) -> str:
+    """Within which training recipe configurations are ranked; empty where there is only one."""
+    others = len(results.fronts) - 1
+    separately = f"{count(others, 'other training recipe')} ({OTHER_RECIPE}) listed separately."
+    if not results.is_baseline_recipe:
+        ranked = recipe_label(results.recipe)
+        sentence = f"Ranked: {ranked}, because no trial of the baseline's recipe ended ok."
+        return f"{sentence} {separately}" if others else sentence
+    if not others:
+        return ""
+    return f"Ranked: same training recipe as the baseline, any batch size. {separately}"
+
+
+SECTION = EnvironmentSection(name="pareto_front", make=make, terminal_rows=20, on_page=False)

@@ -1,0 +1,76 @@
+"""How far the run is, what its search skipped and how far off it was, notes on machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.content import Content, RunSection
+from orchestrator.units import count
+
+
+def make(dataset: Dataset) -> Content | None:
+    """Sentences that open the report."""
+    text = (*progress(dataset), *search_sentences(dataset.run.search), *dataset.run.notes)
+    return Content(title="", text=text) if text else None
+
+
+def progress(dataset: Dataset) -> list[str]:
+    """How far an unfinished run is, in a sentence; none where it has finished."""
+    run = dataset.run
+    if run.finished:
+        return []
+    # What was ruled out when the sweep was planned has its row from the beginning.
+    ended = sum(not _is_ruled_out(row) for row in dataset.rows)
+    so_far = f"{ended} of {count(run.planned, 'trial')}" if run.planned else count(ended, "trial")
+    return [f"Unfinished run: {so_far} so far, so every figure may still change."]
+
+
+def _is_ruled_out(row: Mapping[str, Any]) -> bool:
+    return row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None
+
+
+def search_sentences(search: Mapping[str, Any]) -> list[str]:
+    """Sentences from ``RunMetadata.search``; none where it is empty."""
+    return list(_sentences(search)) if search else []
+
+
+def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
+    skipped: Mapping[str, int] = search["skipped"]
+    measured = f"{search['measured']} of {count(search['planned'], 'trial')} measured"
+    rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
+    named = f" ({rules})" if rules else ""
+    yield f"Search ({search['kind']}): {measured}, {sum(skipped.values())} skipped{named}."
+    audit = search.get("audit")
+    if not skipped or audit is None:
+        return
+    if audit["audited"]:
+        yield _audit(audit)
+    else:
+        yield "No skipped configuration was measured as an audit, so the error is unknown."
+
+
+def _audit(audit: Mapping[str, Any]) -> str:
+    audited, contradicted = audit["audited"], audit["contradicted"]
+    tolerance = f"{100 * audit['tolerance']:g} %"
+    beyond = "is" if contradicted == 1 else "are"
+    errors = [_error(name, audit[f"{name}_error"]) for name in ("memory", "speed")]
+    parts = [
+        f"Audit: {count(audited, 'configuration')} that it would have skipped, drawn at random, "
+        f"measured all the same; {contradicted or 'none'} {beyond} beyond the Pareto front by more "
+        f"than {tolerance}",
+        *[text for text in errors if text],
+    ]
+    return "; ".join(parts) + "."
+
+
+def _error(name: str, figures: Mapping[str, float] | None) -> str:
+    if figures is None:
+        return ""
+    median, largest = f"{100 * figures['median']:.1f} %", f"{100 * figures['largest']:.1f} %"
+    return f"{name} prediction off by {median} (median), {largest} at most"
+
+
+SECTION = RunSection(name="search_summary", make=make, terminal_rows=1)

@@ -1,0 +1,55 @@
+"""What the driver and a slot's actor send each other."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from jobs.spec import TrialSpec
+
+RECORD, UNFIT = "record", "unfit"
+"""Keys of an actor's result: a ``TrialRecord``, or an ``UnfitGpu``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """What a slot is to run. The driver sends it before it asks the actor to train."""
+
+    specs: tuple[TrialSpec, ...]
+    """One after another; empty if there is nothing left to run."""
+    seconds_left: float
+    """Of the sweep's time budget. A duration, because the clocks of two machines differ."""
+    may_share: bool
+    """Whether to measure on the GPU although other processes use it, too."""
+    gpu_model: str
+    """The model that the trials are planned for."""
+
+
+class GpuProblem(enum.StrEnum):
+    """Why nothing is measured on a GPU."""
+
+    LOST = "lost"
+    """It does not answer NVML."""
+    DEAD = "dead"
+    """It answers NVML, but every CUDA call fails."""
+    SHARED = "shared"
+    """Other processes use it, too."""
+    OTHER_MODEL = "other_model"
+    """No trial is planned for its model."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnfitGpu:
+    """A GPU that gave its trials back, and why."""
+
+    problem: GpuProblem
+    reason: str
+    """What NVML or CUDA said. Empty once the GPU is fit again."""
+    planned_model: str
+    """The model that its trials are planned for."""
+    found_model: str = ""
+    """The model that it is, where no trial is planned for that."""
+    gpu: str = ""
+    """Its name in messages: ``GPU 0 of node1``."""
+    node_id: str = ""
+    """Ray's id of its node."""

@@ -1,0 +1,57 @@
+"""Ray's nodes: listed, asked from inside, and asked without waiting when they join a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from jobs.node import environment
+
+RayNode = dict[str, Any]
+"""A node as ``ray.nodes`` has it."""
+
+
+def list_nodes() -> Sequence[RayNode]:
+    """Every node that Ray knows of, lost ones included."""
+    nodes: Sequence[RayNode] = ray.nodes()  # type: ignore[no-untyped-call]
+    return nodes
+
+
+def on_node(node_id: str, gpus: int) -> Any:
+    """A decorator for functions to run on one node, with a GPU in sight if it has any."""
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
+    options["scheduling_strategy"] = strategy
+    return ray.remote(**options)
+
+
+class NodeInquiries:
+    """Asks nodes that joined for their GPU model. No trial runs on them, so a GPU can answer."""
+
+    def __init__(self) -> None:
+        self._questions: dict[Any, str] = {}
+        """Ray's reference of the answer -> node id."""
+
+    def ask(self, node_id: str, gpus: int) -> None:
+        """Begin to ask a node."""
+        reference = on_node(node_id, gpus)(environment.of_node).remote()
+        self._questions[reference] = node_id
+
+    def answers(self) -> dict[str, str]:
+        """Node id -> GPU model, of the nodes that have answered; "" for one that was lost again."""
+        if not self._questions:
+            return {}
+        references = list(self._questions)
+        ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        return {self._questions.pop(reference): _gpu_model(reference) for reference in ready}
+
+
+def _gpu_model(reference: Any) -> str:
+    try:
+        described, _ = ray.get(reference)
+    except ray.exceptions.RayError:
+        return ""
+    return str(described.get("gpu_model") or "")

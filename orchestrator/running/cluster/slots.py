@@ -1,0 +1,89 @@
+"""The slots that a cluster has by now, and where each GPU model's trials may run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from jobs.spec import Needs
+from orchestrator.running.cluster.ray_nodes import RayNode
+from orchestrator.running.nodes import Cluster
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeChanges:
+    """Which nodes have come and gone between two looks."""
+
+    joined: tuple[RayNode, ...]
+    lost: int
+    before: int
+    """Nodes that were there before."""
+
+
+class Slots:
+    """Follows the nodes that can run trials.
+
+    ``asked`` is what the configuration wants a trial to reserve.
+    """
+
+    def __init__(self, cluster: Cluster, asked: Needs) -> None:
+        parts = cluster.by_gpu_model()
+        self.placements = {model: part.placement(asked) for model, part in parts.items()}
+        """GPU model of a trial ("" for any) -> where it may run."""
+        self.has_gpus = cluster.gpus > 0
+        self.is_pinned = cluster.pinned or len(parts) > 1
+        """Whether trials are kept on certain nodes."""
+        self._models = {node.node_id: name for name, part in parts.items() for node in part.nodes}
+        """Id of a node that may run trials -> the GPU model of its trials."""
+        self._set_aside = {node.node_id: node.set_aside for node in cluster.nodes}
+        self._there = {node.node_id: node.gpus or 1 for node in cluster.trial_nodes}
+        """Id of a usable node that is there -> its slots."""
+
+    @property
+    def total(self) -> int:
+        """Trials that can run at once on what is there."""
+        return sum(max(0, slots) for slots in self.by_model().values())
+
+    def by_model(self) -> dict[str, int]:
+        """GPU model of a trial -> its slots on the nodes that are there, unfit GPUs included."""
+        return {model: self.of(model) for model in self.placements}
+
+    def of(self, gpu_model: str) -> int:
+        """A model's GPUs on the nodes that are there, less those set aside before the sweep."""
+        slots = 0
+        for node_id, gpus in self._there.items():
+            if self._models.get(node_id, "") == gpu_model:
+                slots += gpus - self._set_aside.get(node_id, 0)
+        return slots
+
+    def model_of(self, hardware: str) -> str:
+        """A GPU model's name as trials have it: "" if the sweep began with one model."""
+        return hardware if hardware in self.placements else ""
+
+    def use(self, node_id: str, hardware: str) -> bool:
+        """Let trials run on a node that has joined; False if none is planned for its GPU model."""
+        model = self.model_of(hardware)
+        placement = self.placements.get(model)
+        if not self.has_gpus or placement is None or placement.hardware != hardware:
+            return False
+        self._models[node_id] = model
+        node_ids = (*placement.node_ids, node_id)
+        self.placements[model] = dataclasses.replace(placement, node_ids=node_ids)
+        return True
+
+    def update(self, alive: Mapping[str, RayNode]) -> NodeChanges:
+        """Count the slots of the nodes that are alive (id -> node)."""
+        usable = {node_id: node for node_id, node in alive.items() if self._is_usable(node)}
+        joined = [node for node_id, node in usable.items() if node_id not in self._there]
+        lost = self._there.keys() - usable.keys()
+        changes = NodeChanges(tuple(joined), len(lost), len(self._there))
+        self._there = {
+            node_id: int(node["Resources"].get("GPU", 0)) or 1 for node_id, node in usable.items()
+        }
+        return changes
+
+    def _is_usable(self, node: RayNode) -> bool:
+        """Whether it can run trials: with a GPU, unless the sweep runs without any."""
+        if not node["Resources"].get("GPU" if self.has_gpus else "CPU"):
+            return False
+        return not self.is_pinned or node["NodeID"] in self._models

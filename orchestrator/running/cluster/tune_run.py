@@ -1,0 +1,145 @@
+"""A session's trials run by Ray Tune, one slot per GPU."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from ray import tune
+from ray.tune.search import ConcurrencyLimiter
+from threadpoolctl import threadpool_limits
+
+from jobs.spec import Needs
+from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
+from orchestrator.running.cluster.membership import Membership
+from orchestrator.running.cluster.scheduler import SlotScheduler
+from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
+from orchestrator.running.cluster.slot_actor import SlotTrainable
+from orchestrator.running.cluster.tune_callback import TuneCallback
+from orchestrator.running.nodes import Cluster
+from orchestrator.running.session import Session
+
+# Tune prints a traceback for every actor that dies. The session says it in a line, and the record
+# has the reason.
+logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
+
+def run_trials(
+    session: Session,
+    cluster: Cluster,
+    asked: Needs | None = None,
+    *,
+    on_slots: Callable[[Mapping[str, int]], object] | None = None,
+    trainable: type[tune.Trainable] = SlotTrainable,
+    retries: int = INFRASTRUCTURE_RETRIES,
+) -> tuple[str, ...]:
+    """Run the session's trials until it has finished; returns sentences about unfit GPUs.
+
+    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of
+    its node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
+    ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
+    is begun again that lost its actor.
+    """
+    membership = Membership(session, cluster, asked)
+    trials = TrialsOnTune(session, membership.placements)
+    limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
+    membership.on_slots = _slots_listener(limiter, membership, on_slots)
+    environment = cluster.trial_nodes[0].environment
+    callback = TuneCallback(session, trials, membership, environment, retries=retries)
+    with (
+        tempfile.TemporaryDirectory(prefix="tune-") as storage,
+        _interruptible(session),
+        # A search that computes on more threads takes them from the trials on this host.
+        threadpool_limits(1),
+    ):
+        _tuner(trainable, limiter, callback, membership, storage).fit()
+    return membership.notes
+
+
+def _tuner(
+    trainable: type[tune.Trainable],
+    limiter: ConcurrencyLimiter,
+    callback: TuneCallback,
+    membership: Membership,
+    storage: str,
+) -> tune.Tuner:
+    """Tune as we use it: it places trials, keeps actors, and writes nothing down."""
+    return tune.Tuner(
+        tune.with_resources(trainable, _reservation),
+        tune_config=tune.TuneConfig(
+            search_alg=limiter,
+            scheduler=SlotScheduler(lambda: membership.slots.total),
+            num_samples=-1,
+            reuse_actors=True,
+            trial_dirname_creator=_trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="sweep",
+            storage_path=storage,
+            verbose=0,
+            callbacks=[callback, membership],
+            stop=membership,
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_at_end=False, checkpoint_frequency=0
+            ),
+        ),
+    )
+
+
+def _slots_listener(
+    limiter: ConcurrencyLimiter,
+    membership: Membership,
+    on_slots: Callable[[Mapping[str, int]], object] | None,
+) -> Callable[[Mapping[str, int]], None]:
+    """Lets Tune have as many trials as there are slots by now, and passes the slots on."""
+
+    def listen(slots: Mapping[str, int]) -> None:
+        limiter.set_max_concurrency(membership.trials_at_once)
+        if on_slots is not None:
+            on_slots(slots)
+
+    return listen
+
+
+def _reservation(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
+    """What a Tune trial reserves, from its config."""
+    return _equal_reservation(tuple(config["bundle"].items()), config["label_selector"])
+
+
+@functools.cache
+def _equal_reservation(
+    bundle: tuple[tuple[str, float], ...], label_selector: str
+) -> tune.PlacementGroupFactory:
+    """Equal reservations as one object, because Tune keeps one for every trial."""
+    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
+    return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
+
+
+def _trial_id(trial: Any) -> str:
+    """The name of a Tune trial's folder, which would else be its whole config."""
+    return str(trial.trial_id)
+
+
+@contextmanager
+def _interruptible(session: Session) -> Iterator[None]:
+    """The first Ctrl-C lets running trials finish; the second gives up on them."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        session.interrupt()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    try:
+        previous = signal.signal(signal.SIGINT, interrupt)
+    except ValueError:  # not the main thread: a notebook or a test
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

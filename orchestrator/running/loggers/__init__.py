@@ -1,0 +1,166 @@
+"""Experiment loggers as observers of a session: TensorBoard, MLflow, Weights & Biases.
+
+Each is a row in ``orchestrator.planning.loggers`` and one class in a file here.
+"""
+
+from __future__ import annotations
+
+import math
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import Choice, TrialSpec
+from orchestrator.labels import trial_label
+from orchestrator.planning.loggers import LOGGERS, LoggerChoices, LoggerError, LoggerRow
+
+METRICS = (
+    "samples_per_second",
+    "samples_per_second_ci95",
+    "tokens_per_second",
+    "step_seconds_median",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "device_peak_bytes",
+    "host_peak_resident_bytes",
+    "joules_per_sample",
+    "loss_first",
+    "loss_last",
+)
+"""The columns that become metrics."""
+_ERROR_CHARACTERS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedTrial:
+    """What a logger writes of a trial that has ended."""
+
+    trial_id: str
+    name: str
+    """The configuration's label."""
+    parameters: Mapping[str, Choice]
+    """The trial's choices, its id and its purpose."""
+    metrics: Mapping[str, float]
+    """Finite numbers; ``ok`` is 1 or 0."""
+    started_at: float
+    """Unix time, seconds."""
+    ended_at: float
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the trial ended ok."""
+        return self.metrics["ok"] == 1
+
+
+class ExperimentLogger(Protocol):
+    """Writes trials to one library. Its constructor takes the run folder's subfolder for its files,
+    and the arguments of its row. Whatever a method raises is reported once."""
+
+    def log(self, trial: LoggedTrial) -> None:
+        """Write a trial."""
+
+    def close(self) -> None:
+        """Finish writing."""
+
+
+def logger_observers(
+    choices: LoggerChoices,
+    folder: Path,
+    sweep: str,
+    axes: Sequence[str],
+    *,
+    rows: Mapping[str, LoggerRow] = LOGGERS,
+) -> list[LoggerObserver]:
+    """An observer for each chosen logger, ready to log.
+
+    ``folder`` is the run folder, ``sweep`` the sweep's name, ``axes`` those that labels name.
+    Raises LoggerError if a logger refuses to start.
+    """
+    observers = []
+    for name, arguments in choices.items():
+        row = rows[name]
+        defaults = {row.name_argument: sweep} if row.name_argument else {}
+        try:
+            make = pkgutil.resolve_name(row.class_path)
+            logger = make(folder / name, **{**defaults, **arguments})
+        except Exception as error:  # whatever a library raises means that it cannot start
+            raise LoggerError(f"loggers: {name}: {_one_line(error)}") from error
+        observers.append(LoggerObserver(name, logger, axes))
+    return observers
+
+
+class LoggerObserver:
+    """Passes measured trials to a logger, in a thread: no slot waits for a server that is slow.
+
+    A logger that fails is reported once on stderr and then left alone.
+    """
+
+    def __init__(self, name: str, logger: ExperimentLogger, axes: Sequence[str]) -> None:
+        self._name = name
+        self._logger = logger
+        self._axes = axes
+        self._has_failed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def started(self, spec: TrialSpec) -> None:
+        """Log nothing: a trial is logged when it has ended."""
+
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """Log the trial if it ran now."""
+        if measured:
+            trial = logged_trial(record, self._axes)
+            self._thread.submit(self._attempt, lambda: self._logger.log(trial))
+
+    def message(self, text: str) -> None:
+        """Log nothing: loggers hold trials."""
+
+    def closed(self) -> None:
+        """Wait until everything is logged, and close the logger."""
+        self._thread.submit(self._attempt, self._logger.close)
+        self._thread.shutdown()
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        if self._has_failed:
+            return
+        try:
+            act()
+        except Exception as error:  # a server that is gone, a full disk: anything
+            self._has_failed = True
+            sentence = f"-- {self._name}: {_one_line(error)}; nothing more is logged there"
+            print(sentence, file=sys.stderr, flush=True)
+
+
+def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
+    """What loggers write of a record."""
+    spec = record.spec
+    identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
+    return LoggedTrial(
+        trial_id=spec.trial_id,
+        name=trial_label(spec, axes),
+        parameters={**spec.choices, **identity},
+        metrics=_metrics(record),
+        started_at=record.started_at,
+        ended_at=record.started_at + record.slot_seconds,
+    )
+
+
+def _metrics(record: TrialRecord) -> dict[str, float]:
+    metrics: dict[str, float] = {
+        "slot_seconds": record.slot_seconds,
+        "ok": int(record.outcome is Outcome.OK),
+    }
+    for name in METRICS:
+        value: Any = record.measurements.get(name)
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            metrics[name] = value
+    return metrics
+
+
+def _one_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_ERROR_CHARACTERS]

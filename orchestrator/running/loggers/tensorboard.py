@@ -1,0 +1,35 @@
+"""Trials as TensorBoard event files: a folder per trial in the run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tensorboardX import SummaryWriter
+from tensorboardX.summary import hparams
+
+from orchestrator.running.loggers import LoggedTrial
+
+
+class TensorBoardLogger:
+    """Writes each trial's metrics as scalars, and its choices as hyperparameters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def log(self, trial: LoggedTrial) -> None:
+        """Write the trial's event file."""
+        parameters = {name: _plain(value) for name, value in trial.parameters.items()}
+        with SummaryWriter(logdir=str(self._folder / trial.trial_id)) as writer:
+            for name, value in trial.metrics.items():
+                writer.add_scalar(name, value, 0)
+            # ``add_hparams`` would write them to a folder of their own.
+            for summary in hparams(parameters, dict(trial.metrics)):
+                writer.file_writer.add_summary(summary)
+
+    def close(self) -> None:
+        """Nothing: each trial's file is closed."""
+
+
+def _plain(value: str | int | float | bool | None) -> str | int | float | bool:
+    """TensorBoard has no empty value."""
+    return "" if value is None else value

@@ -1,0 +1,30 @@
+"""Trials as runs of a Weights & Biases project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from orchestrator.running.loggers import LoggedTrial
+
+
+class WandbLogger:
+    """Creates a run per trial. Credentials come from the environment, as wandb reads them."""
+
+    def __init__(self, folder: Path, **arguments: Any) -> None:
+        """``arguments`` are those of ``wandb.init``; ``folder`` is where wandb keeps its files."""
+        self._arguments = {"dir": str(folder), **arguments}
+        folder.mkdir(parents=True, exist_ok=True)  # else wandb takes a temporary folder
+        if arguments.get("mode") not in ("offline", "disabled"):
+            wandb.login()
+
+    def log(self, trial: LoggedTrial) -> None:
+        """Write the trial as a run that has ended."""
+        run = wandb.init(name=trial.name, config=dict(trial.parameters), **self._arguments)
+        run.log(dict(trial.metrics))
+        run.finish(exit_code=0 if trial.is_ok else 1)
+
+    def close(self) -> None:
+        """Nothing: each trial's run is finished."""

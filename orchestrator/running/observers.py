@@ -1,0 +1,31 @@
+"""Observers of a session: the interface of everything that watches a sweep's trials."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+
+
+class Observer(Protocol):
+    """Terminal progress, ``log.jsonl``, Prometheus metrics and experiment loggers.
+
+    No method may raise: a sweep does not end because its log cannot grow.
+    """
+
+    def started(self, spec: TrialSpec) -> None:
+        """A slot has begun a trial. One that lost its slot is begun again."""
+
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """A trial has its record.
+
+        ``measured``: it ran in this session. Otherwise the record was kept from an earlier run, or
+        says why the trial did not run.
+        """
+
+    def message(self, text: str) -> None:
+        """A sentence about the sweep that its user should know."""
+
+    def closed(self) -> None:
+        """The session has ended; nothing more comes."""

@@ -1,0 +1,20 @@
+"""The options that every verb that measures has in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """Where, how long and how much of a plan to measure."""
+
+    address: str | None = None
+    """A Ray cluster's; None: ``RAY_ADDRESS``, else a cluster started here."""
+    time_budget_seconds: float | None = None
+    resume: bool = False
+    """Continue a run: repeat nothing that has finished."""
+    fresh: bool = False
+    """Measure everything again."""
+    as_json: bool = False
+    """Print the result as JSON on stdout, and progress on stderr."""

@@ -1,0 +1,117 @@
+"""Toward the largest micro-batch that fits: two small sizes predict it, then it is run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from jobs.record import Outcome
+from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
+from orchestrator.search.batch_size.scaling_fit import largest_within
+
+ALIGNMENT = 8
+"""Sizes are multiples of this where there is a choice, because tensor cores work on such tiles."""
+_START_WITH_LIMIT = 16
+_START = 4
+"""The first size, where a device's memory limits it and where nothing does."""
+_GROWTH = 4
+"""Growth to the next size if nothing predicts it, and shrinkage after a first size that failed."""
+_MAX_GROWTH_FROM_ONE = 8
+_MAX_GROWTH_FROM_SEVERAL = 16
+"""Growth at most, where one size predicts the next and where several do."""
+_RESOLUTION = 32
+"""The largest size is known to one part in this many, so below 64 to the sample."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LargestSize:
+    """The rules that look for the largest size."""
+
+    max_micro_batch: int
+    """No larger size is tried."""
+    is_limited: bool
+    """Whether a device's memory limits the size."""
+    exact: bool
+    """Find the largest to the sample."""
+
+    def granularity(self, size: int) -> int:
+        """The largest size is known well enough when it is known to this many samples."""
+        return 1 if self.exact else max(1, size // _RESOLUTION)
+
+    def next_size(self, sizes: MeasuredSizes) -> int | None:
+        """The next size to try.
+
+        None if the largest is known, or if a larger one is predicted not to fit.
+        """
+        low = sizes.largest
+        high = min((size for size in sizes.failed if size > low), default=None)
+        if not low:
+            return self._first(high)
+        if high is not None and self._is_settled(sizes, low, high):
+            return None
+        predicted = self._predicted(sizes, low)
+        granularity = self.granularity(low)
+        if low == self.max_micro_batch or predicted < low + granularity:
+            return None
+        if granularity > 1:
+            # One sample less, because the rounding of an allocator can be as much as a sample.
+            predicted -= 1
+        size = int(min(predicted, low * _MAX_GROWTH_FROM_SEVERAL, self.max_micro_batch))
+        if high is not None and size >= high:
+            return self._between(sizes, low, high)
+        aligned = _aligned_down(size)
+        return aligned if aligned > low else size
+
+    def aligned_size(self, sizes: MeasuredSizes) -> int | None:
+        """The multiple of 8 below the largest size: together they show whether it is faster."""
+        largest = sizes.largest
+        if largest <= ALIGNMENT or largest % ALIGNMENT == 0:
+            return None
+        return _aligned_down(largest)
+
+    def _first(self, failed: int | None) -> int | None:
+        """The first size, and a smaller one while none fits; None after 1."""
+        if failed is None:
+            return min(_START_WITH_LIMIT if self.is_limited else _START, self.max_micro_batch)
+        return max(1, failed // _GROWTH) if failed > 1 else None
+
+    def _is_settled(self, sizes: MeasuredSizes, low: int, high: int) -> bool:
+        """Whether nothing between a size that fits and one that failed is worth a trial."""
+        # What took too long is not approached, because each trial would take almost as long.
+        took_too_long = sizes.failed[high].outcome is Outcome.TIMED_OUT
+        return took_too_long or high - low <= self.granularity(low)
+
+    def _predicted(self, sizes: MeasuredSizes, low: int) -> float:
+        """The largest size that the memory measured so far leaves room for.
+
+        Without a limit, just a larger one.
+        """
+        memory = sizes.memory
+        limit = sizes.fitting[low].limit_bytes
+        if limit == math.inf:
+            return low * _GROWTH
+        if len(memory) > 1:
+            return largest_within(memory, limit)
+        # One size: proportional memory is an upper bound, because weights take memory before any
+        # sample does.
+        surely_fits = int(low * limit / memory[low])
+        return max(2 * low, min(surely_fits, low * _MAX_GROWTH_FROM_ONE))
+
+    def _between(self, sizes: MeasuredSizes, low: int, high: int) -> int:
+        """A size between one that fits and one that failed.
+
+        The middle, unless the failed size should have fitted by its predicted memory. Then the
+        limit is likely just below, where an allocator's rounding leads: so first just below, and
+        twice as far after every further failure, down to the middle.
+        """
+        is_near = high <= _GROWTH * low
+        middle = (low + high) // 2 if is_near else round(math.sqrt(low * high))
+        is_predicted = len(sizes.memory) > 1 and sizes.fitting[low].limit_bytes < math.inf
+        if not is_predicted:
+            return middle
+        failures = sum(size >= high for size in sizes.failed)
+        return max(middle, high - (self.granularity(high) << (failures - 1)))
+
+
+def _aligned_down(size: int) -> int:
+    return size // ALIGNMENT * ALIGNMENT

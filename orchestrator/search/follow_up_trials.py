@@ -1,0 +1,60 @@
+"""The trials of follow-ups: tie-breaks in interleaved rounds, cap checks, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobs.record import TrialRecord
+from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
+
+
+def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
+    """Close configurations again, in rounds that go there and back: A B, B A, A B ...
+
+    So a steady drift, such as a GPU that warms up, slows all of them alike. Empty if there is
+    nothing to compare.
+    """
+    if len(records) < 2:
+        return []
+    compared = tuple(record.trial_id for record in records)
+    trials = []
+    for number in range(rounds):
+        ordered = records if number % 2 == 0 else records[::-1]
+        for record in ordered:
+            follow_up = FollowUp(
+                follows_trial=record.trial_id,
+                purpose=Purpose.TIE_BREAK,
+                compared_with=compared,
+                round=number,
+            )
+            trials.append(replace(record.spec, follow_up=follow_up))
+    return trials
+
+
+def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
+    """A configuration again, with the memory of its GPU capped to a budget."""
+    cap = MemoryCap(device_bytes=budget_bytes, non_allocator_bytes=_non_allocator_bytes(record))
+    return replace(
+        record.spec,
+        measure=replace(record.spec.measure, memory_cap=cap),
+        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK),
+    )
+
+
+def _non_allocator_bytes(record: TrialRecord) -> int:
+    """What the trial took besides PyTorch's allocator: CUDA context and libraries. 0 if unknown."""
+    used = record.measurements.get("device_peak_bytes") or 0
+    reserved = record.measurements.get("peak_reserved_bytes") or 0
+    if not used or not reserved:
+        return 0
+    return max(0, used - reserved)
+
+
+def profiled(record: TrialRecord) -> TrialSpec:
+    """A configuration again, profiled. Its speed is known by now, so one counted step is enough."""
+    return replace(
+        record.spec,
+        measure=replace(record.spec.measure, steps=1, profile=True),
+        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE),
+    )

@@ -1,0 +1,29 @@
+"""Array types, numbers for things, and rounding that keeps decisions equal on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+T = TypeVar("T", bound=Hashable)
+
+_DECIMALS = 6
+
+
+class Numbering(dict[T, int]):
+    """Item -> its number, in the order in which items are first looked up."""
+
+    def __missing__(self, item: T) -> int:
+        self[item] = len(self)
+        return self[item]
+
+
+def rounded(logarithms: Array) -> Array:
+    """To a millionth, so that the rounding errors of another machine lead to the same trials."""
+    return logarithms.round(_DECIMALS)

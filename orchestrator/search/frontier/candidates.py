@@ -1,0 +1,122 @@
+"""The plan as the frontier search sees it: candidates on curves along the micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jobs.spec import Choice, TrainingRecipe, TrialSpec
+
+OPTIMIZER = "optimizer"
+_BATCH_AXES = ("micro_batch", "accumulation")
+_NEUTRAL_AXES = ("activations", "precision")
+"""Axes that change neither an optimizer's states nor its step, within one training recipe."""
+
+Techniques = tuple[tuple[str, str, Choice], ...]
+"""Axis, name of the value's type, value; axes in alphabetical order. The type tells 1 from True."""
+Regime = tuple[str, int]
+"""What is constant along a curve: ("accumulation", 4) or ("effective_batch", 64)."""
+
+
+class Curve(NamedTuple):
+    """Everything that a row of candidates has in common that differ only in the micro-batch."""
+
+    techniques: Techniques
+    regime: Regime
+
+
+class OptimizerFamily(NamedTuple):
+    """Curves on which an optimizer costs the same extra memory and time."""
+
+    training_recipe: TrainingRecipe
+    techniques: Techniques
+    """With the neutral axes blanked out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Candidate:
+    """A configuration of the plan with its repeats. Compared by identity."""
+
+    trials: tuple[TrialSpec, ...]
+    trial_ids: tuple[str, ...]
+    training_recipe: TrainingRecipe
+    """Candidates are compared only within their training recipe, at any effective batch."""
+    curve: Curve
+    reference_curve: Curve
+    """The same curve with the optimizer of the plan's first trial."""
+    optimizer_family: OptimizerFamily
+    micro_batch: int
+    accumulation: int
+
+    @property
+    def techniques(self) -> Techniques:
+        """Every choice but the batch's."""
+        return self.curve.techniques
+
+    @property
+    def has_reference_optimizer(self) -> bool:
+        """Whether its optimizer is that of the plan's first trial."""
+        return self.curve == self.reference_curve
+
+
+def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
+    """The plan's configurations in its order, repeats together."""
+    groups: dict[tuple[object, ...], list[TrialSpec]] = {}
+    for trial in trials:
+        key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
+        groups.setdefault(key, []).append(trial)
+    repeats = list(groups.values())
+    curve_sizes = _curve_sizes(group[0] for group in repeats)
+    reference_optimizer = repeats[0][0].choices.get(OPTIMIZER) if repeats else None
+    return tuple(_candidate(group, curve_sizes, reference_optimizer) for group in repeats)
+
+
+def _curve_sizes(trials: Iterable[TrialSpec]) -> dict[Curve, int]:
+    """Candidates on each curve that a trial could be on."""
+    sizes: dict[Curve, int] = {}
+    for trial in trials:
+        for curve in _possible_curves(trial):
+            sizes[curve] = sizes.get(curve, 0) + 1
+    return sizes
+
+
+def _possible_curves(trial: TrialSpec) -> list[Curve]:
+    """Curves of constant accumulation and of constant effective batch.
+
+    Accumulation keeps gradients between passes, which is memory of its own. So a trial with one
+    pass per step is never on a curve with trials of several.
+    """
+    regimes: list[Regime] = [("accumulation", trial.accumulation)]
+    if trial.accumulation > 1:
+        regimes.append(("effective_batch", trial.effective_batch))
+    techniques = _techniques(trial.choices)
+    return [Curve(techniques, regime) for regime in regimes]
+
+
+def _candidate(
+    repeats: Sequence[TrialSpec], curve_sizes: Mapping[Curve, int], reference_optimizer: Choice
+) -> Candidate:
+    first = repeats[0]
+    # The curve with most candidates on it says most about this one.
+    curve = max(_possible_curves(first), key=curve_sizes.__getitem__)
+    reference_choices = dict(first.choices)
+    if OPTIMIZER in reference_choices:
+        reference_choices[OPTIMIZER] = reference_optimizer
+    family_choices = {**first.choices, **dict.fromkeys(_NEUTRAL_AXES)}
+    return Candidate(
+        trials=tuple(repeats),
+        trial_ids=tuple(trial.trial_id for trial in repeats),
+        training_recipe=first.training_recipe,
+        curve=curve,
+        reference_curve=Curve(_techniques(reference_choices), curve.regime),
+        optimizer_family=OptimizerFamily(first.training_recipe, _techniques(family_choices)),
+        micro_batch=first.micro_batch,
+        accumulation=first.accumulation,
+    )
+
+
+def _techniques(choices: Mapping[str, Choice]) -> Techniques:
+    """Every choice but the batch's."""
+    axes = sorted(axis for axis in choices if axis not in _BATCH_AXES)
+    return tuple((axis, type(choices[axis]).__name__, choices[axis]) for axis in axes)

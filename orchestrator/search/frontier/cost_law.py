@@ -1,0 +1,278 @@
+"""The physical law of a cost: how memory, or the time of a micro-batch, depends on a candidate.
+
+    cost = max(floor, base + slope × micro-batch) + extra
+
+Memory: the floor is the optimizer's step, the line are weights and activations. Time: the floor is
+the host, which launches kernels at its own pace; the line is the GPU. The extra is what an
+optimizer costs more than the plan's first optimizer: bytes of its states, or seconds of its step,
+which the micro-batches of a step share.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.frontier.arrays import Array, Indices, Numbering
+from orchestrator.search.frontier.candidates import Candidate, Curve, OptimizerFamily
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.similarity import shared_choices
+
+
+class Branch(enum.IntEnum):
+    """Which branch of the maximum a measured cost shows.
+
+    The values are signs, with which the law calculates.
+    """
+
+    FLOOR = 1
+    """The floor; the line is no higher."""
+    EITHER = 0
+    """Unknown: whichever is higher."""
+    LINE = -1
+    """The line; the floor is no higher."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParameterLayout:
+    """Which parameters the cost of each candidate depends on; arrays of shape (candidates,).
+
+    The parameters are one vector: the logarithms of a floor, a base and a slope for each curve,
+    then an extra for each optimizer family. Curves do not depend on the optimizer.
+    """
+
+    sizes: Array
+    """Micro-batches."""
+    extra_shares: Array
+    """Share of an extra that falls on one micro-batch."""
+    curves: Indices
+    """Number of each candidate's curve."""
+    families: Indices
+    """Number of its optimizer family; -1 for the reference optimizer, which has no extra."""
+    curve_count: int
+    family_count: int
+    prior_covariance: Array
+    """Of the parameters, shape (parameters, parameters)."""
+
+    @property
+    def floors(self) -> slice:
+        """The floors in the vector of parameters."""
+        return slice(0, self.curve_count)
+
+    @property
+    def bases(self) -> slice:
+        """The bases."""
+        return slice(self.curve_count, 2 * self.curve_count)
+
+    @property
+    def slopes(self) -> slice:
+        """The slopes."""
+        return slice(2 * self.curve_count, 3 * self.curve_count)
+
+    @property
+    def extras(self) -> slice:
+        """The extras."""
+        return slice(3 * self.curve_count, 3 * self.curve_count + self.family_count)
+
+
+def layout_of(
+    candidates: Sequence[Candidate], hyperparameters: Hyperparameters, *, is_time: bool
+) -> ParameterLayout:
+    """The parameters of a plan. Of a time, the micro-batches of a step share the extra."""
+    curves: Numbering[Curve] = Numbering()
+    curve_numbers = [curves[candidate.reference_curve] for candidate in candidates]
+    families: Numbering[OptimizerFamily] = Numbering()
+    family_numbers = [_family_number(candidate, families) for candidate in candidates]
+    extra_shares = [1 / own.accumulation if is_time else 1.0 for own in candidates]
+    of_curves = _curve_covariance(list(curves), hyperparameters)
+    return ParameterLayout(
+        sizes=np.array([candidate.micro_batch for candidate in candidates], float),
+        extra_shares=np.array(extra_shares),
+        curves=np.array(curve_numbers, int),
+        families=np.array(family_numbers, int),
+        curve_count=len(curves),
+        family_count=len(families),
+        prior_covariance=_prior_covariance(
+            of_curves, len(families), hyperparameters, is_time=is_time
+        ),
+    )
+
+
+def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+    return -1 if candidate.has_reference_optimizer else families[candidate.optimizer_family]
+
+
+def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters) -> Array:
+    """Prior covariance of one kind of parameter between curves, shape (curves, curves).
+
+    A sum of three kernels: one constant, one additive over the axes (Duvenaud et al., Additive
+    Gaussian Processes, 2011), and one that only equal or similar curves share.
+    """
+    shared = shared_choices(curves, hyperparameters.similar_value_share)
+    constant = hyperparameters.common_deviation**2
+    additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
+    joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
+    return np.asarray(constant + additive + joint)
+
+
+def _prior_covariance(
+    of_curves: Array, family_count: int, hyperparameters: Hyperparameters, *, is_time: bool
+) -> Array:
+    """Of all parameters: blocks for floors, bases and slopes, and extras of variance 1."""
+    count = len(of_curves)
+    floors, bases, slopes = (slice(kind * count, (kind + 1) * count) for kind in range(3))
+    covariance = np.eye(3 * count + family_count)
+    for kind in (floors, bases, slopes):
+        covariance[kind, kind] = of_curves
+    if is_time:
+        # One GPU spends base and slope, so a curve that is fast in one is likely fast in the other.
+        # Their orders of magnitude stay independent.
+        between = of_curves - hyperparameters.common_deviation**2
+        covariance[bases, slopes] = hyperparameters.base_slope_correlation * between
+        covariance[slopes, bases] = hyperparameters.base_slope_correlation * between
+    return covariance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostLaw:
+    """The law, given the unit and the branches of the measurements. Costs are logarithms."""
+
+    layout: ParameterLayout
+    hyperparameters: Hyperparameters
+    unit: float
+    """Bytes or seconds of an extra of 1: the smallest measured cost."""
+    branches: Indices
+    """``Branch`` of each candidate, shape (candidates,); EITHER where nothing was measured."""
+
+    def prior_mean(self, costs_per_sample: Array) -> Array:
+        """The parameters before a fit: orders of magnitude of the measured costs, and no extras."""
+        unit = float(np.log(self.unit))
+        per_sample = float(np.log(np.median(costs_per_sample)))
+        count = self.layout.curve_count
+        # Base and slope at 1/e of the cost, so that their sum is near it.
+        values = [unit, unit - 1, per_sample - 1, 0.0]
+        return np.repeat(values, [count, count, count, self.layout.family_count])
+
+    def terms(self, parameters: Array) -> tuple[Array, Array, Array]:
+        """Logarithms of each candidate's floor, base, and slope × micro-batch."""
+        curves = self.layout.curves
+        floor = parameters[self.layout.floors][curves]
+        base = parameters[self.layout.bases][curves]
+        slope = parameters[self.layout.slopes][curves]
+        return floor, base, slope + np.log(self.layout.sizes)
+
+    def costs_without_extra(self, parameters: Array) -> Array:
+        """The maximum of floor and line, where the floor was seen the floor."""
+        floor, base, slope_term = self.terms(parameters)
+        line = np.logaddexp(base, slope_term)
+        # The p-norm of two numbers tends to their maximum and has derivatives: log max ≈ log(a^p +
+        # b^p) / p.
+        p = self.hyperparameters.max_norm_exponent
+        maximum = np.logaddexp(p * floor, p * line) / p
+        return np.where(self.branches == Branch.FLOOR, floor, maximum)
+
+    def costs(self, parameters: Array) -> Array:
+        """Each candidate's cost, shape (candidates,)."""
+        without_extra = self.costs_without_extra(parameters)
+        # log(m + x) = log m + log(1 + x / m), where x is the extra.
+        return without_extra + np.log(self._extra_factor(parameters, without_extra))
+
+    def jacobian(self, parameters: Array) -> Array:
+        """Derivatives of the costs by the parameters, shape (candidates, parameters)."""
+        without_extra = self.costs_without_extra(parameters)
+        factor = self._extra_factor(parameters, without_extra)
+        line_share, base_share, slope_share = self._shares(parameters, without_extra)
+        jacobian = self._by_curve(
+            np.arange(len(without_extra)),
+            floor=(1 - line_share) / factor,
+            base=line_share * base_share / factor,
+            slope=line_share * slope_share / factor,
+        )
+        rows = np.flatnonzero(self.layout.families >= 0)
+        columns = self.layout.extras.start + self.layout.families[rows]
+        jacobian[rows, columns] = (self._extra_scale(without_extra) / factor)[rows]
+        return jacobian
+
+    def _by_curve(self, rows: Indices, *, floor: Array, base: Array, slope: Array) -> Array:
+        """Derivatives by floor, base and slope of the rows' curves, shape (rows, parameters)."""
+        layout = self.layout
+        derivatives = np.zeros((len(rows), layout.extras.stop))
+        numbers = np.arange(len(rows))
+        curves = layout.curves[rows]
+        derivatives[numbers, curves] = floor
+        derivatives[numbers, layout.bases.start + curves] = base
+        derivatives[numbers, layout.slopes.start + curves] = slope
+        return derivatives
+
+    def _shares(self, parameters: Array, without_extra: Array) -> tuple[Array, Array, Array]:
+        """Shares of the line in the maximum, and of base and slope in the line.
+
+        They are the derivatives of one's logarithm by the logarithm of the other.
+        """
+        _, base, slope_term = self.terms(parameters)
+        line = np.logaddexp(base, slope_term)
+        p = self.hyperparameters.max_norm_exponent
+        line_share = np.exp(p * (line - without_extra))
+        seen_on_floor = self.branches == Branch.FLOOR
+        return (
+            np.where(seen_on_floor, 0.0, line_share),
+            np.exp(base - line),
+            np.exp(slope_term - line),
+        )
+
+    def _extra_scale(self, without_extra: Array) -> Array:
+        """What an extra of 1 adds to each cost, relative to the cost without it."""
+        return np.asarray(self.unit * self.layout.extra_shares * np.exp(-without_extra))
+
+    def _extra_factor(self, parameters: Array, without_extra: Array) -> Array:
+        """Cost with the extra / cost without it."""
+        # The family -1 of the reference optimizer reads the appended zero.
+        extras = np.append(parameters[self.layout.extras], 0.0)[self.layout.families]
+        factor = 1 + self._extra_scale(without_extra) * extras
+        return np.asarray(np.maximum(factor, self.hyperparameters.min_extra_factor))
+
+    def branch_violations(self, parameters: Array) -> Array:
+        """By how many deviations the other branch is higher than the seen one, where it is higher.
+
+        Shape (violations,): one for each of ``_violated``.
+        """
+        excess = self._branch_excess(parameters)
+        violated = self._violated(excess)
+        return np.asarray(excess[violated] / self.hyperparameters.branch_slack)
+
+    def branch_jacobian(self, parameters: Array) -> Array:
+        """Derivatives of the violations by the parameters, shape (violations, parameters)."""
+        violated = self._violated(self._branch_excess(parameters))
+        _, base, slope_term = self.terms(parameters)
+        line = np.logaddexp(base, slope_term)
+        sign = self.branches[violated] / self.hyperparameters.branch_slack
+        return self._by_curve(
+            violated,
+            floor=-sign,
+            base=sign * np.exp(base - line)[violated],
+            slope=sign * np.exp(slope_term - line)[violated],
+        )
+
+    def _branch_excess(self, parameters: Array) -> Array:
+        """By how much the other branch is higher than the seen one; below zero where it is lower.
+
+        With the branch's sign: line - floor where the floor was seen, floor - line where the line
+        was.
+        """
+        floor, base, slope_term = self.terms(parameters)
+        line = np.logaddexp(base, slope_term)
+        corner = self.hyperparameters.floor_corner * (self.branches == Branch.LINE)
+        return np.asarray(self.branches * (line - floor) - corner)
+
+    def _violated(self, excess: Array) -> Indices:
+        return np.flatnonzero((self.branches != Branch.EITHER) & (excess > 0))
+
+    def is_on_floor(self, parameters: Array) -> Array:
+        """Whether each candidate is on the floor: as it was seen, else by the parameters."""
+        floor, base, slope_term = self.terms(parameters)
+        expected = floor > np.logaddexp(base, slope_term)
+        seen = self.branches == Branch.FLOOR
+        return np.where(self.branches == Branch.EITHER, expected, seen)

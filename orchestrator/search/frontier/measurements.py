@@ -1,0 +1,70 @@
+"""What was measured of a candidate: the memory it needs and the speed it reaches."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from jobs.record import Outcome, TrialRecord
+from jobs.steady_state import launch_bound_share
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """The largest memory and the median speed of a candidate's repeats."""
+
+    memory_bytes: float
+    samples_per_second: float
+    trial_id: str
+    """The first repeat that ended ok."""
+    speed_ci95: float = 0.0
+    """Half the 95 % confidence interval of the speed, relative to it: the largest of the
+    repeats."""
+    host_bound_share: float | None = None
+    """Share of the micro-batches after which the GPU ran out of work; None if unknown. At 1 the
+    speed is the host's."""
+    launch_bound_share: float = 0.0
+    """At most this share of the time the GPU waited for the host in the middle of a step."""
+
+
+def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
+    """The repeats that ended ok, combined; None if none has both a memory and a speed."""
+    return _combined([own for own in map(_single, records) if own is not None])
+
+
+def _single(record: TrialRecord) -> Measurement | None:
+    figures = record.measurements
+    memory = figures.get("device_peak_bytes") or figures.get("peak_allocated_bytes")
+    speed = figures.get("samples_per_second")
+    if record.outcome is not Outcome.OK or not _is_positive(memory) or not _is_positive(speed):
+        return None
+    ci95 = figures.get("samples_per_second_ci95") or 0.0
+    return Measurement(
+        memory_bytes=float(memory),
+        samples_per_second=float(speed),
+        trial_id=record.trial_id,
+        speed_ci95=float(ci95) if math.isfinite(ci95) else 0.0,
+        host_bound_share=figures.get("host_bound_share"),
+        launch_bound_share=launch_bound_share(figures),
+    )
+
+
+def _is_positive(figure: float | None) -> TypeGuard[float]:
+    return figure is not None and math.isfinite(figure) and figure > 0
+
+
+def _combined(repeats: Sequence[Measurement]) -> Measurement | None:
+    if not repeats:
+        return None
+    host_bound = [own.host_bound_share for own in repeats if own.host_bound_share is not None]
+    return Measurement(
+        memory_bytes=max(own.memory_bytes for own in repeats),
+        samples_per_second=statistics.median(own.samples_per_second for own in repeats),
+        trial_id=repeats[0].trial_id,
+        speed_ci95=max(own.speed_ci95 for own in repeats),
+        host_bound_share=max(host_bound, default=None),
+        launch_bound_share=max(own.launch_bound_share for own in repeats),
+    )

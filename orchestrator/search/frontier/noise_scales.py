@@ -1,0 +1,113 @@
+"""How far costs are from the law, and how noisy measurements are: selected by likelihood.
+
+Type II maximum likelihood over a small grid of scales (Rasmussen and Williams, Gaussian Processes
+for Machine Learning, section 5.4.1), with the law linearized at its current parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.frontier.arrays import Array, Mask
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+
+_BEYOND_ANY_SQUARE = 1e300
+"""Larger than any sum of squared residuals, smaller than infinity."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Residuals:
+    """What the linearized law leaves of the measured costs; arrays over measured candidates."""
+
+    from_prior: Array
+    """Measured costs less the costs at the parameters' prior mean."""
+    from_law: Array
+    """Measured costs less the costs at the current parameters."""
+    parameter_covariance: Array
+    """Covariance of the costs that follows from the prior of the parameters."""
+    misfit_kernel: Array
+    """Correlation of the misfits."""
+    extra_kernel: Array
+    """Covariance of the misfits of the extras, for extras that are off by their whole size."""
+    known_variances: Array
+    """Variances that the trials themselves state."""
+    is_on_floor: Mask
+    """Measured on the floor of a time."""
+    has_outliers: bool
+    """Whether a measurement may be an outlier: a time, yes. Memory repeats to the byte, so the law
+    is off there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scales:
+    """The scales that were selected."""
+
+    misfit_deviation: float
+    extra_deviation: float
+    noises: Array
+    """Noise of each measured cost, as a deviation."""
+
+    def covariance(self, misfit_kernel: Array, extra_kernel: Array) -> Array:
+        """Covariance of what the law leaves unexplained."""
+        return self.misfit_deviation**2 * misfit_kernel + self.extra_deviation**2 * extra_kernel
+
+
+def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -> Scales:
+    """The combination of misfit, extra and noise scales with the largest likelihood."""
+    noises = _noise_choices(residuals, hyperparameters)
+    pairs = list(
+        itertools.product(hyperparameters.misfit_deviations, hyperparameters.extra_deviations)
+    )
+    likelihoods = []
+    for misfit, extra in pairs:
+        covariance = (
+            residuals.parameter_covariance
+            + misfit**2 * residuals.misfit_kernel
+            + extra**2 * residuals.extra_kernel
+        )
+        variances = residuals.known_variances + noises**2
+        likelihoods.append(log_likelihoods(covariance, variances, residuals.from_prior))
+    best_pair, best_noise = np.unravel_index(np.argmax(likelihoods), (len(pairs), len(noises)))
+    misfit, extra = pairs[best_pair]
+    return Scales(misfit_deviation=misfit, extra_deviation=extra, noises=noises[best_noise])
+
+
+def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
+    """The noises to choose from, shape (choices, measured): one for the floor, one for all else."""
+    floor_noises = hyperparameters.floor_noises
+    if not residuals.is_on_floor.any():
+        floor_noises = floor_noises[:1]
+    # The noise of an outlier is at least so large that it is no outlier any more.
+    distance = np.abs(residuals.from_law) * residuals.has_outliers
+    largest = hyperparameters.floor_noises[-1]
+    at_least = distance.clip(max=largest) / hyperparameters.outlier_threshold
+    choices = []
+    for noise, floor_noise in itertools.product(hyperparameters.noises, floor_noises):
+        off_floor = np.maximum(noise, at_least)
+        choices.append(np.where(residuals.is_on_floor, floor_noise, off_floor))
+    return np.array(choices)
+
+
+def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:
+    """Logarithms of normal densities of the residuals, but for a constant, shape (choices,).
+
+    Choice ``k`` has the covariance ``covariance + diag(variances[k])``; ``variances`` has shape
+    (choices, residuals).
+
+    The density needs the residuals solved with the Cholesky factor L of each covariance: -|L⁻¹r|²/2
+    - Σ log L_ii. When the residuals are appended to the covariance as a last row, the last row of
+    its factor is (L⁻¹r)ᵀ. So one batched factorization gives both terms.
+    """
+    count = len(residuals)
+    bordered = np.zeros((len(variances), count + 1, count + 1))
+    bordered[:, :count, :count] = covariance
+    bordered[:, range(count), range(count)] += variances
+    bordered[:, count, :count] = residuals  # Cholesky reads only the lower triangle
+    bordered[:, count, count] = _BEYOND_ANY_SQUARE
+    factors = np.linalg.cholesky(bordered)
+    squares = (factors[:, count, :count] ** 2).sum(axis=1)
+    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
+    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))

@@ -1,0 +1,80 @@
+"""Which trials of the plan are open, out or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobs.spec import TrialSpec
+from orchestrator.search.frontier.candidates import Candidate
+
+
+class PlanState:
+    """A trial is open until it is asked for or has a record.
+
+    It is out from when it is asked for until its record.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._candidate_of: dict[str, Candidate] = {}
+        for candidate in candidates:
+            self._candidate_of.update(dict.fromkeys(candidate.trial_ids, candidate))
+        self._out: set[str] = set()
+        self._ended: set[str] = set()
+
+    @property
+    def trial_count(self) -> int:
+        """Trials of the plan."""
+        return len(self._candidate_of)
+
+    @property
+    def ended_count(self) -> int:
+        """Trials with a record."""
+        return len(self._ended)
+
+    @property
+    def is_anything_out(self) -> bool:
+        """Whether a trial is out."""
+        return bool(self._out)
+
+    def candidate_of(self, trial_id: str) -> Candidate | None:
+        """The candidate of a trial; None where the plan does not have it."""
+        return self._candidate_of.get(trial_id)
+
+    def candidates_out(self) -> list[Candidate]:
+        """The candidates with a trial that is out."""
+        return list(dict.fromkeys(self._candidate_of[trial_id] for trial_id in self._out))
+
+    def open_trials(self, candidate: Candidate) -> list[TrialSpec]:
+        """The candidate's trials that are open."""
+        pairs = zip(candidate.trial_ids, candidate.trials, strict=True)
+        return [trial for trial_id, trial in pairs if self._is_open(trial_id)]
+
+    def is_open(self, candidate: Candidate) -> bool:
+        """Whether a trial of the candidate is open."""
+        return any(map(self._is_open, candidate.trial_ids))
+
+    def is_begun(self, candidate: Candidate) -> bool:
+        """Whether a trial of the candidate is not open any more."""
+        return not all(map(self._is_open, candidate.trial_ids))
+
+    def take(self, trial_id: str) -> None:
+        """The trial is asked for."""
+        self._out.add(trial_id)
+
+    def give_back(self, trial_id: str) -> None:
+        """The trial is open again."""
+        self._out.discard(trial_id)
+
+    def end(self, trial_id: str) -> bool:
+        """The trial has a record; False if it had one before."""
+        is_first_record = trial_id not in self._ended
+        self._out.discard(trial_id)
+        self._ended.add(trial_id)
+        return is_first_record
+
+    def open_trials_of(self, candidates: Iterable[Candidate]) -> list[TrialSpec]:
+        """The open trials of these candidates."""
+        return [trial for candidate in candidates for trial in self.open_trials(candidate)]
+
+    def _is_open(self, trial_id: str) -> bool:
+        return trial_id not in self._out and trial_id not in self._ended

@@ -1,0 +1,71 @@
+"""The searches that a sweep can name, and how one is built.
+
+To add a search: its file with a ``Search``, its description in
+``orchestrator.planning.search_kinds``, its name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.spec import TrialSpec
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.search.base import Search
+from orchestrator.search.follow_ups import FollowUps
+from orchestrator.search.frontier.search import FrontierSearch
+from orchestrator.search.grid import Grid
+
+
+class MemoryPredictor(Protocol):
+    """Predicts the memory of trials beside a search."""
+
+    def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
+        """Trial -> bytes of device memory on a GPU model; the mapping may grow later."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredSearch:
+    """How searches of one kind are built."""
+
+    make: Callable[..., Search]
+    """From trials, and by keyword the options that ``search_kinds`` describes."""
+    uses_predicted_memory: bool = False
+    """``make`` also takes ``predicted_bytes``: trial -> predicted memory, a mapping that may
+    grow."""
+
+
+SEARCHES: Mapping[str, RegisteredSearch] = {
+    "grid": RegisteredSearch(make=Grid),
+    "frontier": RegisteredSearch(make=FrontierSearch, uses_predicted_memory=True),
+}
+"""Kind -> how to build it, for every kind of ``search_kinds``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchFactory:
+    """Builds the searches of a sweep, one per GPU model."""
+
+    config: SweepConfig
+    predictor: MemoryPredictor | None = None
+    """None: memory is not predicted."""
+    with_follow_ups: bool = False
+    """Whether follow-ups come after each search. They need a GPU."""
+
+    def build(self, trials: Sequence[TrialSpec], gpu_model: str) -> Search:
+        """The search that the config names, over the trials of one GPU model."""
+        choice = self.config.search
+        registered = SEARCHES[choice.kind]
+        options = dict(choice.options)
+        if registered.uses_predicted_memory and self.predictor is not None:
+            options["predicted_bytes"] = self.predictor.of(trials, gpu_model)
+        search = registered.make(trials, **options)
+        if not self.with_follow_ups:
+            return search
+        return FollowUps(
+            search,
+            self.config.follow_up,
+            budgets=self.config.budgets,
+            baseline=self.config.baseline,
+        )

@@ -1,0 +1,225 @@
+"""Runs at a URI: downloaded before a run, uploaded after it, through the store's own client."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.storage.layout import RECORDS, RUN
+from orchestrator.storage.location import Uri
+from orchestrator.storage.record_reader import read_record
+
+_PARALLEL_COPIES = 16
+_BUCKETS = ("s3", "gs", "gcs")
+"""Schemes that pyarrow itself speaks; every other is fsspec's."""
+_GCS_PATIENCE = "?retry_limit_seconds=60"
+"""Without credentials pyarrow would ask Google for them for a quarter of an hour."""
+_LOCAL_FILES = ("lock", ".*", "*/.*")
+"""Patterns of files that mean nothing on another machine."""
+
+
+class RemoteError(OSError):
+    """A store refuses, cannot be reached or lacks its package: one sentence, the URI first."""
+
+
+def check_writable(uri: Uri) -> None:
+    """Write an empty marker at the URI; on the Hub, make the repository. Raises RemoteError."""
+    with _errors_named(uri):
+        if uri.scheme == "hf":
+            from huggingface_hub import HfApi
+
+            name, _ = _repository(uri)
+            HfApi().create_repo(name, repo_type="dataset", private=True, exist_ok=True)
+        else:
+            _at(uri).write_empty(f"{RECORDS}/.keep")
+
+
+def download(uri: Uri, folder: Path) -> list[str]:
+    """Copy a run's records and run.json, or its tables where only those were kept, to a folder.
+
+    A record that the folder has, too, is replaced only by one that started later. Returns the names
+    at the URI, empty where there is no run. Raises RemoteError.
+    """
+    with _errors_named(uri), tempfile.TemporaryDirectory() as scratch:
+        remote = _at(uri)
+        names = sorted(_needed(remote.names()))
+        _copy(names, remote, _on_disk(Path(scratch)))
+        for name in names:
+            _keep_later(Path(scratch, name), folder / name)
+    return names
+
+
+def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
+    """Copy every file of a run but the lock to the URI, and remove records that the run dropped.
+
+    ``card`` is the text of the dataset's README.md on the Hub. Raises RemoteError.
+    """
+    with _errors_named(uri):
+        if uri.scheme == "hf":
+            _commit(folder, uri, card)
+            return
+        local, remote = _on_disk(folder), _at(uri)
+        names = {name for name in local.names() if not _is_local(name)}
+        _copy(names, local, remote)
+        for name in _records(remote.names()) - names:
+            # With the last file of a folder pyarrow writes a folder object, which not every S3
+            # server takes. An empty file counts as absent instead.
+            remote.write_empty(name)
+
+
+def fetched(uri: Uri) -> Path:
+    """A folder with the run at a URI, kept until the process ends.
+
+    Raises RemoteError, and FileNotFoundError where there is no run.
+    """
+    folder = Path(tempfile.mkdtemp(dir=_downloads().name), uri.name)
+    if not set(download(uri, folder)) - {RUN}:
+        raise FileNotFoundError(str(uri))
+    return folder
+
+
+@functools.cache
+def _downloads() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="orchestrator-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder in one of pyarrow's filesystems. File names are relative to it, with slashes."""
+
+    files: Any
+    root: str
+    is_bucket: bool = False
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def names(self) -> set[str]:
+        """The files that are not empty; none where there is no such folder."""
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(self.root, recursive=True, allow_not_found=True)
+        names = set()
+        for info in self.files.get_file_info(selector):
+            if info.type == FileType.File and info.size:
+                names.add(info.path.removeprefix(f"{self.root}/"))
+        return names
+
+    def write_empty(self, name: str) -> None:
+        self.make_parent(name)
+        with self.files.open_output_stream(self.path(name)):
+            pass
+
+    def make_parent(self, name: str) -> None:
+        if not self.is_bucket:  # a bucket has no folders
+            self.files.create_dir(self.path(name).rpartition("/")[0], recursive=True)
+
+
+def _copy(names: Iterable[str], source: _Folder, target: _Folder) -> None:
+    from pyarrow.fs import copy_files
+
+    def copy_file(name: str) -> None:
+        target.make_parent(name)
+        copy_files(
+            source.path(name),
+            target.path(name),
+            source_filesystem=source.files,
+            destination_filesystem=target.files,
+        )
+
+    with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
+        list(pool.map(copy_file, names))  # the list raises what a copy raised
+
+
+def _on_disk(folder: Path) -> _Folder:
+    from pyarrow.fs import LocalFileSystem
+
+    return _Folder(LocalFileSystem(), folder.absolute().as_posix())
+
+
+def _at(uri: Uri) -> _Folder:
+    """The folder at a URI. Raises ImportError or ValueError on an unknown scheme."""
+    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+
+    if uri.scheme in _BUCKETS:
+        # Other S3 servers than Amazon's do not know the checksums that Amazon's now expects.
+        os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+        options = "" if uri.scheme == "s3" else _GCS_PATIENCE
+        files, path = FileSystem.from_uri(f"{uri}{options}")
+        return _Folder(files, path.rstrip("/"), is_bucket=True)
+    import fsspec
+
+    # A cached filesystem would list what lay there before the last upload.
+    files, path = fsspec.core.url_to_fs(str(uri), skip_instance_cache=True)
+    root = path.strip("/") if uri.scheme == "hf" else path.rstrip("/")
+    return _Folder(PyFileSystem(FSSpecHandler(files)), root)
+
+
+def _records(names: Iterable[str]) -> set[str]:
+    """The records among files. Records of a run in a folder below are not this run's."""
+    in_folder = {name for name in names if name.rpartition("/")[0] == RECORDS}
+    return {name for name in in_folder if name.endswith(".json")}
+
+
+def _needed(names: set[str]) -> set[str]:
+    """The files that say all of a run: its records, or the tables where only they were kept."""
+    tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
+    return (_records(names) or tables) | names.intersection({RUN})
+
+
+def _is_local(name: str) -> bool:
+    return any(Path(name).match(pattern) for pattern in _LOCAL_FILES)
+
+
+def _keep_later(downloaded: Path, path: Path) -> None:
+    """Move a file to its place, unless a record that started no earlier lies there."""
+    if not path.exists() or _started_at(downloaded) > _started_at(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(downloaded, path)
+
+
+def _started_at(path: Path) -> float:
+    """When a record's trial started, in Unix time; -1 for any other file."""
+    record = read_record(path)
+    return -1.0 if record is None else record.started_at
+
+
+def _commit(folder: Path, uri: Uri, card: str) -> None:
+    from huggingface_hub import HfApi
+
+    if card:
+        (folder / "README.md").write_text(card)
+    name, path = _repository(uri)
+    HfApi().upload_folder(
+        repo_id=name,
+        repo_type="dataset",
+        folder_path=folder,
+        path_in_repo=path,
+        ignore_patterns=list(_LOCAL_FILES),
+        delete_patterns=f"{RECORDS}/*.json",
+        commit_message=f"Run {uri.name}",
+    )
+
+
+def _repository(uri: Uri) -> tuple[str, str]:
+    """``USER/NAME`` of a dataset, and the folder in it."""
+    _, user, name, *folder = uri.path.split("/")
+    return f"{user}/{name}", "/".join(folder)
+
+
+@contextlib.contextmanager
+def _errors_named(uri: Uri) -> Iterator[None]:
+    """Turn any error into one sentence. The request is signed, so nothing else of it is kept."""
+    try:
+        yield
+    except (OSError, ImportError, ValueError, RuntimeError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise RemoteError(f"{uri}: {lines[0][:400]}") from None

@@ -1,0 +1,64 @@
+"""A SIMULATED ``pynvml`` with as much as the program asks of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+class FakeNvml:
+    """In place of the module; a test sets what is in use, and by which processes."""
+
+    class NVMLError(Exception):
+        """What every other question raises."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, uuids: list[str]) -> None:
+        self.uuids = uuids
+        self.used = 0
+        self.processes: list[int] = []
+        self.failing: dict[str, str] = {}
+        """Function -> the error that it raises."""
+        self.awaited: int | None = None
+        self.listed = threading.Event()
+        """Set when the processes are listed, ``awaited`` among them if it is given."""
+        monkeypatch.setitem(sys.modules, "pynvml", self)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def nvmlInit(self) -> None:
+        return None
+
+    def nvmlShutdown(self) -> None:
+        return None
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.uuids)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return self.uuids[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        return uuid
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        self._fail_if_asked("nvmlDeviceGetMemoryInfo")
+        return SimpleNamespace(used=self.used)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        processes = self.processes
+        if self.awaited is None or self.awaited in processes:
+            self.listed.set()
+        return [SimpleNamespace(pid=pid) for pid in processes]
+
+    def _fail_if_asked(self, function: str) -> None:
+        if function in self.failing:
+            raise self.NVMLError(self.failing[function])
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.NVMLError(name)

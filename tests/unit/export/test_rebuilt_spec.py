@@ -1,0 +1,149 @@
+"""The trial behind a row: from its record, or rebuilt from the table and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord, skipped
+from jobs.spec import TrialSpec
+from orchestrator.analysis.accumulation import candidates
+from orchestrator.analysis.dataset import Dataset, dataset_of_records, load_dataset
+from orchestrator.export import NotExportableError, export_candidate
+from orchestrator.export.rebuilt_spec import source_trial
+from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.plan import plan
+from orchestrator.storage.migration import version_1_id
+from orchestrator.storage.run_metadata import RunMetadata
+from tests.support.records import write_run
+
+CONFIG = """
+model: {task: causal-lm, architecture: llama, config: {hidden_size: 64}}
+training_arguments: {weight_decay: 0.1, optim: adagrad}
+axes:
+  micro_batch: [1, 2]
+  precision: [bf16, bf16_weights]
+  adapter: [none, lora_r8]
+  max_grad_norm: [0.0, 1.0]
+  offload: [none, zero2]
+measure: {steps: 7, repeats: 2}
+cpu_fallback: {steps: 3}
+resources: {nvme_path: /mnt/disk}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> SweepConfig:
+    """Axes of techniques and of a plain argument over the user's own arguments."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text(CONFIG)
+    return load_config(path)
+
+
+def _measured(spec: TrialSpec, *, gpu: bool = True) -> TrialRecord:
+    environment = {"gpu_model": "NVIDIA H200"} if gpu else {"cpu_model": "synthetic"}
+    figures = {
+        "peak_allocated_bytes": 10**9,
+        "device_peak_bytes": 2 * 10**9 if gpu else None,
+        "samples_per_second": 10.0,
+    }
+    return TrialRecord(spec=spec, outcome=Outcome.OK, measurements=figures, environment=environment)
+
+
+def _dataset(records: Sequence[TrialRecord], config: dict[str, Any]) -> Dataset:
+    return dataset_of_records(records, RunMetadata(name="sweep", config=config))
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_source_trial_of_a_table_rebuilds_every_row(config: SweepConfig, gpu: bool) -> None:
+    first, *others = plan(config, has_gpu=gpu).trials
+    records = [_measured(first, gpu=gpu)]
+    records += [skipped(spec, "time_budget", "no time left") for spec in others]
+    # As the config is read back from a table.
+    dataset = _dataset(records, json.loads(json.dumps(config.to_json())))
+    for row, spec in zip(dataset.rows, (first, *others), strict=True):
+        source = source_trial(dataset, row)
+        assert source.is_checked
+        assert source.spec.settings == spec.settings
+        assert source.spec.measure.steps == (7 if gpu else 3)
+        assert source.spec.needs.gpus == int(gpu)
+
+
+def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config: SweepConfig) -> None:
+    spec = dataclasses.replace(plan(config).trials[0], gpu_model="NVIDIA H200")
+    dataset = _dataset([_measured(spec)], config.to_json())
+    source = source_trial(dataset, dataset.rows[0])
+    assert source.is_checked
+    assert source.spec.trial_id == spec.trial_id
+
+
+def test_source_trial_accepts_version_1_identities(config: SweepConfig) -> None:
+    spec = plan(config).trials[0]
+    dataset = _dataset([_measured(spec)], config.to_json())
+    row = {**dataset.rows[0], "trial_id": version_1_id(spec)}
+    assert row["trial_id"] != spec.trial_id
+    assert source_trial(dataset, row).is_checked
+
+
+def test_source_trial_of_another_config_is_not_checked(config: SweepConfig, tmp_path: Path) -> None:
+    spec = plan(config).trials[0]
+    changed = {**config.to_json(), "training_arguments": {"weight_decay": 0.2}}
+    dataset = _dataset([_measured(spec)], changed)
+    assert not source_trial(dataset, dataset.rows[0]).is_checked
+    assert dataset.main is not None
+    (candidate,) = candidates(dataset.main.configurations)
+    export_candidate(dataset, candidate, tmp_path / "train")
+    readme = (tmp_path / "train" / "README.md").read_text()
+    assert f"this version would run trial {spec.trial_id} as" in readme
+
+
+@pytest.mark.parametrize("missing", ["model", "measure", "cpu_fallback", "data"])
+def test_source_trial_without_its_config_is_not_exportable(
+    config: SweepConfig, missing: str
+) -> None:
+    incomplete = {key: value for key, value in config.to_json().items() if key != missing}
+    dataset = _dataset([_measured(plan(config).trials[0])], incomplete)
+    with pytest.raises(NotExportableError, match="does not say how it ran"):
+        source_trial(dataset, dataset.rows[0])
+
+
+def test_source_trial_of_a_technique_that_is_gone_is_not_exportable(config: SweepConfig) -> None:
+    dataset = _dataset([_measured(plan(config).trials[0])], config.to_json())
+    row = {**dataset.rows[0], "adapter": "lora_of_old"}
+    with pytest.raises(NotExportableError, match="lora_of_old"):
+        source_trial(dataset, row)
+
+
+def test_source_trial_with_records_is_the_recorded_spec(
+    config: SweepConfig, tmp_path: Path
+) -> None:
+    spec = plan(config).trials[0]
+    folder = write_run(tmp_path / "run", [_measured(spec)])
+    dataset = load_dataset(folder)
+    source = source_trial(dataset, dataset.rows[0])
+    assert (source.spec, source.is_checked) == (spec, True)
+    # Version 1 named the file by another identity.
+    (file,) = (folder / "records").iterdir()
+    file.rename(file.with_name("0123456789ab.json"))
+    assert source_trial(dataset, dataset.rows[0]).spec == spec
+
+
+def test_export_candidate_inferred_has_its_own_accumulation(
+    config: SweepConfig, tmp_path: Path
+) -> None:
+    spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
+    record = _measured(spec)
+    figures = {**record.measurements, "parameters_trainable": 10, "parameter_dtypes": "float32"}
+    dataset = _dataset([dataclasses.replace(record, measurements=figures)], config.to_json())
+    assert dataset.main is not None
+    (candidate,) = candidates(dataset.main.configurations, effective_batch=8)
+    export_candidate(dataset, candidate, tmp_path)
+    settings = json.loads((tmp_path / "training_arguments.json").read_text())
+    assert settings["gradient_accumulation_steps"] == 4
+    assert "measured_peak_allocated_bytes" not in (tmp_path / "train.py").read_text()
+    assert "trial " + spec.trial_id in (tmp_path / "README.md").read_text().splitlines()[0]

@@ -1,0 +1,85 @@
+"""Functions lifted out of their modules."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jobs.techniques.hooks import registered
+from orchestrator.export.generated_code import NotExportableError
+from orchestrator.export.source_lifting import lifted
+
+MODULE = '''
+import json
+from jobs.techniques.hooks import hook
+
+LIMIT = 3
+
+
+def helper(value: "json.JSONEncoder") -> int:
+    return value + LIMIT
+
+
+@hook("lifted_in_a_test")
+def alone(value):
+    """Uses a helper and a constant."""
+    import math
+
+    return math.floor(helper(value))
+
+
+def leaning(value):
+    return json.dumps(value)
+
+
+class Holder:
+    def method(self):
+        return 1
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> ModuleType:
+    """A module with functions to lift."""
+    path = tmp_path / "liftable.py"
+    path.write_text(MODULE)
+    spec = importlib.util.spec_from_file_location("liftable", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["liftable"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lifted_takes_what_the_function_uses_and_no_decorator(module: ModuleType) -> None:
+    source = lifted(module.alone)
+    names = [getattr(node, "name", "LIMIT") for node in ast.parse(source).body]
+    assert names == ["LIMIT", "helper", "alone"]
+    assert "hook" not in source
+    namespace: dict[str, Callable[[int], int]] = {}
+    exec(source, namespace)
+    assert namespace["alone"](4) == 7
+
+
+def test_lifted_refuses_a_function_that_uses_its_modules_import(module: ModuleType) -> None:
+    with pytest.raises(NotExportableError, match="it uses json, which its module imports"):
+        lifted(module.leaning)
+
+
+def test_lifted_refuses_a_function_that_is_not_at_the_top_level(module: ModuleType) -> None:
+    with pytest.raises(NotExportableError, match="not at the top level"):
+        lifted(module.Holder.method)
+
+
+def test_lifted_registered_hook_has_the_hooks_name() -> None:
+    function = registered("torch_adamw")
+    names = [getattr(node, "name", "") for node in ast.parse(lifted(function)).body]
+    assert names[-1] == function.__name__ or function.__name__ in names
+    assert "decay_groups" in names

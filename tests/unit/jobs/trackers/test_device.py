@@ -1,0 +1,107 @@
+"""Other processes on a trial's GPU, seen whenever they come."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment
+from jobs.trackers.device import Device
+from tests.support.fake_nvml import FakeNvml
+
+GIB = 2**30
+OTHER = 2**22 - 1
+"""An id that no process here has."""
+CONTEXT = ContextMemory(device_bytes=1)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """A GPU that the trial has to itself."""
+    fake = FakeNvml(monkeypatch, ["GPU-0"])
+    fake.processes = [os.getpid()]
+    return fake
+
+
+def foreign_processes(tracker: Device) -> int:
+    return int(tracker.measurements()["gpu_foreign_processes"])
+
+
+def test_device_sees_a_process_that_comes_and_goes(gpu: FakeNvml) -> None:
+    with Device(poll_seconds=0.001) as tracker:
+        tracker.start(CONTEXT)
+        for moment in (Moment.CONTEXT, Moment.MODEL, Moment.TRAIN_BEGIN):
+            tracker.at(moment, 0.0)
+        assert foreign_processes(tracker) == 0
+        gpu.awaited = OTHER
+        gpu.listed.clear()
+        gpu.processes = [os.getpid(), OTHER]
+        gpu.used = GIB
+        assert gpu.listed.wait(timeout=60)
+        gpu.processes = [os.getpid()]
+        gpu.used = 0
+        tracker.at(Moment.TRAIN_END, 0.0)
+        assert foreign_processes(tracker) == 1
+
+
+def test_device_sees_a_process_that_makes_training_fail(gpu: FakeNvml) -> None:
+    with Device(poll_seconds=60.0) as tracker:
+        tracker.start(CONTEXT)
+        tracker.at(Moment.TRAIN_BEGIN, 0.0)
+        gpu.processes = [os.getpid(), OTHER]
+        gpu.used = GIB
+        assert foreign_processes(tracker) == 1
+
+
+def test_device_lists_processes_only_when_memory_has_changed(gpu: FakeNvml) -> None:
+    with Device() as tracker:
+        tracker.start(CONTEXT)
+        gpu.used = GIB
+        for is_listed in (True, False):
+            gpu.listed.clear()
+            tracker.at(Moment.TRAIN_END, 0.0)
+            assert gpu.listed.is_set() is is_listed
+
+
+@pytest.mark.parametrize("processes", [[], [OTHER]], ids=["hidden", "renumbered"])
+def test_device_in_a_container_counts_no_foreign_process(
+    gpu: FakeNvml, processes: list[int]
+) -> None:
+    gpu.processes = processes
+    with Device() as tracker:
+        tracker.start(CONTEXT)
+        tracker.at(Moment.TRAIN_END, 0.0)
+        assert foreign_processes(tracker) == 0
+
+
+def test_device_before_the_context_counts_every_process(gpu: FakeNvml) -> None:
+    gpu.processes = [OTHER]
+    with Device() as tracker:
+        tracker.start(NO_CONTEXT)
+        assert foreign_processes(tracker) == 1
+
+
+def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as worker,
+        Device() as tracker,
+    ):
+        gpu.processes = [os.getpid(), worker.pid]
+        tracker.start(CONTEXT)
+        tracker.at(Moment.TRAIN_END, 0.0)
+        worker.kill()
+        assert foreign_processes(tracker) == 0
+
+
+def test_device_reports_memory_beyond_what_was_in_use_before(gpu: FakeNvml) -> None:
+    gpu.used = GIB
+    with Device() as tracker:
+        tracker.start(NO_CONTEXT)
+        gpu.used = 3 * GIB
+        tracker.at(Moment.TRAIN_END, 0.0)
+        values = tracker.measurements()
+    assert values["device_peak_bytes"] == values["gpu_after_training_bytes"] == 2 * GIB
+    assert values["hf_guide_memory_mib"] == 3 * 1024

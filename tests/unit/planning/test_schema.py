@@ -1,0 +1,55 @@
+"""The JSON schema that editors check configs with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from orchestrator.planning.schema import json_schema
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
+BEYOND_A_SCHEMA = (
+    "04_",  # a key given twice
+    "11_",  # the installed transformers' architectures
+    "12_",  # its arguments
+    "19_",  # an argument and an axis
+    "21_",
+    "29_",  # the suffix of a file
+    "33_",  # other files
+    "34_",
+    "35_",
+    "37_",
+    "42_",
+    "48_",  # the text of an argument
+)
+"""Broken files whose mistake an editor cannot see."""
+
+
+def _is_accepted(path: Path) -> bool:
+    try:
+        value = yaml.safe_load(path.read_text())
+        jsonschema.Draft202012Validator(json_schema()).validate(value)
+    except (yaml.YAMLError, RecursionError, jsonschema.ValidationError):
+        return False
+    return True
+
+
+def test_schema_committed_file_is_current() -> None:
+    committed = json.loads((ROOT / "configs/schema.json").read_text())
+    assert committed == json_schema(), "make schema"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_schema_accepts_shipped_config(path: Path) -> None:
+    assert _is_accepted(path)
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
+def test_schema_refuses_broken_config_if_it_can_see_the_mistake(path: Path) -> None:
+    assert _is_accepted(path) == path.stem.startswith(BEYOND_A_SCHEMA)

@@ -1,0 +1,22 @@
+"""The cards that a predicted trial fits."""
+
+from __future__ import annotations
+
+from orchestrator.prediction.prediction import CARDS, Figure, Prediction
+from orchestrator.units import GIB
+
+
+def test_fits_says_yes_only_where_the_whole_interval_fits() -> None:
+    prediction = Prediction(
+        trial_id="0123456789ab",
+        choices={"micro_batch": 8},
+        allocated=Figure(bytes=20 * GIB, low=19 * GIB, high=21 * GIB),
+        reserved=Figure(bytes=22 * GIB, low=21 * GIB, high=23 * GIB),
+        device=Figure(bytes=23 * GIB, low=22 * GIB, high=24 * GIB),
+    )
+    assert prediction.cards == {16: "no", 24: "tight", 40: "yes", 48: "yes", 80: "yes", 141: "yes"}
+
+
+def test_fits_without_figures_is_unknown() -> None:
+    prediction = Prediction(trial_id="0123456789ab", choices={}, unknown="compiled")
+    assert prediction.fits(CARDS[141]) == "unknown"

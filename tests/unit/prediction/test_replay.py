@@ -1,0 +1,55 @@
+"""Streams put together to training steps."""
+
+from __future__ import annotations
+
+from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.replay import TrialStreams, replay
+from orchestrator.units import MIB
+
+H200 = load_gpu("h200")
+
+
+def _tensor(number: int, size: int, kind: str) -> Allocation:
+    return Allocation(number=number, formula="tensor", integers=(size,), kind=kind)
+
+
+def _stream(*events: Event) -> Stream:
+    return Stream(events=events)
+
+
+def _trial(first: Stream, later: Stream | None = None, accumulation: int = 1) -> TrialStreams:
+    """A model of 64 MiB whose first update creates as many states."""
+    return TrialStreams(
+        model=_stream(_tensor(1, 64 * MIB, "weights")),
+        first=first,
+        later=later,
+        accumulation=accumulation,
+        first_update=_stream(_tensor(1, 64 * MIB, "optimizer states")),
+        update=_stream(),
+    )
+
+
+def test_replay_peak_is_of_a_step_with_optimizer_states() -> None:
+    first = _stream(_tensor(1, 96 * MIB, "saved activations"), Free(number=1))
+    peaks = replay(_trial(first), H200)
+    assert peaks.allocated == 224 * MIB
+    assert peaks.at_peak == {
+        "weights": 64 * MIB,
+        "optimizer states": 64 * MIB,
+        "saved activations": 96 * MIB,
+    }
+
+
+def test_replay_accumulation_keeps_the_inputs_of_every_micro_batch() -> None:
+    first = _stream(_tensor(1, 32 * MIB, "inputs"))
+    peaks = replay(_trial(first, later=first, accumulation=5), H200)
+    assert peaks.at_peak["inputs"] == 5 * 32 * MIB
+
+
+def test_replay_memory_taken_once_is_kept_and_not_taken_again() -> None:
+    workspace = Allocation(
+        number=1, formula="cublas", integers=(), kind="library workspaces", once="cublas forward"
+    )
+    peaks = replay(_trial(_stream(workspace)), H200)
+    assert peaks.at_peak["library workspaces"] == H200.cublas_workspace_bytes

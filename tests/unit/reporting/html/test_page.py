@@ -1,0 +1,64 @@
+"""report.html: one file, no network, and queries that run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.reporting.html import page
+from orchestrator.reporting.publish import publish
+from orchestrator.reporting.report import Report
+from tests.support.records import make_grid, write_run
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("grid")
+    return load_dataset(write_run(folder, make_grid(), budgets=[2**33]))
+
+
+def test_page_asks_no_network_and_names_its_tables(dataset: Dataset) -> None:
+    html = page.render(Report(dataset=dataset))
+    text = "".join(re.split(r"(?s)<script[^>]*>.*?</script>", html))
+    assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", text)
+    assert text.count("<table") == text.count("<caption")
+    assert text.count("<h1") == 1
+    assert "CUDA out of memory" in text
+    assert len(re.findall(r' id="([^"]+)"', text)) == len(set(re.findall(r' id="([^"]+)"', text)))
+
+
+def test_page_shows_the_front_without_a_script(dataset: Dataset) -> None:
+    html = page.render(Report(dataset=dataset))
+    table = html.split('<table id="table"')[1].split("</table>")[0]
+    assert "batch 256 · bf16" in table
+    assert "Ranked: same training recipe as the baseline" in table
+
+
+def test_script_json_cannot_end_its_script() -> None:
+    value = {"a": [float("nan"), float("inf"), 1.5, "</script>&\u2028"]}
+    text = page.script_json(value)
+    assert text == '{"a":[null,null,1.5,"\\u003c/script\\u003e\\u0026\\u2028"]}'
+    assert json.loads(text)["a"][3] == "</script>&\u2028"
+
+
+def test_queries_find_the_fastest_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+    import polars
+
+    dataset = publish(write_run(tmp_path, make_grid())).dataset
+    assert dataset.main is not None
+    monkeypatch.chdir(tmp_path)
+    snippets = {tool: f"{before}24{after}" for tool, before, after in page.queries(dataset)}
+    rows = duckdb.sql(snippets["DuckDB"]).fetchall()
+    within = [own for own in dataset.main.configurations if own.memory_bytes <= 24 * 2**30]
+    best = max(own.samples_per_second for own in within)
+    assert len(rows) == 10
+    assert best in rows[0]
+    table = eval(snippets["Polars"].split("\n\n", 1)[1], {"pl": polars})
+    assert table["samples_per_second"].to_list()[0] == best

@@ -1,0 +1,58 @@
+"""frontier.png: which axes it shows how, and which configurations it names."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.reporting.plots.frontier import encoded_axes, render
+from orchestrator.reporting.plots.labels import MAX_LABELS, Label, labelled, write
+from orchestrator.reporting.plots.style import new_figure
+from tests.support.records import make_grid, make_record, write_run
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return load_dataset(write_run(tmp_path_factory.mktemp("grid"), make_grid()))
+
+
+def test_encoded_axes_prefer_precision_and_activations(dataset: Dataset, tmp_path: Path) -> None:
+    assert dataset.main is not None
+    assert encoded_axes(dataset, dataset.main) == ("precision", "activations")
+    records = [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")]
+    few = load_dataset(write_run(tmp_path, records))
+    assert few.main is not None
+    assert encoded_axes(few, few.main) == ("optimizer", "micro_batch")
+
+
+def test_render_draws_runs_with_and_without_results(dataset: Dataset, tmp_path: Path) -> None:
+    empty = load_dataset(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
+    for run in (dataset, empty):
+        assert render(run).startswith(b"\x89PNG")
+
+
+def test_labelled_configurations_are_few_and_hold_the_ends(dataset: Dataset) -> None:
+    assert dataset.main is not None
+    front = dataset.main.front
+    chosen = labelled(front, [front[3]])
+    assert chosen[:3] == [front[-1], front[0], front[3]]
+    assert len(chosen) <= MAX_LABELS
+    assert labelled(front[:1], ()) == [front[0]]
+
+
+def test_write_never_covers_a_label_with_another() -> None:
+    figure = new_figure(6, 4)
+    axes = figure.add_subplot()
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    text = "batch 64 · bf16 · checkpoint\n38.9 GiB, 312/s"
+    labels = [Label(x=5 + n / 10, y=5, text=text) for n in range(30)]
+    write(axes, labels, ([5.0], [6.0]), [])
+    boxes = [drawn.get_window_extent() for drawn in axes.texts]
+    frame = axes.get_window_extent()
+    assert 3 <= len(boxes) < 30
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)

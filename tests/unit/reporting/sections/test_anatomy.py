@@ -1,0 +1,79 @@
+"""Where memory and time go: each configuration by its own anatomy, or by its follow-up's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.record import TrialRecord
+from jobs.spec import FollowUp, Purpose
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.reporting.anatomies import anatomies_of, asked_first
+from orchestrator.reporting.content import Table
+from orchestrator.reporting.sections import anatomy
+from tests.support.records import make_anatomy, make_record, write_run
+
+PROFILED = make_record(micro_batch=4, speed=40.0, anatomy=make_anatomy())
+SEARCHED = make_record(micro_batch=8, memory_mib=2000, speed=80.0)
+
+
+def profile_of(record: TrialRecord) -> TrialRecord:
+    """The record's trial, run again to be profiled."""
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE)
+    return replace(
+        record, spec=replace(record.spec, follow_up=follow_up), anatomy=make_anatomy(2.0)
+    )
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return load_dataset(write_run(tmp_path, [PROFILED, SEARCHED, profile_of(SEARCHED)]))
+
+
+def tables(dataset: Dataset) -> dict[str, Table]:
+    assert dataset.main is not None
+    content = anatomy.make(dataset, dataset.main)
+    assert content is not None
+    return {table.name: table for table in content.tables}
+
+
+def written(table: Table) -> list[list[str]]:
+    return [[column.text(row) for column in table.shown_columns] for row in table.rows]
+
+
+def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset: Dataset) -> None:
+    assert dataset.main is not None
+    result = anatomies_of(dataset, dataset.main.configurations)
+    assert result.keys() == {PROFILED.trial_id, SEARCHED.trial_id}
+    assert result[SEARCHED.trial_id].values("operations")["idle"] == pytest.approx(8 / 80 - 0.064)
+
+
+def test_anatomy_tables_hold_memory_time_and_modules(dataset: Dataset) -> None:
+    result = tables(dataset)
+    assert ["batch 8", "1.17 GiB", "400 MiB", "64 MiB", "536 MiB"] in written(result["memory"])
+    assert written(result["time"])[1] == [
+        "batch 8",
+        *("75.0 %", "15.6 %", "9.4 %"),
+        "36.0 %",
+        *("3.00", "35.0 %", "1 of 2"),
+    ]
+    assert written(result["time"])[-1][:4] == [anatomy.PAPER_ROW, "61.0 %", "25.5 %", "13.5 %"]
+    assert ["batch 8", "80.0 %", "20.0 %"] in written(result["modules"])
+
+
+def test_anatomy_is_left_out_where_nothing_was_profiled(tmp_path: Path) -> None:
+    dataset = load_dataset(write_run(tmp_path, [SEARCHED]))
+    assert dataset.main is not None
+    assert anatomy.make(dataset, dataset.main) is None
+
+
+def test_asked_first_names_the_front_before_others(tmp_path: Path) -> None:
+    slow = [make_record(micro_batch=n, memory_mib=5000 + n) for n in range(1, 9)]
+    best = make_record(micro_batch=16, memory_mib=900, speed=900.0)
+    dataset = load_dataset(write_run(tmp_path, [*slow, best]))
+    assert dataset.main is not None
+    ordered = asked_first(dataset.main)
+    assert ordered[0].trial_ids == (best.trial_id,)
+    assert len(ordered) == 9

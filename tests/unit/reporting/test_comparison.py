@@ -1,0 +1,108 @@
+"""Comparisons as text and as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.comparison import compare
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.reporting.comparison import markdown, render, to_json
+from tests.support.records import H200, make_record, write_run
+
+
+def steady(record: TrialRecord, **factors: float) -> TrialRecord:
+    """The record with a narrow interval of its speed, and some measurements scaled."""
+    measured: dict[str, Any] = {
+        **record.measurements,
+        "samples_per_second_ci95": 0.001,
+        "steps_counted": 100,
+    }
+    for name, factor in factors.items():
+        measured[name] = type(measured[name])(measured[name] * factor)
+    return replace(record, measurements=measured)
+
+
+def two_runs(
+    folder: Path, before: list[TrialRecord], after: list[TrialRecord]
+) -> tuple[Dataset, Dataset]:
+    runs = {"a": before, "b": after}
+    first, second = (
+        load_dataset(write_run(folder / name, records)) for name, records in runs.items()
+    )
+    return first, second
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
+    """Two runs in which every kind of change but one to losses occurs."""
+    plain = [make_record(micro_batch=2**n, speed=100.0 * (n + 1)) for n in range(7)]
+    failed = {"outcome": Outcome.OUT_OF_MEMORY, "measurements": {}, "steps": {}}
+    before = [steady(record) for record in plain[:6]]
+    before.append(replace(plain[6], reason="too large", **failed))
+    after = [
+        steady(plain[0], samples_per_second=0.9),
+        steady(plain[1], samples_per_second=1.2),
+        steady(plain[2], peak_allocated_bytes=1.5),
+        steady(plain[3], peak_allocated_bytes=0.5),
+        steady(plain[4]),
+        replace(plain[5], reason="CUDA out of memory", **failed),
+        steady(plain[6]),
+    ]
+    environment = {**H200, "torch": "2.14.0"}
+    return two_runs(
+        tmp_path, before, [replace(record, environment=environment) for record in after]
+    )
+
+
+def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> None:
+    lines = render(*changed, compare(*changed)).splitlines()
+    assert lines[0].startswith("synthetic (NVIDIA H200) -> synthetic (NVIDIA H200): 5 config")
+    assert lines[1] == "  torch: 2.13.0 -> 2.14.0"
+    assert [line.partition(":")[0] for line in lines[2:]] == [
+        *("regressed", "slower", "more memory"),
+        *("fixed", "faster", "less memory"),
+    ]
+    assert lines[2] == "regressed: batch 32: out_of_memory: CUDA out of memory"
+    assert lines[3] == (
+        "slower: batch 1: 100 samples/s → 90.0 samples/s (−10.0 %, chance explains ±1.0 %)"
+    )
+    assert lines[5] == "fixed: batch 64: was out_of_memory: too large"
+
+
+def test_render_says_that_losses_changed(tmp_path: Path) -> None:
+    records = [
+        replace(make_record(), steps={"loss": losses, "step_seconds": [0.1] * 8})
+        for losses in ([1.0] * 8, [3.0] * 8, [1.0] * 7 + [float("nan")])
+    ]
+    same, other = two_runs(tmp_path / "1", records[:1], records[1:2])
+    assert "loss mismatch: batch 4×1: mean loss 3.00 times the earlier run's" in render(
+        same, other, compare(same, other)
+    )
+    same, broken = two_runs(tmp_path / "2", records[:1], records[2:])
+    assert "losses are no longer finite" in render(same, broken, compare(same, broken))
+
+
+def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path: Path) -> None:
+    plain = [make_record(micro_batch=2**n, choice="a|b") for n in range(12)]
+    runs = two_runs(
+        tmp_path,
+        [steady(record) for record in plain],
+        [steady(record, samples_per_second=0.9) for record in plain],
+    )
+    comparison = compare(*runs)
+    text = markdown(*runs, comparison)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert "<details><summary>12 changes</summary>" in text
+    assert {line.replace("\\|", "").count("|") for line in rows} == {4}
+    assert render(*runs, comparison).count("slower: ") == 12
+
+
+def test_markdown_of_equal_runs_has_no_table(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path, [make_record()], [make_record()])
+    assert "No configuration changed beyond chance." in markdown(*runs, compare(*runs))
+    assert to_json(*runs, compare(*runs))["changes"] == []

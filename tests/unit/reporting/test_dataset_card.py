@@ -1,0 +1,25 @@
+"""The dataset card: the Hub's viewer finds the tables, a reader the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from orchestrator.reporting import dataset_card
+from orchestrator.reporting.publish import publish
+from tests.support.records import make_record, write_run
+
+
+def test_card_names_the_tables_and_holds_the_report(tmp_path: Path) -> None:
+    report = publish(write_run(tmp_path, [make_record()]))
+    card = dataset_card.render(report, "hf://datasets/me/runs/bert")
+    _, header, text = card.split("---\n", 2)
+    about = yaml.safe_load(header)
+    assert about["pretty_name"] == "synthetic on NVIDIA H200"
+    assert [config["config_name"] for config in about["configs"] if config.get("default")] == [
+        "trials"
+    ]
+    assert len(about["configs"]) == 4
+    assert "### Pareto front" in text
+    assert 'load_dataset("me/runs", "trials"' in text

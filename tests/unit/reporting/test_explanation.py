@@ -1,0 +1,113 @@
+"""Explanations in words: every part has its figures, and limits of the comparison are said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.flags import Flag, FlagKind
+from jobs.record import TrialRecord
+from jobs.spec import FollowUp, Purpose
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.analysis.explanation import Explanation, explain
+from orchestrator.reporting.explanation import loss_lines, render, seconds
+from orchestrator.reporting.plots import explanation as plot
+from orchestrator.units import memory
+from tests.support.records import make_anatomy, make_record, write_run
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"
+SLOW = make_record(
+    speed=100,
+    precision="fp32",
+    anatomy=make_anatomy(),
+    measurements={
+        "matmul_dtype": "float32",
+        "first_step_seconds": 0.8,
+        "gpu_sm_clock_mhz": 1800.0,
+        "gpu_power_capped_share": 0.0,
+    },
+)
+FAST = replace(
+    make_record(
+        memory_mib=640,
+        speed=150,
+        precision="bf16",
+        recipe={"dtype": "bf16"},
+        flags=[Flag(FlagKind.UNSTABLE, 0.051)],
+        measurements={
+            "matmul_dtype": "bfloat16",
+            "first_step_seconds": 60.8,
+            "gpu_sm_clock_mhz": 1795.0,
+            "gpu_power_capped_share": 0.9,
+        },
+    ),
+    steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.01, 2.0, 1.25]},
+)
+
+
+def profile_of(record: TrialRecord, scale: float) -> TrialRecord:
+    """The follow-up that profiles a record's trial."""
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE)
+    spec = replace(
+        record.spec, measure=replace(record.spec.measure, profile=True), follow_up=follow_up
+    )
+    return replace(record, spec=spec, anatomy=make_anatomy(scale))
+
+
+def explained(
+    folder: Path, first: TrialRecord, second: TrialRecord, *more: TrialRecord
+) -> Explanation:
+    dataset = load_dataset(write_run(folder, [first, second, *more]))
+    return explain(dataset, first.trial_id, second.trial_id)
+
+
+def test_render_gives_every_part_its_figures(tmp_path: Path) -> None:
+    explanation = explained(tmp_path, SLOW, FAST, profile_of(FAST, 0.4))
+    text = (
+        render(explanation).replace(SLOW.trial_id, "<trial A>").replace(FAST.trial_id, "<trial B>")
+    )
+    assert f"{text}\n" == GOLDEN.read_text()
+    assert plot.render(explanation).startswith(b"\x89PNG")
+
+
+def test_render_of_one_trial_twice_finds_no_difference(tmp_path: Path) -> None:
+    dataset = load_dataset(write_run(tmp_path, [SLOW]))
+    text = render(explain(dataset, SLOW.trial_id, SLOW.trial_id))
+    assert "Configuration differences (A -> B): none." in text
+    assert "Time per sample: the same" in text
+    assert "Losses: equal in each of the 3 steps" in text
+    assert "Runtime differences" not in text
+
+
+def test_render_warns_of_a_slower_profiled_step(tmp_path: Path) -> None:
+    slow = replace(SLOW, anatomy=make_anatomy(10))
+    text = render(explained(tmp_path, slow, FAST, profile_of(FAST, 1)))
+    assert "! A: the profiled step took 6.40 times as long as a counted step" in text
+
+
+def test_loss_lines_tell_a_match_from_a_mismatch(tmp_path: Path) -> None:
+    steady, twice = (
+        replace(make_record(micro_batch=n), steps={"loss": losses, "step_seconds": [0.1] * 8})
+        for n, losses in ((1, [1.0] * 8), (2, [1.0] * 4 + [2.0] * 4))
+    )
+    curves = explained(tmp_path, steady, twice).losses
+    assert curves is not None
+    lines = list(loss_lines(curves))
+    assert lines[0] == "Losses: loss mismatch. The largest difference is 1, in step 5 of 8."
+    assert lines[-1] == (
+        "  steps 5 to 8: mean loss 1 -> 2, a difference of 100 %; up to 60 % is a match"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.5, "1.50 s"), (0.0029, "2.90 ms"), (-0.0005, "−0.5 ms"), (1e-17, "0 ms")],
+)
+def test_seconds_reads_well(value: float, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_memory_below_zero_has_a_minus() -> None:
+    assert memory(-3 * 2**20) == "−3 MiB"

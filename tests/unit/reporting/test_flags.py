@@ -1,0 +1,58 @@
+"""Flags in words: every kind has its own, and many rows share one line."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jobs.flags import Flag, FlagKind
+from orchestrator.reporting.flags import describe, grouped, heading, to_json, with_heading
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        (Flag(FlagKind.UNSTABLE, 0.051), "unstable: step time 95 % CI ±5.1 %"),
+        (
+            Flag(FlagKind.LAUNCH_BOUND, 0.35),
+            "launch-bound: kernel launches limited 35 % of the time",
+        ),
+        (Flag(FlagKind.THRASHING, 3.0), "thrashing: flushes of the allocator's cache: 3"),
+        (Flag(FlagKind.SHARED_PROCESSES, 2), "shared GPU: other processes on the GPU: 2"),
+        (Flag(FlagKind.LOSS_MISMATCH, 2.0), "loss mismatch: mean loss 2.00 times the reference's"),
+        (
+            Flag(FlagKind.LOSS_NOT_FINITE, 3),
+            "loss not finite: the loss is not finite from step 3 on",
+        ),
+    ],
+)
+def test_with_heading_states_the_figure(flag: Flag, text: str) -> None:
+    assert with_heading(flag) == text
+
+
+@pytest.mark.parametrize("kind", list(FlagKind))
+def test_describe_knows_every_kind_with_and_without_a_value(kind: FlagKind) -> None:
+    with_value, without = describe(Flag(kind, 0.5)), describe(Flag(kind))
+    assert heading(kind)
+    assert with_value != without
+    assert "{}" not in with_value + without
+    assert describe(Flag(kind, math.inf)) == without
+
+
+def test_grouped_flags_become_one_range_most_rows_first() -> None:
+    shared = [(Flag(FlagKind.SHARED_BEFORE, 2.0**30), "one")]
+    unstable = [(Flag(FlagKind.UNSTABLE, value), f"{value}") for value in (0.3, 0.01, 0.02)]
+    groups = grouped([*shared, *unstable, (Flag(FlagKind.UNSTABLE), "single")])
+    assert [(group.kind, len(group.labels)) for group in groups] == [
+        (FlagKind.UNSTABLE, 4),
+        (FlagKind.SHARED_BEFORE, 1),
+    ]
+    assert groups[0].description == "step time 95 % CI ±1.0 % to ±30 %"
+    assert groups[1].description == "1 GiB of the GPU's memory were in use before the trial"
+
+
+def test_to_json_holds_kind_value_and_text() -> None:
+    assert to_json([Flag(FlagKind.UNSTABLE, 0.05)]) == [
+        {"kind": "unstable", "value": 0.05, "text": "step time 95 % CI ±5.0 %"}
+    ]

@@ -1,0 +1,72 @@
+"""Recommendations in words and as JSON, on recorded runs."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome
+from orchestrator import recommend
+from orchestrator.api import load
+from orchestrator.reporting.recommendation import notes, render, to_json
+from orchestrator.reporting.workload import Workload
+from tests.support.records import make_record, write_run
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "docs" / "results"
+GOLDEN = ROOT / "tests" / "golden" / "recommendations.txt"
+GIB = 2**30
+BERT, GUIDE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-docs_table-h200"
+WORKLOAD = "--samples 1000000 --epochs 3 --price-per-hour 4.5"
+QUESTIONS = (
+    f"{BERT} --memory 24GiB --effective-batch 256 {WORKLOAD}",
+    f"{BERT} --memory 16GiB --require-loss-parity",
+    f"{BERT} --memory 8GiB --all-training-recipes --objective joules_per_sample",
+    f"{BERT} --memory 2GiB",
+    f"{GUIDE} --memory 7GiB --effective-batch 4 --require-loss-parity",
+)
+
+
+def answers() -> str:
+    """What is answered to five questions about recorded runs."""
+    text = io.StringIO()
+    for question in QUESTIONS:
+        name, *options = question.split()
+        text.write(f"$ python -m orchestrator.recommend {question}\n")
+        with redirect_stdout(text), redirect_stderr(text):
+            status = recommend.main([str(RECORDED / name), *options])
+        text.write(f"[{status}]\n\n")
+    return text.getvalue()
+
+
+def test_render_answers_five_questions() -> None:
+    assert answers() == GOLDEN.read_text()
+
+
+def test_to_json_agrees_with_the_text(tmp_path: Path) -> None:
+    run = load(write_run(tmp_path, [make_record(speed=50.0)]))
+    answer = run.recommend(memory_bytes=8 * GIB)
+    document = to_json(run.dataset, answer.recommendation, Workload(samples=1000))
+    assert document["best"]["configuration"] in render(run.dataset, answer.recommendation)
+    assert document["best"]["training"]["seconds"] == pytest.approx(20.0)
+    assert document["best"]["training"]["price"] is None
+
+
+def test_notes_say_what_inference_rests_on(tmp_path: Path) -> None:
+    known = {"parameters_trainable": 2**20, "parameter_dtypes": "float32"}
+    run = load(write_run(tmp_path, [make_record(measurements=known)]))
+    best = run.recommend(effective_batch=16).best
+    assert best is not None
+    (note,) = notes(run.dataset, best)
+    assert note.startswith("inferred from accumulation 1: ")
+    assert note.endswith("which takes up to 4 MiB more")
+
+
+def test_render_of_a_run_without_results_says_so(tmp_path: Path) -> None:
+    run = load(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
+    answer = run.recommend()
+    assert "no measured configuration keeps these constraints" in repr(answer)
+    assert to_json(run.dataset, answer.recommendation)["hardware"] is None

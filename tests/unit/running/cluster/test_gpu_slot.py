@@ -1,0 +1,302 @@
+"""One GPU's slot: which trials run, which are repeated, and when an unfit GPU gives them back."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from jobs.flags import Flag, FlagKind, flag_columns
+from jobs.isolation.slot import SlotDiedError
+from jobs.record import Outcome, TrialRecord, delivered
+from jobs.spec import TrialSpec
+from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot, crashed
+from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
+from tests.conftest import build_tiny_spec
+
+PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
+
+
+class Gpu(GpuProbe):
+    """An invented GPU with its slot. Tests set what it answers."""
+
+    def __init__(self) -> None:
+        self.lost_reason = ""
+        self.dead_reason = ""
+        self.shared_reason = ""
+        self.shared_from_run = 0
+        """Other processes are there once so many trials have run."""
+        self.model = ""
+        self.outcome = Outcome.OK
+        self.reason = ""
+        self.disturbed_runs = 0
+        """So many of the next trials share the GPU."""
+        self.deaths = 0
+        """So many of the next trials lose the slot."""
+        self.run_seconds = 2.0
+        self.children = 0
+        self.ran: list[TrialSpec] = []
+        self.closed = False
+
+    def session(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def lost(self) -> str:
+        return self.lost_reason
+
+    def dead(self) -> str:
+        return self.dead_reason
+
+    def shared(self, own_processes: int) -> str:
+        return self.shared_reason if len(self.ran) >= self.shared_from_run else ""
+
+    def gpu_model(self) -> str:
+        return self.model
+
+    def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
+        self.ran.append(spec)
+        if self.deaths:
+            self.deaths -= 1
+            raise SlotDiedError("the slot's parent died")
+        flags = []
+        if self.disturbed_runs:
+            self.disturbed_runs -= 1
+            flags = [Flag(FlagKind.SHARED_PROCESSES, 1)]
+        record = TrialRecord(
+            spec=spec, outcome=self.outcome, reason=self.reason, measurements=flag_columns(flags)
+        )
+        started_at = float(len(self.ran))
+        return delivered(record, started_at=started_at, slot_seconds=self.run_seconds)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Clock:
+    """Time that passes while the slot sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    """It is fit."""
+    return Gpu()
+
+
+def slot_of(
+    gpu: Gpu,
+    *specs: TrialSpec,
+    may_share: bool = False,
+    gpu_model: str = "",
+    release_seconds: float = 0.0,
+    clock: Clock | None = None,
+) -> GpuSlot:
+    """The GPU's slot, with a minute to run these trials."""
+    time = Clock() if clock is None else clock
+    slot = GpuSlot(
+        gpu, lambda cpus: gpu, release_seconds=release_seconds, clock=time, sleep=time.sleep
+    )
+    slot.assign(
+        Assignment(
+            specs=specs or (PLAN[0],), seconds_left=60.0, may_share=may_share, gpu_model=gpu_model
+        )
+    )
+    return slot
+
+
+def record_of(slot: GpuSlot) -> TrialRecord:
+    """The next step, which has to be a record."""
+    result = slot.step()
+    assert isinstance(result, TrialRecord)
+    return result
+
+
+def unfit(slot: GpuSlot) -> UnfitGpu:
+    """The next step, which has to give the trial back."""
+    result = slot.step()
+    assert isinstance(result, UnfitGpu)
+    return result
+
+
+def test_slot_runs_its_assignment_one_trial_a_step(gpu: Gpu) -> None:
+    slot = slot_of(gpu, *PLAN[:2])
+    assert record_of(slot).spec == PLAN[0]
+    assert not slot.is_done
+    assert record_of(slot).spec == PLAN[1]
+    assert slot.is_done
+    assert slot.step() is None
+    slot.close()
+    assert gpu.closed
+
+
+def test_slot_with_an_empty_assignment_is_done(gpu: Gpu) -> None:
+    slot = slot_of(gpu)
+    slot.assign(Assignment(specs=(), seconds_left=60.0, may_share=False, gpu_model=""))
+    assert slot.step() is None
+    assert slot.is_done
+
+
+@pytest.mark.parametrize(
+    ("problem", "recovers", "outcome", "reason"),
+    [
+        (GpuProblem.LOST, True, Outcome.CRASHED, ""),
+        (GpuProblem.SHARED, True, Outcome.OK, ""),
+        (GpuProblem.DEAD, False, Outcome.FAILED, "AcceleratorError: CUDA error: unknown error"),
+        (GpuProblem.DEAD, False, Outcome.TIMED_OUT, ""),
+    ],
+)
+def test_unfit_gpu_gives_its_trial_back_and_is_watched(
+    problem: GpuProblem, recovers: bool, outcome: Outcome, reason: str, gpu: Gpu
+) -> None:
+    gpu.outcome, gpu.reason = outcome, reason
+    slot = slot_of(gpu, gpu_model="H200")
+    setattr(gpu, f"{problem.value}_reason", "Xid 79")
+    found = unfit(slot)
+    assert (found.problem, found.reason, found.planned_model) == (problem, "Xid 79", "H200")
+    assert not slot.is_done
+    assert unfit(slot).reason == "Xid 79"
+    setattr(gpu, f"{problem.value}_reason", "")
+    assert (unfit(slot).reason == "") is recovers
+    assert slot.is_done is recovers
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "dead"),
+    [
+        (Outcome.OUT_OF_MEMORY, "CUDA out of memory", "not asked"),
+        (Outcome.FAILED, "ValueError: no", "not asked"),
+        (Outcome.FAILED, "CUDA error: device-side assert triggered", ""),
+        (Outcome.CRASHED, "killed by SIGSEGV", ""),
+    ],
+)
+def test_trial_that_fails_by_itself_has_its_record(
+    outcome: Outcome, reason: str, dead: str, gpu: Gpu
+) -> None:
+    gpu.outcome, gpu.reason, gpu.dead_reason = outcome, reason, dead
+    assert record_of(slot_of(gpu)).outcome is outcome
+
+
+def test_shared_gpu_is_measured_on_if_it_may(gpu: Gpu) -> None:
+    gpu.shared_reason = "1.0 GiB are in use on it"
+    assert record_of(slot_of(gpu, may_share=True)).spec == PLAN[0]
+
+
+@pytest.mark.parametrize("may_share", [False, True])
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.FAILED])
+@pytest.mark.parametrize(
+    ("disturbed_runs", "seconds", "runs", "is_flagged"),
+    [(1, 2.0, 2, False), (2, 2.0, 2, True), (1, 90.0, 1, True)],
+    ids=["leaves", "stays", "no time to repeat"],
+)
+def test_disturbed_trial_is_repeated_once(
+    disturbed_runs: int,
+    seconds: float,
+    runs: int,
+    is_flagged: bool,
+    outcome: Outcome,
+    may_share: bool,
+    gpu: Gpu,
+) -> None:
+    gpu.outcome = outcome
+    gpu.disturbed_runs, gpu.run_seconds = disturbed_runs, seconds
+    record = record_of(slot_of(gpu, may_share=may_share))
+    assert (len(gpu.ran), bool(record.flags)) == (runs, is_flagged)
+    assert record.outcome is outcome
+    assert (record.started_at, record.slot_seconds) == (1.0, runs * seconds)
+
+
+def test_process_that_stays_is_not_waited_out_for_every_trial(gpu: Gpu) -> None:
+    slot = slot_of(gpu, *PLAN, may_share=True)
+    runs = []
+    for disturbed_runs in (2, 1, 0, 1):
+        gpu.disturbed_runs = disturbed_runs
+        record_of(slot)
+        runs.append(len(gpu.ran))
+    assert runs == [2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("may_share", [False, True])
+def test_disturbed_trial_moves_unless_it_may_share(may_share: bool, gpu: Gpu) -> None:
+    gpu.shared_reason, gpu.shared_from_run = "1 process", 1
+    gpu.disturbed_runs = 1
+    result = slot_of(gpu, may_share=may_share).step()
+    assert isinstance(result, TrialRecord if may_share else UnfitGpu)
+    assert len(gpu.ran) == 1
+
+
+def test_process_that_may_leave_is_waited_for_once(gpu: Gpu) -> None:
+    """The GPU has no better one. The process comes during the first trial and stays."""
+    gpu.shared_reason, gpu.shared_from_run = "1 process", 1
+    gpu.disturbed_runs = 2
+    clock = Clock()
+    slot = slot_of(gpu, *PLAN[:2], may_share=True, release_seconds=10.0, clock=clock)
+    for runs in (1, 2):
+        record_of(slot)
+        assert len(gpu.ran) == runs
+        assert clock.now == pytest.approx(10.0, abs=0.1)
+
+
+def test_own_processes_that_end_are_waited_for(gpu: Gpu) -> None:
+    """A killed trial's memory is not another user's."""
+    gpu.shared_reason = "20 GiB"
+    gpu.children = 2
+    clock = Clock()
+    slot = slot_of(gpu, *PLAN[:2], release_seconds=1.0, clock=clock)
+    gpu.shared_from_run = 1
+    record_of(slot)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        if clock.now > 5.0:
+            gpu.shared_reason = ""
+
+    slot._sleep = sleep
+    assert record_of(slot).spec == PLAN[1]
+    assert clock.now > 5.0
+
+
+def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
+    gpu.model = "A100"
+    slot = slot_of(gpu, gpu_model="H200")
+    found = unfit(slot)
+    assert (found.problem, found.reason) == (GpuProblem.OTHER_MODEL, "it is a A100")
+    assert (found.planned_model, found.found_model) == ("H200", "A100")
+    assert gpu.ran == []
+    unfit(slot)
+    assert not slot.is_done
+    assert record_of(slot_of(gpu, gpu_model="A100")).spec == PLAN[0]
+
+
+def test_trial_that_loses_its_slot_is_begun_again(gpu: Gpu) -> None:
+    gpu.deaths = 1
+    assert record_of(slot_of(gpu)).outcome is Outcome.OK
+    assert len(gpu.ran) == 2
+
+
+def test_trial_that_loses_its_slot_twice_has_crashed(gpu: Gpu) -> None:
+    gpu.deaths = 2
+    record = record_of(slot_of(gpu))
+    assert record.outcome is Outcome.CRASHED
+    assert record.reason == "the slot's parent died, 2 times"
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        ("ray.exceptions.OutOfMemoryError: Task was killed", Outcome.HOST_OUT_OF_MEMORY),
+        ("the node was low on memory. More", Outcome.HOST_OUT_OF_MEMORY),
+        ("The actor died unexpectedly. More", Outcome.CRASHED),
+    ],
+)
+def test_crashed_knows_what_ray_killed_for_memory(reason: str, outcome: Outcome) -> None:
+    record = crashed(PLAN[0], reason, {"gpu_model": "H200"})
+    assert (record.outcome, record.environment) == (outcome, {"gpu_model": "H200"})
+    assert record.reason == reason.partition(". ")[0]

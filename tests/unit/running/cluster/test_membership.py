@@ -1,0 +1,393 @@
+"""Nodes that join and leave, and GPUs that turn out unfit, during a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from jobs.record import Outcome, TrialRecord, unsupported
+from jobs.spec import TrialSpec
+from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
+from orchestrator.running.cluster.membership import Membership
+from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, GpuProblem, UnfitGpu
+from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
+from orchestrator.running.cluster.tune_callback import TuneCallback
+from orchestrator.running.nodes import Cluster, Node
+from orchestrator.running.session import CloseReason, Session
+from orchestrator.search.grid import Grid
+from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
+from orchestrator.storage.run_folder import RunFolder
+from tests.conftest import build_tiny_spec
+from tests.support.observers import Recorder
+
+PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
+
+
+def node_of(model: str, gpus: int) -> Node:
+    """A node named after its GPU model."""
+    return Node(
+        node_id=model,
+        address=model,
+        gpus=gpus,
+        cpus=8,
+        host_bytes=1,
+        environment={"gpu_model": model if gpus else "", "cpu_model": model},
+    )
+
+
+def done(spec: TrialSpec) -> TrialRecord:
+    """A trial's record."""
+    return unsupported(spec, "", "")
+
+
+class Inquiries:
+    """Nodes that are asked for their GPU model answer when a test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.ready: dict[str, str] = {}
+
+    def ask(self, node_id: str, gpus: int) -> None:
+        self.asked.append(node_id)
+
+    def answers(self) -> dict[str, str]:
+        answers, self.ready = self.ready, {}
+        return answers
+
+
+class Sweep:
+    """A session under a fake Tune, on a node for each GPU model (model -> GPUs)."""
+
+    def __init__(
+        self, folder: Path, gpus: Mapping[str, int], *, allowed: tuple[str, ...] = ()
+    ) -> None:
+        nodes = [node_of(model, count) for model, count in gpus.items()]
+        self.now = 0.0
+        self.there = [self._ray_node(node.node_id, node.gpus) for node in nodes]
+        self.folder = RunFolder(folder)
+        with self.folder.locked():
+            pass
+        cluster = Cluster(nodes=tuple(nodes)).only(allowed)
+        slots = cluster.slots_by_model()
+        searches = {model: Grid(for_gpu_model(PLAN, model)) for model in slots}
+        self.observer = Recorder()
+        self.session = Session(per_gpu_model(searches, slots), self.folder, [self.observer])
+        self.inquiries = Inquiries()
+        self.membership = Membership(
+            self.session,
+            cluster,
+            nodes=lambda: self.there,
+            inquiries=self.inquiries,
+            clock=lambda: self.now,
+        )
+        self.membership.on_slots = slots.update
+        self.trials = TrialsOnTune(self.session, self.membership.placements)
+        self.searcher = SessionSearcher(self.session, self.trials)
+        self.callback = TuneCallback(self.session, self.trials, self.membership, {})
+
+    @staticmethod
+    def _ray_node(node_id: str, gpus: int) -> dict[str, Any]:
+        resources = {"CPU": 8.0, "GPU": float(gpus)} if gpus else {"CPU": 8.0}
+        return {
+            "NodeID": node_id,
+            "NodeManagerAddress": f"address of {node_id}",
+            "Alive": True,
+            "Resources": resources,
+        }
+
+    def suggest(self, name: str) -> Any:
+        """One of Tune's trials, which waits for a slot."""
+        config = self.searcher.suggest(name)
+        assert isinstance(config, dict), config
+        return FakeTuneTrial(name, config)
+
+    def start(self, name: str) -> FakeTuneTrial:
+        """One of Tune's trials on a slot."""
+        trial = self.suggest(name)
+        self.callback.on_trial_start(0, [], trial)
+        return trial
+
+    def look(self, now: float) -> None:
+        """Tune takes a step at this time."""
+        self.now = now
+        self.membership.on_step_begin(0, [])
+
+    def join(self, node_id: str, gpus: int = 1) -> None:
+        """A node joins."""
+        self.there.append(self._ray_node(node_id, gpus))
+
+    def report(self, trial: FakeTuneTrial, problem: GpuProblem, **given: str) -> bool:
+        """The trial's actor reports an unfit GPU; returns whether Tune is to stop the trial."""
+        gpu = UnfitGpu(
+            problem=problem,
+            **{
+                "reason": "Xid 79",
+                "planned_model": "H200",
+                "gpu": "GPU 0 of here",
+                "node_id": "H200",
+                **given,
+            },
+        )
+        result = {UNFIT: gpu, "done": not gpu.reason}
+        is_stopped = self.membership(trial.trial_id, result)
+        self.callback.on_trial_result(0, [], trial, result)
+        if is_stopped or not gpu.reason:
+            self.callback.on_trial_complete(0, [], trial)
+            self.membership.on_trial_complete(0, [], trial)
+        return is_stopped
+
+    def end(self, trial: FakeTuneTrial, record: TrialRecord) -> dict[str, Any]:
+        """A trial's record arrives; returns what Tune keeps of the result."""
+        result = {RECORD: record, "done": True}
+        self.callback.on_trial_result(0, [], trial, result)
+        return result
+
+
+class FakeTuneTrial(SimpleNamespace):
+    """What is used of Tune's trial, with an actor that keeps its assignments."""
+
+    def __init__(self, trial_id: str, config: dict[str, Any]) -> None:
+        self.assignments: list[Assignment] = []
+        actor = SimpleNamespace(assign=SimpleNamespace(remote=self.assignments.append))
+        super().__init__(
+            trial_id=trial_id,
+            config=config,
+            error_file=None,
+            temporary_state=SimpleNamespace(ray_actor=actor),
+            metric_analysis={},
+            metric_n_steps={},
+            run_metadata=SimpleNamespace(last_result={}),
+            last_result={},
+            storage=None,
+        )
+
+    @property
+    def specs(self) -> tuple[TrialSpec, ...]:
+        """What its slot was assigned."""
+        (assignment,) = self.assignments
+        return assignment.specs
+
+
+def ids(specs: Any) -> list[str]:
+    return [spec.trial_id for spec in specs]
+
+
+def test_trial_starts_when_its_slot_is_ready(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    trial = sweep.suggest("a")
+    assert sweep.observer.events == []
+    assert set(trial.config) == {"bundle", "label_selector"}, "Tune keeps copies of configs"
+    sweep.callback.on_trial_start(0, [], trial)
+    assert sweep.observer.events == [("started", PLAN[0].trial_id)]
+    (assignment,) = trial.assignments
+    assert (assignment.gpu_model, assignment.may_share) == ("H200", True)
+    assert assignment.seconds_left == float("inf")
+    (spec,) = assignment.specs
+    assert (spec.trial_id, spec.needs.gpus, spec.needs.cpus) == (PLAN[0].trial_id, 1, 8)
+
+
+def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    trial = sweep.suggest("a")
+    sweep.session.interrupt()
+    sweep.callback.on_trial_start(0, [], trial)
+    assert trial.specs == ()
+    assert sweep.searcher.suggest("b") == "FINISHED"
+
+
+def test_record_is_taken_out_of_what_tune_keeps(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    assert sweep.end(sweep.start("a"), done(PLAN[0])) == {"done": True}
+    assert ids(record.spec for record in sweep.folder.records().values()) == ids(PLAN[:1])
+
+
+def test_trial_given_back_is_the_next_to_begin(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 2})
+    first, _ = sweep.start("a"), sweep.start("b")
+    assert not sweep.report(first, GpuProblem.DEAD)
+    assert ids(sweep.start("c").specs) == ids(PLAN[:1])
+    sentence = "GPU 0 of here fails at every CUDA call and was set aside: Xid 79"
+    assert sweep.membership.notes == (sentence,)
+    sweep.callback.on_trial_error(0, [], first)  # the actor that keeps the GPU dies
+    assert ids(sweep.start("d").specs) == ids(PLAN[2:3])
+
+
+def test_sweep_waits_for_trials_and_not_for_unfit_gpus(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 2})
+    trials = [sweep.start(str(number)) for number in range(4)]
+    assert sweep.searcher.suggest("more") is None, "a trial may still be given back"
+    for spec in PLAN[1:]:
+        sweep.session.ended(done(spec))
+    assert not sweep.report(trials[0], GpuProblem.LOST)
+    assert ids(sweep.start("again").specs) == ids(PLAN[:1])
+    sweep.session.ended(done(PLAN[0]))
+    assert sweep.session.finished
+    assert sweep.report(trials[0], GpuProblem.LOST), "the lost GPU keeps the sweep from ending"
+
+
+def test_gpu_that_is_fit_again_is_used(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 2})
+    trial = sweep.start("a")
+    sweep.report(trial, GpuProblem.LOST)
+    assert not sweep.report(trial, GpuProblem.LOST, reason="")
+    assert sweep.observer.messages[-1] == "GPU 0 of here is fit again"
+
+
+def test_shared_gpus_are_avoided_until_there_is_no_other(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 2})
+    assert not sweep.membership.may_share("")
+    first, second = sweep.start("a"), sweep.start("b")
+    assert not sweep.report(first, GpuProblem.SHARED)
+    assert not sweep.membership.may_share("")
+    assert sweep.report(second, GpuProblem.SHARED)
+    assert sweep.report(first, GpuProblem.SHARED)
+    assert sweep.membership.may_share("")
+    assert "every GPU that is left is shared" in sweep.membership.notes[-1]
+
+
+def test_sweep_ends_after_a_while_without_a_fit_gpu(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    trial = sweep.start("a")
+    sweep.report(trial, GpuProblem.LOST)
+    sweep.look(10.0)
+    assert not sweep.membership.stop_all()
+    sweep.report(trial, GpuProblem.LOST, reason="")
+    sweep.look(700.0)
+    assert not sweep.membership.stop_all()
+    again = sweep.start("b")
+    sweep.report(again, GpuProblem.LOST)
+    sweep.look(710.0)
+    sweep.look(1300.0)
+    assert not sweep.membership.stop_all()
+    sweep.look(1311.0)
+    assert sweep.membership.stop_all()
+    assert sweep.session.close_reason is CloseReason.NO_NODES
+    assert "waiting for one to join, at most 10 minutes" in sweep.observer.messages[-1]
+
+
+def test_node_that_joins_one_model_is_used_at_once(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    sweep.look(1.0)
+    sweep.join("another")
+    sweep.look(10.0)
+    assert sweep.observer.messages == ["a node joined: address of another"]
+    assert (sweep.membership.slots.total, sweep.membership.trials_at_once) == (2, 3)
+    assert sweep.inquiries.asked == [], "its actor would find out"
+    sweep.there = sweep.there[1:]
+    sweep.look(20.0)
+    assert sweep.observer.messages[-1] == "lost 1 of 2 nodes"
+    assert sweep.membership.slots.total == 1
+
+
+NEW_MODEL = (
+    "a new GPU model joined (A100): run the same command with --resume to measure on it, too"
+)
+
+
+def test_new_model_found_by_an_actor_is_announced_once(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    sweep.join("new")
+    sweep.look(10.0)
+    other = {"node_id": "new", "found_model": "A100"}
+    for name in ("a", "b"):
+        assert not sweep.report(sweep.start(name), GpuProblem.OTHER_MODEL, **other)
+    assert sweep.observer.messages == ["a node joined: address of new", NEW_MODEL]
+    assert sweep.membership.notes == ()
+    assert sweep.session.close_reason is None, "the sweep goes on"
+
+
+def test_second_model_of_a_first_node_is_a_note(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    sweep.report(sweep.start("a"), GpuProblem.OTHER_MODEL, found_model="A100")
+    assert "is of a model that no trial is planned for" in sweep.membership.notes[0]
+
+
+def test_known_model_that_joins_unlike_gpus_is_used(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"A100": 1, "H200": 1})
+    sweep.look(1.0)
+    sweep.join("second H200")
+    sweep.look(10.0)
+    assert sweep.inquiries.asked == ["second H200"]
+    assert sweep.membership.slots.by_model() == {"A100": 1, "H200": 1}
+    sweep.inquiries.ready = {"second H200": "H200"}
+    sweep.look(20.0)
+    assert sweep.membership.slots.by_model() == {"A100": 1, "H200": 2}
+    assert sweep.observer.messages == ["a node joined: address of second H200"]
+    selectors = [sweep.start(str(number)).config["label_selector"] for number in range(5)]
+    assert selectors.count("in(H200,second H200)") == 3, "two slots and one that waits"
+
+
+def test_new_model_that_joins_unlike_gpus_is_announced_once(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"B200": 1, "H200": 1})
+    sweep.look(1.0)
+    for node_id in ("third", "fourth"):
+        sweep.join(node_id)
+    sweep.look(10.0)
+    sweep.inquiries.ready = {"third": "A100", "fourth": "A100"}
+    sweep.look(20.0)
+    assert sweep.observer.messages == [NEW_MODEL]
+    assert sweep.membership.slots.total == 2
+    sweep.look(30.0)
+    assert sweep.inquiries.asked == ["third", "fourth"]
+
+
+def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"A100": 1, "H200": 1}, allowed=("h200",))
+    sweep.look(1.0)
+    sweep.join("third")
+    sweep.join("second H200")
+    sweep.look(10.0)
+    sweep.inquiries.ready = {"third": "A100", "second H200": "H200"}
+    sweep.look(20.0)
+    assert sweep.observer.messages == ["a node joined: address of second H200"]
+    assert sweep.inquiries.asked == ["third", "second H200"], "not those of the first look"
+
+
+def test_gpu_that_joins_a_sweep_without_any_is_announced(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"a processor": 0})
+    sweep.look(1.0)
+    sweep.join("new")
+    sweep.look(10.0)
+    sweep.inquiries.ready = {"new": "A100"}
+    sweep.look(20.0)
+    assert NEW_MODEL in sweep.observer.messages
+
+
+def test_trial_that_loses_its_actor_is_repeated_twice_at_most(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    for number in range(INFRASTRUCTURE_RETRIES):
+        sweep.callback.on_trial_error(0, [], sweep.start(str(number)))
+        message = f"trial {PLAN[0].trial_id} is repeated: the actor died"
+        assert sweep.observer.messages == [message] * (number + 1)
+    sweep.callback.on_trial_error(0, [], sweep.start("last"))
+    (record,) = sweep.folder.records().values()
+    assert (record.trial_id, record.outcome) == (PLAN[0].trial_id, Outcome.CRASHED)
+    assert ids(sweep.start("next").specs) == ids(PLAN[1:2])
+
+
+def test_lost_actor_is_explained_by_the_last_line_of_its_error(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "run", {"H200": 1})
+    trial = sweep.start("a")
+    trial.error_file = str(tmp_path / "error.txt")
+    Path(trial.error_file).write_text("Traceback\nRayActorError: The node died\n\n")
+    sweep.callback.on_trial_error(0, [], trial)
+    assert sweep.observer.messages[0].endswith("is repeated: RayActorError: The node died")
+
+
+def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    trial = sweep.suggest("a")
+    given = [*sweep.trials._specs["a"], *sweep.session.next_trials(), *sweep.session.next_trials()]
+    sweep.trials._specs["a"] = tuple(given)
+    sweep.callback.on_trial_start(0, [], trial)
+    sweep.session.ended(done(PLAN[0]))
+    sweep.callback.on_trial_error(0, [], trial)
+    assert ids(sweep.start("b").specs) == ids(PLAN[1:3])
+
+
+def test_tune_writes_nothing_of_ours_to_disk(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1})
+    for written in (sweep.membership, sweep.callback, sweep.searcher, sweep.trials):
+        assert written.__getstate__() == {}

@@ -1,0 +1,112 @@
+"""The batch-size search when trials fail, take too long or are forbidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord, unsupported
+from jobs.spec import TrialSpec
+from orchestrator.analysis.batch_size import BatchSizeAnswer
+from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.round_robin import RoundRobin
+from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
+
+
+def picks(answer: BatchSizeAnswer) -> tuple[int | None, ...]:
+    """Largest, fastest, and the saturation."""
+    found = (answer.largest, answer.fastest, answer.saturation)
+    return tuple(size and size.micro_batch for size in found)
+
+
+def failed(spec: TrialSpec, outcome: Outcome) -> TrialRecord:
+    """A trial that ended otherwise than ok."""
+    return TrialRecord(spec=spec, outcome=outcome, reason="no such kernel")
+
+
+def test_forbidden_accumulation_is_skipped_and_not_tried() -> None:
+    def make(micro_batch: int, accumulation: int) -> TrialSpec | TrialRecord:
+        spec = make_trial(micro_batch, accumulation)
+        if accumulation == 1:
+            return spec
+        return unsupported(spec, "lomo", "gradients cannot accumulate")
+
+    search = BatchSizeSearch(make, effective_batch=512)
+    asked = run_to_the_end(search, Device())
+    assert {accumulation for _, accumulation in asked} == {1}
+    assert search.answer.accumulated is None
+    assert {record.rule for record in search.skipped()} == {"lomo"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "trials", "unfinished"),
+    [
+        (Outcome.UNSUPPORTED, 1, "unsupported: no such kernel"),
+        (Outcome.FAILED, 1, "failed: no such kernel"),
+        (Outcome.SKIPPED, 1, "skipped: no such kernel"),
+        (Outcome.OUT_OF_MEMORY, 3, ""),
+        (Outcome.HOST_OUT_OF_MEMORY, 3, ""),
+        (Outcome.CRASHED, 3, ""),
+        (Outcome.TIMED_OUT, 3, ""),
+    ],
+)
+def test_search_of_a_set_that_never_runs_ends_soon(
+    outcome: Outcome, trials: int, unfinished: str
+) -> None:
+    search = BatchSizeSearch(make_trial)
+    asked = 0
+    while (trial := search.ask()) is not None:
+        asked += 1
+        search.tell(failed(trial, outcome))
+    assert (asked, search.answer.unfinished, search.answer.largest) == (trials, unfinished, None)
+
+
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.TIMED_OUT}))
+def test_size_that_fails_for_any_reason_bounds_the_largest(outcome: Outcome) -> None:
+    search, device = BatchSizeSearch(make_trial, exact=True), Device()
+    while (trial := search.ask()) is not None:
+        fits = trial.micro_batch <= 100
+        search.tell(device.run(trial) if fits else failed(trial, outcome))
+    assert picks(search.answer)[0] == 100
+
+
+def test_size_that_timed_out_is_not_approached() -> None:
+    search, device = BatchSizeSearch(make_trial, limited=False), Cpu()
+    asked = []
+    while (trial := search.ask()) is not None:
+        asked.append(trial.micro_batch)
+        is_late = trial.micro_batch >= 64
+        search.tell(failed(trial, Outcome.TIMED_OUT) if is_late else device.run(trial))
+    assert asked[:3] == [4, 16, 64]
+    assert max(asked[3:]) < 16
+    assert picks(search.answer)[0] == 16
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
+def test_accumulation_that_fails_is_tried_once(outcome: Outcome) -> None:
+    search, device = BatchSizeSearch(make_trial, effective_batch=512), Device()
+    tried = 0
+    while (trial := search.ask()) is not None:
+        tried += trial.accumulation > 1
+        is_single = trial.accumulation == 1
+        search.tell(device.run(trial) if is_single else failed(trial, outcome))
+    assert tried == 1
+    assert search.answer.accumulated is None
+
+
+def test_several_searches_in_turn_keep_to_their_own_trials() -> None:
+    def make(number: int) -> Callable[[int, int], TrialSpec]:
+        return lambda micro, accumulation: replace(make_trial(micro, accumulation), repeat=number)
+
+    searches = [BatchSizeSearch(make(number)) for number in range(3)]
+    together, device = RoundRobin(searches), Device()
+    first = [together.ask() for _ in range(4)]
+    assert [trial and trial.repeat for trial in first] == [0, 1, 2, None]
+    for trial in first[:3]:
+        assert trial is not None
+        together.tell(device.run(trial))
+    run_to_the_end(together, device)
+    assert [picks(search.answer) for search in searches] == [(248, 248, 96)] * 3
+    assert all(len(search.answer.sizes) == 4 for search in searches)

@@ -1,0 +1,97 @@
+"""Searches of several GPU models as one: no model waits for another, each is told its own
+records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.search.base import Search
+from orchestrator.search.follow_up_trials import tie_break
+from orchestrator.search.frontier.search import FrontierSearch
+from orchestrator.search.grid import Grid
+from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model, per_gpu_model
+from tests.benchmarks.simulated_grids import simulated
+from tests.conftest import build_tiny_spec
+from tests.support.devices import make_trial
+
+PLAN = [build_tiny_spec(repeat=number) for number in range(12)]
+SLOTS = {"A100": 1, "H200": 3}
+
+
+def grids() -> PerGpuModel:
+    """The plan once for each model."""
+    return PerGpuModel({model: Grid(for_gpu_model(PLAN, model)) for model in SLOTS}, SLOTS)
+
+
+def record_of(spec: TrialSpec) -> TrialRecord:
+    """A trial that ended ok."""
+    return TrialRecord(spec=spec, outcome=Outcome.OK, delivery=Delivery(slot_seconds=1.0))
+
+
+def ask_all(search: Search) -> list[TrialSpec]:
+    """Everything that it gives out at once."""
+    out = []
+    while (trial := search.ask()) is not None:
+        out.append(trial)
+    return out
+
+
+def test_per_gpu_model_gives_every_model_its_slots_and_one_more() -> None:
+    out = ask_all(grids())
+    assert Counter(trial.gpu_model for trial in out) == {"A100": 2, "H200": 4}
+
+
+def test_per_gpu_model_does_not_wait_for_a_slow_model() -> None:
+    search = grids()
+    out = ask_all(search)
+    for _ in range(8):
+        ended = next(trial for trial in out if trial.gpu_model == "H200")
+        out.remove(ended)
+        search.tell(record_of(ended))
+        following = search.ask()
+        assert following is not None
+        assert following.gpu_model == "H200", "the A100 has all that it can run"
+        out.append(following)
+    for trial in out:
+        search.tell(record_of(trial))
+    assert Counter(trial.gpu_model for trial in search.pending()) == {"A100": 10}
+
+
+def test_per_gpu_model_tells_a_model_only_its_own_records() -> None:
+    search = grids()
+    search.tell(record_of(for_gpu_model(PLAN, "H200")[0]))
+    search.tell(record_of(PLAN[1]))
+    assert Counter(trial.gpu_model for trial in search.pending()) == {"A100": 12, "H200": 11}
+
+
+def test_per_gpu_model_asks_for_a_tie_break_in_a_row() -> None:
+    rounds = tie_break([record_of(trial) for trial in PLAN[:2]], rounds=2)
+    searches = {"A100": Grid(for_gpu_model(rounds, "A100")), "H200": Grid([])}
+    asked = ask_all(PerGpuModel(searches, {"A100": 1, "H200": 1}))
+    assert len(asked) == 4, "one slot runs all rounds"
+
+
+def finished() -> Search:
+    """A frontier search at its end, on a small simulated grid."""
+    table = simulated(micro_batches=(1, 16, 256))
+    search = FrontierSearch(record.spec for record in table.values())
+    while (trial := search.ask()) is not None:
+        search.tell(table[trial.trial_id])
+    return search
+
+
+def test_per_gpu_model_summary_adds_up_the_models() -> None:
+    one = finished().summary()
+    both = PerGpuModel({"A100": finished(), "H200": finished()}, SLOTS).summary()
+    assert both["planned"] == 2 * one["planned"]
+    assert both["measured"] == 2 * one["measured"]
+    assert both["skipped"] == {rule: 2 * trials for rule, trials in one["skipped"].items()}
+    assert "audit" not in both
+
+
+def test_per_gpu_model_of_one_model_is_its_search() -> None:
+    searches: Mapping[str, Search] = {"": Grid([make_trial(1, 1)])}
+    assert per_gpu_model(searches, {"": 1}) is searches[""]

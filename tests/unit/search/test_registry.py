@@ -1,0 +1,61 @@
+"""How a sweep's searches are built: options, predicted memory and follow-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.spec import DataSpec, ModelSpec, TrialSpec
+from orchestrator.planning.search_kinds import SEARCH_KINDS
+from orchestrator.planning.settings import SearchChoice, SweepConfig
+from orchestrator.search.follow_ups import FollowUps
+from orchestrator.search.grid import Grid
+from orchestrator.search.registry import SEARCHES, SearchFactory
+from tests.support.devices import make_trial
+
+TRIALS = [make_trial(size, 1) for size in (1, 2, 4)]
+
+
+def config(kind: str, **options: Any) -> SweepConfig:
+    """A sweep with this search."""
+    return SweepConfig(
+        name="small",
+        path=Path("small.yaml"),
+        model=ModelSpec(task="causal-lm"),
+        data=DataSpec(),
+        search=SearchChoice(kind=kind, options=options),
+    )
+
+
+class Predictor:
+    """Predicts a byte per sample, and remembers for which GPU models it was asked."""
+
+    def __init__(self) -> None:
+        self.gpu_models: list[str] = []
+
+    def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
+        self.gpu_models.append(gpu_model)
+        return {trial.trial_id: float(trial.micro_batch) for trial in trials}
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+def test_factory_builds_every_kind_with_its_described_options(kind: str) -> None:
+    options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
+    search = SearchFactory(config=config(kind, **options)).build(TRIALS, "")
+    assert list(search.pending()) == TRIALS
+
+
+def test_factory_gives_predicted_memory_to_a_search_that_uses_it() -> None:
+    predictor = Predictor()
+    for kind in SEARCHES:
+        SearchFactory(config=config(kind), predictor=predictor).build(TRIALS, f"{kind} GPU")
+    assert predictor.gpu_models == ["frontier GPU"]
+
+
+@pytest.mark.parametrize(("wanted", "built"), [(True, FollowUps), (False, Grid)])
+def test_factory_adds_follow_ups_if_asked(wanted: bool, built: type[object]) -> None:
+    factory = SearchFactory(config=config("grid"), with_follow_ups=wanted)
+    assert type(factory.build(TRIALS, "")) is built

@@ -1,0 +1,34 @@
+"""The verb ``predict``, as far as no model is traced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator import predict
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("wrong", [("--gpu", "h2000"), ("--trial", "zzz")])
+def test_predict_unknown_name_ends_with_status_2(
+    wrong: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert predict.main([str(ROOT / "configs/vit.yaml"), *wrong]) == 2
+    assert wrong[1] in capsys.readouterr().err
+
+
+def test_predict_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from orchestrator import predict; predict.command_line();"
+        "heavy = {'ray', 'torch', 'transformers', 'pandas', 'pyarrow', 'numpy'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
