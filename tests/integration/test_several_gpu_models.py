@@ -66,3 +66,13 @@ def test_model_without_a_fit_gpu_is_measured_on_with_a_note(swept: Any) -> None:
     assert len(answer["hot"]) == 2
     for note in answer["hot"]:
         assert "was measured on, because no other GPU of its model is fit" in note
+
+
+def test_node_of_a_known_model_that_joins_is_used_and_a_new_model_is_named(swept: Any) -> None:
+    joined = swept[0]["joined"]
+    assert joined["ran"] == [["large", "large"], ["small", "second small"], ["small", "small"]]
+    assert joined["slots"] == {"large": 2, "small": 2}
+    announced = [text for text in joined["messages"] if text.startswith("a new GPU model joined")]
+    assert announced == [
+        "a new GPU model joined (new): run the same command with --resume to measure on it, too"
+    ]

@@ -1,10 +1,10 @@
-"""A sweep over two invented GPU models, one of which has a slow GPU; run in a process of its own.
+"""Sweeps over two invented GPU models, run in a process of its own.
 
     python -m tests.support.two_model_cluster FOLDER
 
 Two nodes of one machine are told apart by a variable in their environment: "large" has two GPUs,
-"small" has one. The trials themselves write to FOLDER where they ran. What the GPU screening found
-goes to stdout as JSON.
+one of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran.
+Nodes join a second sweep. What came of all this goes to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -13,27 +13,37 @@ import dataclasses
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ray
 from ray.cluster_utils import Cluster as RayNodes
 
+from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.cluster import connected, run_trials
+from orchestrator.running.cluster import connected, membership, run_trials
+from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.gpu_screening import only_fit
 from orchestrator.running.nodes import Cluster, Node
-from orchestrator.running.session import Session
+from orchestrator.running.session import CloseReason, Session
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
+from tests.benchmarks.drivers import StandIn, planned
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
+from tests.support.observers import Recorder
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 GPUS = {"large": 2, "small": 1}
+JOINING = {"second small": 1, "new model": 3}
 TRIALS = 2
+MOST_TRIALS = 400
+"""Of the second sweep, which ends when the node that joined has run one."""
 
 
 def one_slow() -> Mapping[str, Any]:
@@ -53,33 +63,44 @@ def measurement(factor: float) -> dict[str, Any]:
     return {"device": os.environ[NODE], "uuid": "", "slowed": [], **rates}
 
 
-def start() -> Cluster:
-    """The nodes, and the cluster as if each had GPUs of its own model."""
-    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
-    for name, gpus in GPUS.items():
-        os.environ[NODE] = name
-        nodes.add_node(num_cpus=2, num_gpus=gpus)
-    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+def add_node(nodes: RayNodes, name: str, gpus: int) -> None:
+    """A node whose processes have its name in their environment."""
+    os.environ[NODE] = name
+    nodes.add_node(num_cpus=2, num_gpus=gpus)
+
+
+def survey() -> Cluster:
+    """The cluster as if each node had GPUs of its own model."""
     with connected(None) as cluster:
         return Cluster(nodes=tuple(map(as_invented, cluster.nodes)))
 
 
 def as_invented(node: Node) -> Node:
     """The node with a GPU model after its number of GPUs."""
-    models = [name for name, gpus in GPUS.items() if gpus == node.gpus]
-    model = models[0] if models else ""
-    return dataclasses.replace(node, environment={**node.environment, "gpu_model": model})
+    return dataclasses.replace(
+        node, environment={**node.environment, "gpu_model": model_of(node.gpus)}
+    )
+
+
+def model_of(gpus: int) -> str:
+    """The invented model of a node with so many GPUs."""
+    return {2: "large", 1: "small", 3: "new"}.get(gpus, "")
 
 
 def main(folder: Path) -> None:
-    """Screen the GPUs, run the sweep, and print what came of it."""
-    cluster = start()
+    """Screen the GPUs, run the sweeps, and print what came of them."""
+    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    for name, gpus in GPUS.items():
+        add_node(nodes, name, gpus)
+    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+    cluster = survey()
     with only_fit(cluster, all_hot) as hot:
         answer: dict[str, Any] = {"hot": hot.notes, "hot slots": hot.cluster.slots_by_model()}
     with only_fit(cluster, one_slow) as screening:
         answer["notes"] = screening.notes
         answer["slots"] = screening.cluster.slots_by_model()
         answer["outcomes"] = sweep(screening.cluster, folder)
+    answer["joined"] = sweep_that_nodes_join(nodes, cluster, folder)
     print(json.dumps(answer))
 
 
@@ -103,6 +124,60 @@ def noting(spec: TrialSpec, folder: Path) -> TrialSpec:
     """The trial, made to write where it runs."""
     file = folder / f"{spec.gpu_model}-{spec.repeat}.json"
     return with_fault(spec, "note_variables", file=str(file), names=[NODE, GPU])
+
+
+class NamedSlot(StandIn):
+    """Its trials take a moment, and say on which node they ran."""
+
+    def step(self) -> dict[str, Any]:
+        time.sleep(0.2)
+        result = super().step()
+        if RECORD in result:
+            result[RECORD] = dataclasses.replace(result[RECORD], reason=os.environ[NODE])
+        return result
+
+
+class UntilJoined(Session):
+    """A session that ends when the node that joined has run a trial."""
+
+    def ended(self, record: TrialRecord) -> None:
+        super().ended(record)
+        if record.reason == "second small":
+            self.close(CloseReason.ENDED)
+
+
+class InventedInquiries:
+    """Nodes that joined have the model after their number of GPUs."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, str] = {}
+
+    def ask(self, node_id: str, gpus: int) -> None:
+        self._models[node_id] = model_of(gpus)
+
+    def answers(self) -> dict[str, str]:
+        answers, self._models = self._models, {}
+        return answers
+
+
+def sweep_that_nodes_join(nodes: RayNodes, cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """The messages, slots, and node and GPU model of the trials, of a sweep that nodes join."""
+    slots = cluster.slots_by_model()
+    searches = {model: Grid(for_gpu_model(planned(MOST_TRIALS), model)) for model in slots}
+    run_folder, observer = RunFolder(folder / "joined"), Recorder()
+    with (
+        run_folder.locked(),
+        mock.patch.object(membership, "NodeInquiries", InventedInquiries),
+    ):
+        session = UntilJoined(PerGpuModel(searches, slots), run_folder, [observer])
+        options: dict[str, Any] = {"on_slots": slots.update, "trainable": NamedSlot}
+        running = threading.Thread(target=run_trials, args=(session, cluster), kwargs=options)
+        running.start()
+        for name, gpus in JOINING.items():  # Ray starts nodes from the main thread only
+            add_node(nodes, name, gpus)
+        running.join()
+    ran = {(own.spec.gpu_model, own.reason) for own in run_folder.records().values()}
+    return {"messages": observer.messages, "slots": slots, "ran": sorted(ran)}
 
 
 if __name__ == "__main__":

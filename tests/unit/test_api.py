@@ -1,4 +1,4 @@
-"""``import orchestrator``: light until asked, and then a run's questions answered as in a notebook."""
+"""``import orchestrator``: loads little until it is used, then answers questions about a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
 HEAVY = ("pyarrow", "numpy", "pandas", "torch", "ray", "transformers", "jinja2", "matplotlib")
 
 
-def test_importing_and_the_verbs_help_load_nothing_heavy() -> None:
+@pytest.fixture(scope="module")
+def run() -> orchestrator.Run:
+    """A recorded run."""
+    return orchestrator.load(RUN)
+
+
+def test_import_and_help_of_verbs_load_nothing_heavy() -> None:
     program = f"""
 import sys, contextlib, io
 import orchestrator
@@ -31,26 +37,50 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-def test_a_runs_questions_are_answered(tmp_path: Path) -> None:
-    run = orchestrator.load(RUN)
-    assert isinstance(run, orchestrator.MeasuredRun)
-    assert run.table.num_rows == len(run.rows)
-    front = run.frontier()
-    assert [p.memory_bytes for p in front] == sorted(p.memory_bytes for p in front)
-    assert {id(p) for p in front} <= {
-        id(p) for p in run.frontier(["samples_per_second", "joules_per_sample"])
-    }
-    assert {p.training for p in run.frontier()} == {""}
-    assert len({p.training for p in run.frontier(any_training=True)}) > 1
+def test_run_tables_have_one_row_per_trial(run: orchestrator.Run) -> None:
+    assert run.to_arrow().num_rows == len(run.dataset.rows) == len(run.to_pandas())
     assert len(repr(run)) < 200
+
+
+def test_run_frontier_rises_in_memory_and_speed(run: orchestrator.Run) -> None:
+    front = run.frontier()
+    memories = [own.memory_bytes for own in front]
+    speeds = [own.samples_per_second for own in front]
+    assert len(front) > 1
+    assert memories == sorted(memories)
+    assert speeds == sorted(speeds)
+
+
+def test_run_frontier_of_more_objectives_contains_the_plain_one(run: orchestrator.Run) -> None:
+    plain = {run.label(own) for own in run.frontier()}
+    wider = {run.label(own) for own in run.frontier(["samples_per_second", "joules_per_sample"])}
+    assert plain <= wider
+
+
+def test_run_frontier_has_one_training_recipe_unless_asked(run: orchestrator.Run) -> None:
+    assert {own.training_recipe for own in run.frontier()} == {run.results.recipe}
+    assert len({own.training_recipe for own in run.frontier(all_recipes=True)}) > 1
+
+
+def test_run_shows_its_frontier_in_a_notebook(run: orchestrator.Run) -> None:
     shown = run._repr_html_()
-    assert all(run.label(p) in shown for p in front)
+    assert all(run.label(own) in shown for own in run.frontier())
+
+
+def test_run_recommends_and_exports(run: orchestrator.Run, tmp_path: Path) -> None:
     answer = run.recommend(memory_bytes=8 * 2**30)
     assert answer.best is not None
-    assert run.label(answer.best.point) in str(answer)
-    assert run.label(answer.best.point) in answer._repr_html_()
+    label = run.label(answer.best.configuration)
+    assert label in str(answer)
+    assert label in answer._repr_html_()
     assert tmp_path / "train.py" in run.export(answer.best, tmp_path)
-    assert "no configuration changed" in str(run.compare(run))
+
+
+def test_run_compared_with_itself_has_no_change(run: orchestrator.Run) -> None:
+    assert not [change for change in run.compare(run).changes if change.is_regression]
+
+
+def test_package_has_no_other_attributes(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match="nothing"):
         _ = orchestrator.nothing
     with pytest.raises(FileNotFoundError):

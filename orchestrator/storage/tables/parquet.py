@@ -42,6 +42,9 @@ ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "list<string>": pa.list_(pa.field("element", pa.string())),
 }
 
+_IN_EVERY_VERSION = ("trial_id", "outcome")
+"""Columns by which a table of trials is recognized, whatever its version."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialTable:
@@ -89,9 +92,10 @@ def read_trials_file(path: Path) -> TrialTable:
         schema_version = int(metadata.get("schema_version", 1))
         axes = _axes(table)
         rows = table.to_pylist()
+        _require(path, _IN_EVERY_VERSION, rows)
         if schema_version < SCHEMA_VERSION:
             rows = upgraded_rows(rows, axes)
-        _require(path, BASE, rows)
+        _require(path, [column.name for column in BASE], rows)
         return TrialTable(
             rows=rows,
             columns=_columns_of(table, axes),
@@ -261,12 +265,10 @@ def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Ta
     return table
 
 
-def _require(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-    for column in columns:
-        if rows and column.name not in rows[0]:
-            raise UnreadableRunError(
-                f"{path} is no table of this program: it has no column {column.name}"
-            )
+def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    for name in names:
+        if rows and name not in rows[0]:
+            raise UnreadableRunError(f"{path} is no table of this program: it has no column {name}")
 
 
 def _unreadable(path: Path, error: Exception) -> UnreadableRunError:

@@ -1,0 +1,158 @@
+"""Sweeps over damaged folders and full disks: nothing intact is repeated, and every trial has one row."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Delivery, Outcome, TrialRecord, record_to_json
+from orchestrator.cli import holding
+from orchestrator.running import lifecycle
+from orchestrator.running.session import Session
+from orchestrator.search.grid import Grid
+from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from tests.support.damages import WHOLE, damaged
+
+ROOT = Path(__file__).parents[3]
+SPECS = [record.spec for record in WHOLE]
+
+
+def failed_record(index: int) -> TrialRecord:
+    """What a trial that takes no time leaves."""
+    return TrialRecord(
+        spec=SPECS[index],
+        outcome=Outcome.FAILED,
+        environment=WHOLE[0].environment,
+        delivery=Delivery(started_at=1.8e9),
+    )
+
+
+def run_session(session: Session) -> None:
+    """Run every trial of a session; each fails at once."""
+    while (spec := session.next_trial()) is not None:
+        session.ended(failed_record(SPECS.index(spec)))
+
+
+def resume(folder: Path) -> None:
+    """Resume a sweep of ``WHOLE``'s trials."""
+    run_folder = RunFolder(folder)
+    session = Session(Grid(SPECS), run_folder)
+    with run_folder.locked():
+        wanted = lifecycle.wanted_records(run_folder, lambda spec: spec in SPECS)
+        session.reuse(wanted, [WHOLE[0].environment], resume=True)
+        run_session(session)
+        session.write_missing_records()
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block: int, tmp_path: Path) -> None:
+    final = {record.trial_id: record for record in WHOLE if record.outcome.is_final}
+    planned = sorted(record.trial_id for record in WHOLE)
+    for seed in range(25 * block, 25 * block + 25):
+        folder = tmp_path / str(seed)
+        intact = damaged(folder, seed)
+        try:
+            resume(folder)
+        except RunFolderError as error:
+            # A folder stands where a record belongs: it is named, and left alone.
+            assert "Is a directory" in str(error)
+            continue
+        rows = {row.trial_id: row for row in read_records(folder)}
+        assert sorted(rows) == planned, seed
+        for trial_id in intact & set(final):
+            assert rows[trial_id] == final[trial_id], seed
+
+
+def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    damaged(folder, 0)
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from orchestrator import cli
+from tests.support.records import make_record
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+write = lambda folder: folder.write(make_record(micro_batch=64)) or 0
+cli.finish(lambda: cli.holding(Path(sys.argv[1]), write, resume=True))
+"""
+    before = record_files(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert record_files(folder) == before
+
+
+def record_files(folder: Path) -> dict[str, bytes]:
+    """The regular files among the records."""
+    paths = [path for path in (folder / "records").iterdir() if path.is_file()]
+    return {path.name: path.read_bytes() for path in paths if not path.is_symlink()}
+
+
+@pytest.mark.parametrize("disk_recovers", [True, False])
+def test_disk_that_fills_up_ends_the_sweep_with_the_rows_that_fit(
+    disk_recovers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_folder = RunFolder(tmp_path)
+    writes = iter(range(100))
+
+    def fsync(file: int) -> None:
+        write = next(writes)
+        if write == 2 or (write > 2 and not disk_recovers):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fsync)
+    session = Session(Grid(SPECS), run_folder)
+    with run_folder.locked():
+        run_session(session)
+        with pytest.raises(RunFolderError, match="No space left on device; earlier files"):
+            session.write_missing_records()
+    records = run_folder.records()
+    outcomes = [records[spec.trial_id].outcome for spec in SPECS if spec.trial_id in records]
+    if disk_recovers:
+        assert outcomes == [Outcome.FAILED] * 3 + [Outcome.SKIPPED] * (len(SPECS) - 3)
+    else:
+        assert outcomes == [Outcome.FAILED] * 2
+    assert run_folder.unreadable == []
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_output_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("not ours")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "records").write_text("not ours")
+    outputs = (
+        tmp_path / "file",
+        tmp_path / "file" / "below",
+        tmp_path / "run",
+        Path("/proc/none"),
+    )
+    for path in outputs:
+        assert holding(path, lambda folder: 0, resume=False) == 1
+        assert f"cannot write to {path}" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "not ours"
+    assert (tmp_path / "run" / "records").read_text() == "not ours"
+
+
+def test_trial_in_two_files_is_in_one_after_the_next_write(tmp_path: Path) -> None:
+    run_folder = RunFolder(tmp_path)
+    record = WHOLE[0]
+    with run_folder.locked():
+        other = tmp_path / "records" / "name-of-an-earlier-version.json"
+        other.write_text(json.dumps(record_to_json(record)))
+        assert run_folder.records() == {record.trial_id: record}
+        run_folder.write(record)
+    assert list(record_files(tmp_path)) == [f"{record.trial_id}.json"]
