@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,7 @@ def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
     """Flags as the values of the two columns that hold them: ``flags`` and ``flag_values``."""
     return {
         "flags": [flag.kind.value for flag in flags],
-        "flag_values": [math.nan if flag.value is None else float(flag.value) for flag in flags],
+        "flag_values": [None if flag.value is None else float(flag.value) for flag in flags],
     }
 
 
@@ -64,14 +63,9 @@ def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
     """The flags in a row or a record's measurements; none where it has no such columns."""
     kinds = row.get("flags") or ()
     values = row.get("flag_values") or ()
-    return tuple(_flag(kind, value) for kind, value in zip(kinds, values, strict=True))
+    return tuple(Flag(FlagKind(kind), value) for kind, value in zip(kinds, values, strict=True))
 
 
 def has_any(flags: Iterable[Flag], kinds: frozenset[FlagKind]) -> bool:
     """Whether one of ``flags`` is of one of ``kinds``."""
     return any(flag.kind in kinds for flag in flags)
-
-
-def _flag(kind: str, value: float | None) -> Flag:
-    is_missing = value is None or math.isnan(value)
-    return Flag(FlagKind(kind), None if is_missing else value)

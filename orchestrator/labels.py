@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
@@ -59,4 +61,13 @@ def _word(axis: str, value: Choice) -> str:
         return f"{axis}={value}"
     if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
         return ""
-    return value if isinstance(value, str) else f"{axis} {value}"
+    if not isinstance(value, str) or value in _ambiguous_values():
+        return f"{axis} {value}"
+    return value
+
+
+@functools.cache
+def _ambiguous_values() -> frozenset[Choice]:
+    """Names that techniques of several axes share, such as "eager" of attention and of compile."""
+    axes_of_value = Counter(value for axis in AXES.values() for value in axis.variants)
+    return frozenset(value for value, axes in axes_of_value.items() if axes > 1)

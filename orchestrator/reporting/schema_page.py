@@ -40,7 +40,7 @@ argument. An argument with the name of another column becomes `argument_<name>`.
 
 FLAGS = """\
 What to know before trusting a row. `flags` lists the kinds, `flag_values` a figure of each, in the
-same order; NaN where there is none."""
+same order; null where there is none."""
 
 FRONTIER = """\
 Every configuration that no other of equal `training_recipe` and `effective_batch` beats in both

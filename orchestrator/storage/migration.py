@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -189,10 +188,10 @@ def _gibibytes(text: str) -> float:
     return float(text) * 2**30
 
 
-_WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float]], ...] = (
+_WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float | None]], ...] = (
     (r"unstable: the mean step is known to ±([\d.]+)%", FlagKind.UNSTABLE, _share),
-    (r"unstable: a single step counted()", FlagKind.UNSTABLE, lambda _: math.nan),
-    (r"host-bound: ()", FlagKind.HOST_BOUND, lambda _: math.nan),
+    (r"unstable: a single step counted()", FlagKind.UNSTABLE, lambda _: None),
+    (r"host-bound: ()", FlagKind.HOST_BOUND, lambda _: None),
     (r"partly host-bound: .* took (\d+)% of the time", FlagKind.LAUNCH_BOUND, _share),
     (r"thrashing: .* its cache (\d+) times", FlagKind.THRASHING, float),
     (r"shared: (\d+) other processes", FlagKind.SHARED_PROCESSES, float),
@@ -218,8 +217,7 @@ def _flag(warning: str) -> Flag:
     for pattern, kind, value_of in _WARNINGS:
         found = re.match(pattern, warning)
         if found:
-            value = value_of(found[1])
-            return Flag(kind, None if math.isnan(value) else value)
+            return Flag(kind, value_of(found[1]))
     raise ValueError(f"not a warning of version 1: {warning[:80]}")
 
 

@@ -146,6 +146,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and value.bit_length() <= 53
 
 
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -167,6 +171,6 @@ _IS_OF_TYPE: Mapping[ArrowType, Callable[[Any], bool]] = {
     "string": _is_text,
     "bool": lambda value: isinstance(value, bool),
     "timestamp": _is_integer,
-    "list<double>": _is_list_of(_is_number),
+    "list<double>": _is_list_of(_is_number_or_none),
     "list<string>": _is_list_of(_is_text),
 }

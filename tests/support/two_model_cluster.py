@@ -40,7 +40,7 @@ from tests.support.observers import Recorder
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 GPUS = {"large": 2, "small": 1}
-JOINING = {"second small": 1, "new model": 3}
+JOINING = {"new model": 3, "second small": 1}
 TRIALS = 2
 MOST_TRIALS = 400
 """Of the second sweep, which ends when the node that joined has run one."""

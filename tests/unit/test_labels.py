@@ -30,6 +30,8 @@ CHOICES = {
         ({"accumulation": None}, ("micro_batch", "accumulation"), "batch 64"),
         ({}, ("learning_rate",), "learning_rate=0.1"),
         ({}, ("activations",), "default"),
+        ({"attention": "eager"}, ("attention",), "attention eager"),
+        ({"compile": "eager"}, ("compile",), "compile eager"),
     ],
 )
 def test_label_names_what_varies_and_departs_from_the_default(

@@ -14,6 +14,7 @@ import pytest
 from jobs.node import checks, environment
 from jobs.record import Outcome
 from jobs.techniques import AXES
+from jobs.techniques.hooks import UnknownHookError, registered
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.reporting.publish import publish
 from tests.support.records import H200, make_record, write_run
@@ -49,9 +50,9 @@ OPENED = {
     ("allow_pickle", "True"),
     ("trust_remote_code", "True"),
 }
-# A technique's hook, which only a row under jobs/techniques can name, and the preload's own list.
+# Modules that the node's own environment names, and fixed lists.
 IMPORT_BY_NAME = {
-    "jobs/trial/run.py",
+    "jobs/techniques/hooks.py",
     "jobs/isolation/preload.py",
     "orchestrator/prediction/fake_step.py",
 }
@@ -60,7 +61,7 @@ WHOLE_ENVIRONMENT = {
     "jobs/isolation/slot.py",
     "jobs/isolation/prewarm.py",
     "jobs/node/calibration.py",
-    "orchestrator/running/cluster/__init__.py",
+    "orchestrator/running/cluster/connection.py",
 }
 
 
@@ -122,15 +123,19 @@ def test_the_scan_sees_what_it_is_for(planted: str) -> None:
     )
 
 
-def test_only_rows_of_techniques_name_code() -> None:
-    hooks = [
-        hook
+def test_hooks_are_called_by_registered_names_only() -> None:
+    names = {
+        hook.name
         for axis in AXES.values()
         for variant in axis.variants.values()
         for hook in variant.hooks.values()
-    ]
-    assert hooks
-    assert all(name.startswith("jobs.") for name, _ in hooks)
+    }
+    assert names
+    for name in names:
+        assert registered(name).__module__.startswith("jobs.")
+    for name in ("os.system", "os:system", "builtins.eval"):
+        with pytest.raises(UnknownHookError):
+            registered(name)
 
 
 MODEL = "model: {task: causal-lm, %s}\n"

@@ -49,6 +49,16 @@ class LargestSize:
             return self._first(high)
         if high is not None and self._is_settled(sizes, low, high):
             return None
+        size = self._predicted_size(sizes, low)
+        if size is None:
+            return None
+        if high is not None and size >= high:
+            return self._between(sizes, low, high)
+        aligned = _aligned_down(size)
+        return aligned if aligned > low else size
+
+    def _predicted_size(self, sizes: MeasuredSizes, low: int) -> int | None:
+        """The size to try after ``low`` by what is predicted; None if no larger one is to fit."""
         predicted = self._predicted(sizes, low)
         granularity = self.granularity(low)
         if low == self.max_micro_batch or predicted < low + granularity:
@@ -56,11 +66,7 @@ class LargestSize:
         if granularity > 1:
             # One sample less, because the rounding of an allocator can be as much as a sample.
             predicted -= 1
-        size = int(min(predicted, low * _MAX_GROWTH_FROM_SEVERAL, self.max_micro_batch))
-        if high is not None and size >= high:
-            return self._between(sizes, low, high)
-        aligned = _aligned_down(size)
-        return aligned if aligned > low else size
+        return int(min(predicted, low * _MAX_GROWTH_FROM_SEVERAL, self.max_micro_batch))
 
     def aligned_size(self, sizes: MeasuredSizes) -> int | None:
         """The multiple of 8 below the largest size: together they show whether it is faster."""

@@ -78,9 +78,16 @@ def next_candidate(
     seconds = np.array([seconds_of(own, at, shortest_seconds) for own, at in open_points])
     improvements = np.where(is_unsettled, _front_improvements(figures, len(choices.open)), 0.0)
     if improvements.max() > tolerance:
-        per_second = np.where(improvements > tolerance, improvements / seconds, 0.0)
-        return list(choices.open)[int(np.argmax(per_second))]
+        return _best_to_improve(choices, improvements, seconds, tolerance)
     return _best_to_settle(choices, prunes[: len(choices.open)], is_unsettled, seconds)
+
+
+def _best_to_improve(
+    choices: Choices, improvements: Array, seconds: Array, tolerance: float
+) -> Candidate:
+    """The candidate that raises its front most per second, of those that raise it noticeably."""
+    per_second = np.where(improvements > tolerance, improvements / seconds, 0.0)
+    return list(choices.open)[int(np.argmax(per_second))]
 
 
 def _best_to_settle(

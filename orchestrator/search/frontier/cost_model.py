@@ -187,18 +187,23 @@ class CostModel:
         """
         assert self._parameters is not None
         measured = observations.measured
-        noise = np.diag(variances)
-        costs = law.costs(self._parameters)
-        residuals = np.log(observations.costs) - costs[measured]
-        weights = np.linalg.solve(observations.among(misfit) + noise, residuals)
-        mean = costs + misfit[:, measured] @ weights
         prior = self._prior_of_costs(law.jacobian(self._parameters)) + misfit
-        gain = np.linalg.solve(observations.among(prior) + noise, prior[measured])
-        self.covariance = prior - prior[measured].T @ gain
+        covariance = observations.among(prior) + np.diag(variances)
+        self.covariance = prior - prior[measured].T @ np.linalg.solve(covariance, prior[measured])
         # The diagonal can fall below zero by rounding.
         cost_variance = np.maximum(np.diag(self.covariance), 0.0)
         deviation = np.sqrt(cost_variance + self._trial_noise(law, measured, variances))
+        mean = self._mean(law.costs(self._parameters), observations, misfit, variances)
         self.posterior = Posterior(mean=rounded(mean), deviation=rounded(deviation))
+
+    def _mean(
+        self, costs: Array, observations: _Observations, misfit: Array, variances: Array
+    ) -> Array:
+        """The fitted law's costs, plus the misfit to expect from the residuals of the measured."""
+        measured = observations.measured
+        residuals = np.log(observations.costs) - costs[measured]
+        covariance = observations.among(misfit) + np.diag(variances)
+        return np.asarray(costs + misfit[:, measured] @ np.linalg.solve(covariance, residuals))
 
     def _prior_of_costs(self, jacobian: Array) -> Array:
         """Covariance of costs that follows from the prior of the parameters."""

@@ -58,10 +58,16 @@ class MemoryCorrection:
         errors = np.array([self._log_bytes[index] for index in measured]) - log_predicted[measured]
         among = np.ix_(measured, measured)
         deviation = self._most_probable_deviation(kernel[among], errors)
-        # Gaussian process regression (Rasmussen and Williams, section 2.2).
         prior = self._hyperparameters.common_deviation**2 + deviation**2 * kernel
+        return self._regression(prior, measured, errors, log_predicted)
+
+    def _regression(
+        self, prior: Array, measured: Indices, errors: Array, log_predicted: Array
+    ) -> Posterior:
+        """Gaussian process regression (Rasmussen and Williams, section 2.2) of the errors."""
         noise = self._hyperparameters.noise**2
-        gain = np.linalg.solve(prior[among] + noise * np.eye(len(measured)), prior[measured])
+        covariance = prior[np.ix_(measured, measured)] + noise * np.eye(len(measured))
+        gain = np.linalg.solve(covariance, prior[measured])
         mean = log_predicted + gain.T @ errors
         variance = np.diag(prior) - np.einsum("ij,ij->j", prior[measured], gain)
         # The variance can fall below zero by rounding.
