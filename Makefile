@@ -1,5 +1,7 @@
 # make sweep   measure the quickstart frontier on this machine
-# make test    everything a change must pass
+# make test    everything a change must pass: lint and all tests
+# make lint    formatting, types and import contracts; under a minute
+# make unit    the unit and contract tests; a few minutes
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
 # make schema  regenerate the config's JSON schema, its reference page and the table's schema page
@@ -9,18 +11,23 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test audit chaos schema clean
+.PHONY: sweep test lint unit audit chaos schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
 	$(BIN)/python -m orchestrator.sweep configs/quickstart.yaml
 
-test: .venv/.installed-test
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed-test
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+
+unit: .venv/.installed-test
+	$(BIN)/python -m pytest tests/unit tests/contracts
 
 # Strict: a package that the service does not know is a failure, not a pass.
 audit: .venv/.installed
@@ -38,7 +45,7 @@ schema: .venv/.installed
 clean:
 	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-# torch is pinned in the same installation as everything else, or pip would take a newer one of several gigabytes.
+# torch is pinned together with everything else: alone, pip would take a build of gigabytes.
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .

@@ -63,7 +63,8 @@ class Run:
         price_per_hour: float | None = None,
         all_recipes: bool = False,
     ) -> tuple[Configuration, ...]:
-        """The Pareto front of memory and the named objectives, within the baseline's training recipe.
+        """The Pareto front of memory and the named objectives, within the baseline's training
+        recipe.
 
         Raises KeyError for a name that is not in ``OBJECTIVES``.
         """
@@ -199,8 +200,8 @@ class Answer:
 def load(run: Location | str) -> Run:
     """A run from its folder or URI, finished or not.
 
-    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a damaged file, ValueError or
-    OSError on a URI that makes no sense or cannot be read.
+    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a
+    damaged file, ValueError or OSError on a URI that makes no sense or cannot be read.
     """
     return Run(load_dataset(local_folder(run)))
 

@@ -18,8 +18,8 @@ _ALWAYS_NAMED = ("precision", "optimizer")
 def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     """A configuration in a few words.
 
-    ``axes`` are those that vary in the run. Of these, a technique at its default is left out. An accumulation above 1
-    is always named, because it changes what has to be typed.
+    ``axes`` are those that vary in the run. Of these, a technique at its default is left out. An
+    accumulation above 1 is always named, because it changes what has to be typed.
     """
     words = [batch_label(choices, axes)]
     words += [_word(axis, choices.get(axis)) for axis in axes if axis not in _BATCH_AXES]
@@ -27,7 +27,8 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
 
 
 def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
-    """A trial: its configuration, its repeat unless that is the first, and its GPU model if named."""
+    """A trial: its configuration, its repeat unless that is the first, and its GPU model if named.
+    """
     words = [label(spec.choices, axes)]
     if spec.repeat:
         words.append(f"repeat {spec.repeat}")
@@ -37,7 +38,9 @@ def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
 
 
 def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:
-    """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is accumulated."""
+    """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is
+    accumulated.
+    """
     micro_batch, accumulation = choices.get("micro_batch"), choices.get("accumulation")
     accumulates = accumulation not in (None, 1)
     if not accumulates and not any(axis in axes for axis in _BATCH_AXES):
@@ -51,7 +54,9 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
 
 
 def recipe_label(recipe: TrainingRecipe) -> str:
-    """``optimizer=sgd · adapter=lora_r8``; "plain" where no choice changes what the training learns."""
+    """``optimizer=sgd · adapter=lora_r8``; "plain" where no choice changes what the training
+    learns.
+    """
     words = [f"{axis}={value}" for axis, value in recipe.by_axis.items()]
     return SEPARATOR.join(words) or "plain"
 

@@ -63,7 +63,10 @@ def memory(size: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits without an exponent: ``345``, ``34.5``, ``0.0345``; an en dash for None."""
+    """Three significant digits without an exponent:
+
+    ``345``, ``34.5``, ``0.0345``; an en dash for None.
+    """
     if value is None:
         return "–"
     size = abs(value)

@@ -1,4 +1,6 @@
-"""What every test may lean on: a quiet offline environment, a tiny trial, and one Ray for the whole run."""
+"""What every test may lean on: a quiet offline environment, a tiny trial, and one Ray for the whole
+run.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def build_tiny_spec(
     repeat: int = 0,
     **measure: Any,
 ) -> TrialSpec:
-    """A trial of a two-layer BERT that a CPU runs in a second: one warm-up step and two counted, fp32, micro-batch 2.
+    """A trial of a two-layer BERT that a CPU runs in a second: one warm-up step and two counted,
+    fp32, micro-batch 2.
 
     ``choices`` replace the axes' defaults; ``measure`` are fields of ``MeasureSpec``.
     """
@@ -75,7 +78,9 @@ def build_tiny_spec(
 
 @pytest.fixture(scope="session")
 def tiny_spec() -> SpecFactory:
-    """``build_tiny_spec``: call it with the choices a test is about, as in ``tiny_spec({"optimizer": "sgd"})``."""
+    """``build_tiny_spec``: call it with the choices a test is about, as in
+    ``tiny_spec({"optimizer": "sgd"})``.
+    """
     return build_tiny_spec
 
 
@@ -97,5 +102,7 @@ def ray_session() -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
-    """What a test imported for good is collected with the rest: objects that were frozen would be reported as leaks."""
+    """What a test imported for good is collected with the rest: objects that were frozen would be
+    reported as leaks.
+    """
     gc.unfreeze()

@@ -1,4 +1,6 @@
-"""Candidates for an effective batch: measured at it, or inferred from a measurement with less accumulation."""
+"""Candidates for an effective batch: measured at it, or inferred from a measurement with less
+accumulation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ class Candidate:
     """A configuration that one could train with, and how its figures are known."""
 
     configuration: Configuration
-    """With figures to count on. Where inferred: a lower bound of the speed, an upper bound of the memory."""
+    """With figures to count on.
+
+    Where inferred: a lower bound of the speed, an upper bound of the memory.
+    """
     measured: Configuration
     """As measured; the same object unless inferred."""
     accumulation: int
@@ -29,7 +34,8 @@ class Candidate:
 
     @property
     def extra_bytes(self) -> int:
-        """What the inference adds to the measured memory: gradients that are kept between passes."""
+        """What the inference adds to the measured memory: gradients that are kept between passes.
+        """
         return self.configuration.memory_bytes - self.measured.memory_bytes
 
 
@@ -38,9 +44,10 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """What can serve ``effective_batch`` (None: every configuration as it was measured).
 
-    A configuration with another effective batch serves if its micro-batch divides the one asked for, if it was measured
-    with less accumulation (more would promise too much speed), and if the gradients that accumulation keeps can be
-    counted. Of several that serve, the one with most accumulation is nearest and stands for them.
+    A configuration with another effective batch serves if its micro-batch divides the one asked
+    for, if it was measured with less accumulation (more would promise too much speed), and if the
+    gradients that accumulation keeps can be counted. Of several that serve, the one with most
+    accumulation is nearest and stands for them.
     """
     listed = list(configurations)
     if effective_batch is None:
@@ -74,7 +81,9 @@ def _without_accumulation(configuration: Configuration) -> tuple[object, ...]:
 
 
 def _suspect_loops(configurations: Iterable[Configuration]) -> dict[Choice, Flag]:
-    """Loop -> a flag for its accumulation, because an accumulated row of it has other losses than its reference."""
+    """Loop -> a flag for its accumulation, because an accumulated row of it has other losses than
+    its reference.
+    """
     suspects: dict[Choice, Flag] = {}
     for own in configurations:
         if _accumulation(own) > 1 and own.loss_flags:
@@ -112,7 +121,8 @@ def _inferred(configuration: Configuration, effective_batch: int) -> Candidate |
 
 
 def gradient_bytes(configuration: Configuration) -> int | None:
-    """Bytes of gradients that are kept between passes: trained parameters in their own format; None where unknown.
+    """Bytes of gradients that are kept between passes: trained parameters in their own format; None
+    where unknown.
 
     DeepSpeed accumulates in 32 bits, whatever its weights are.
     """

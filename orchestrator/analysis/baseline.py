@@ -1,4 +1,6 @@
-"""What techniques are compared with: the baseline's choices, and the training recipe that is ranked."""
+"""What techniques are compared with: the baseline's choices, and the training recipe that is
+ranked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from orchestrator.labels import recipe_label
 def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
 ) -> dict[str, Choice]:
-    """Axis -> the value that techniques are compared with: as asked, else the technique's default, else the first met.
+    """Axis -> the value that techniques are compared with: as asked, else the technique's default,
+    else the first met.
 
     An asked ``effective_batch`` is turned into the accumulation that it means.
     """
@@ -38,7 +41,8 @@ def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Ch
 def ranked_recipe(
     candidates: Iterable[tuple[Mapping[str, Choice], TrainingRecipe]], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:
-    """The recipe nearest to the baseline among (choices, recipe); of equally near ones, the plainer.
+    """The recipe nearest to the baseline among (choices, recipe); of equally near ones, the
+    plainer.
 
     Near is what differs from the baseline on the fewest axes that set any of the recipes apart.
     """

@@ -1,4 +1,6 @@
-"""Which batch to train with: the measured sizes of one technique set on one GPU model, and the answers among them."""
+"""Which batch to train with: the measured sizes of one technique set on one GPU model, and the
+answers among them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ OUT_OF_MEMORY = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchMeasurement:
-    """One batch as it was measured; bytes and speed are None where the trial did not get that far."""
+    """One batch as it was measured; bytes and speed are None where the trial did not get that far.
+    """
 
     micro_batch: int
     accumulation: int
@@ -26,10 +29,14 @@ class BatchMeasurement:
     reason: str
     memory_bytes: int | None
     limit_bytes: float
-    """What it may take: the GPU's memory less what was in use before and the margin; infinite without a GPU."""
+    """What it may take: the GPU's memory less what was in use before and the margin; infinite
+    without a GPU.
+    """
     samples_per_second: float | None
     ci95: float
-    """Half the 95 % confidence interval of the speed, relative to it; infinite where it is not known."""
+    """Half the 95 % confidence interval of the speed, relative to it; infinite where it is not
+    known.
+    """
     flags: tuple[Flag, ...]
     slot_seconds: float
 
@@ -45,7 +52,9 @@ class BatchMeasurement:
 
     @property
     def is_thrashing(self) -> bool:
-        """The allocator had to flush its cache, so the speed is that of a full memory, not of the size."""
+        """The allocator had to flush its cache, so the speed is that of a full memory, not of the
+        size.
+        """
         return has_any(self.flags, frozenset({FlagKind.THRASHING}))
 
     def to_json(self) -> dict[str, Any]:
@@ -67,8 +76,10 @@ class BatchMeasurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchSizeAnswer:
-    """What is known of the batch of one technique set on one GPU model. Every size in it is a trial's record; only
-    ``next_bytes`` is predicted."""
+    """What is known of the batch of one technique set on one GPU model.
+
+    Every size in it is a trial's record; only ``next_bytes`` is predicted.
+    """
 
     techniques: str
     margin_bytes: int | None
@@ -123,7 +134,9 @@ class BatchSizeAnswer:
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
-        """The largest and the multiple of 8 below it, if the multiple is faster by more than the tolerance."""
+        """The largest and the multiple of 8 below it, if the multiple is faster by more than the
+        tolerance.
+        """
         odd = self.largest
         if odd is None or odd.micro_batch % 8 == 0 or odd.is_thrashing:
             return None
@@ -166,7 +179,10 @@ class BatchSizeAnswer:
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
-    """A trial's batch as measured; ``margin`` is the share of the GPU's memory to keep free, or bytes from 1 on."""
+    """A trial's batch as measured.
+
+    ``margin`` is the share of the GPU's memory to keep free, or bytes from 1 on.
+    """
     measured = record.measurements
     is_ok = record.outcome is Outcome.OK
     memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")

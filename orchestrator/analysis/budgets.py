@@ -33,12 +33,17 @@ class BudgetPick:
     checks: tuple[CapCheck, ...] = ()
     """All cap checks of the environment."""
     contenders: tuple[Configuration, ...] = ()
-    """The fastest as the search measured it, then those whose speeds it could not tell from that one's."""
+    """The fastest as the search measured it, then those whose speeds it could not tell from that
+    one's.
+    """
     comparisons: tuple[PairedComparison, ...] = ()
     """What tie-breaks said of the contenders, each against the first."""
 
     def check_of(self, configuration: Configuration) -> CapCheck | None:
-        """What a cap check said of a configuration in this budget; None: its fit is inferred from its peak."""
+        """What a cap check said of a configuration in this budget.
+
+        None: its fit is inferred from its peak.
+        """
         return decisive_check(self.checks, configuration.trial_ids, self.budget_bytes)
 
 
@@ -59,8 +64,9 @@ def best_in_budgets(
 ) -> tuple[BudgetPick, ...]:
     """A pick for each budget in bytes, smallest first, within a training recipe.
 
-    A configuration that failed a cap check of the budget is no pick, whatever its peak was on the whole GPU. Of
-    configurations that the search could not tell apart, the pick is the one that a tie-break found faster.
+    A configuration that failed a cap check of the budget is no pick, whatever its peak was on the
+    whole GPU. Of configurations that the search could not tell apart, the pick is the one that a
+    tie-break found faster.
     """
     chosen = sorted(set(budgets)) or default_budgets(configurations)
     return tuple(_pick(configurations, budget, recipe, checks, comparisons) for budget in chosen)
@@ -111,7 +117,9 @@ def _faster_with_another_recipe(
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The fastest, then the next ones whose speed cannot be told from its, ``MAX_CONTENDERS`` in all."""
+    """The fastest, then the next ones whose speed cannot be told from its, ``MAX_CONTENDERS`` in
+    all.
+    """
     best = fastest(configurations)
     if best is None:
         return ()
@@ -133,7 +141,9 @@ def _ci95(configuration: Configuration) -> float:
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
-    """The GPU sizes that tell these configurations apart; powers of two where all are smaller than any GPU."""
+    """The GPU sizes that tell these configurations apart; powers of two where all are smaller than
+    any GPU.
+    """
     if not configurations:
         return []
     least = min(own.memory_bytes for own in configurations)

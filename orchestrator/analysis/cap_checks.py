@@ -12,7 +12,9 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapCheck:
-    """One configuration run again with the device memory of a budget, context and libraries included."""
+    """One configuration run again with the device memory of a budget, context and libraries
+    included.
+    """
 
     trial_id: str
     follows_trial: str
@@ -49,7 +51,8 @@ def decisive_check(
 ) -> CapCheck | None:
     """The check that settles whether a configuration fits a budget; None where none does.
 
-    What fits under a cap fits under every larger one; what fails under one fails under every smaller one.
+    What fits under a cap fits under every larger one; what fails under one fails under every
+    smaller one.
     """
     own = [check for check in checks if check.follows_trial in trial_ids]
     failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]

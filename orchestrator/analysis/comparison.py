@@ -1,12 +1,13 @@
 """Two runs of the same configurations: what changed between them beyond what chance explains.
 
-A configuration's speed has changed if the difference lies outside both confidence intervals together, after two
-widenings. The first keeps the family-wise error: two runs that differ by chance alone show no change at all in 99 of 100
-comparisons, however many rows they have. The second is a floor for what runs differ by whatever their intervals say: 1 %
-where the GPU sets the pace, 10 % where the host does. Host-bound rows are not judged at all between different hosts.
+A configuration's speed has changed if the difference lies outside both confidence intervals
+together, after two widenings. The first keeps the family-wise error: two runs that differ by chance
+alone show no change at all in 99 of 100 comparisons, however many rows they have. The second is a
+floor for what runs differ by whatever their intervals say: 1 % where the GPU sets the pace, 10 %
+where the host does. Host-bound rows are not judged at all between different hosts.
 
-The median of all steady rows is judged as well, with a distribution-free interval: a small change of everything shows
-there first.
+The median of all steady rows is judged as well, with a distribution-free interval: a small change
+of everything shows there first.
 """
 
 from __future__ import annotations
@@ -43,18 +44,25 @@ BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
 FALSE_ALARM = 0.01
 """Chance that two runs that differ by chance alone show any change of speed."""
 STEADY_FLOOR, UNSTEADY_FLOOR = 0.01, 0.10
-"""By how much speeds of separate runs may differ beside their intervals: GPU-bound rows, and all others."""
+"""By how much speeds of separate runs may differ beside their intervals:
+
+GPU-bound rows, and all others.
+"""
 _MEMORY_TOLERANCE: Mapping[str, float] = {
     "peak_allocated_bytes": 0.005,
     "device_peak_bytes": 0.01,
     "host_peak_resident_bytes": 0.05,
 }
-"""Memory column, the steadiest first -> by how much it may differ: allocations repeat, a process's memory less so."""
+"""Memory column, the steadiest first -> by how much it may differ: allocations repeat, a process's
+memory less so.
+"""
 MAX_ERROR = 0.25
 """A row whose mean step is known no better than this is not judged by its speed."""
 MIN_ROWS_FOR_MEDIAN = 12
 MIN_DEGREES_OF_FREEDOM = 9
-"""A row's interval has at least so many: a row with few steps ended early because its steps were steady."""
+"""A row's interval has at least so many: a row with few steps ended early because its steps were
+steady.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +109,8 @@ class Comparison:
     unsteady: int
     """Of those: speeds too unsteady to be judged."""
     other_hosts: int
-    """Of those: not judged by speed because the host sets part of the pace, and the hosts differ."""
+    """Of those: not judged by speed because the host sets part of the pace, and the hosts differ.
+    """
     losses_compared: bool
     """False where seed or length of training differ, which decide batches and learning rates."""
     changes: tuple[Change, ...]
@@ -114,7 +123,9 @@ class Comparison:
     """Of hardware, versions, model and data."""
 
     def worse_than(self, tolerance: float) -> tuple[Change, ...]:
-        """What got worse by more than a relative tolerance; regressions and loss mismatches always count."""
+        """What got worse by more than a relative tolerance; regressions and loss mismatches always
+        count.
+        """
         found = []
         for change in self.changes:
             if change.kind in WORSE and (change.ratio is None or _loss_of(change) > tolerance):
@@ -138,7 +149,9 @@ Pair = tuple[Configuration, Configuration]
 
 
 def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
-    """Match two runs by configuration. Whether their hardware may be compared is for the caller to judge.
+    """Match two runs by configuration.
+
+    Whether their hardware may be compared is for the caller to judge.
 
     ``different_hosts``: judge the speeds of rows that are not GPU-bound even if the hosts differ.
     """
@@ -200,7 +213,8 @@ def _key(choices: Mapping[str, Any]) -> tuple[Any, ...]:
 def _speed_changes(before: Dataset, pairs: Sequence[Pair]) -> list[Change]:
     """Changes of speed beyond chance, by the step-up procedure of Benjamini and Hochberg (1995).
 
-    Each row is tested at the false-alarm rate times the share of rows that change, until that share is stable.
+    Each row is tested at the false-alarm rate times the share of rows that change, until that share
+    is stable.
     """
     changed = list(pairs)
     risk = FALSE_ALARM
@@ -234,10 +248,13 @@ def _speed_ratio(pair: Pair) -> float:
 
 
 def margin_of(pair: Pair, risk: float) -> float:
-    """The change of log speed that chance exceeds with probability ``risk``: widened intervals and the floor."""
+    """The change of log speed that chance exceeds with probability ``risk``: widened intervals and
+    the floor.
+    """
     steps = [int(own.row.get("steps_counted") or 0) for own in pair]
     degrees = max(min(steps) - 1, MIN_DEGREES_OF_FREEDOM)
-    # The intervals are for 5 %; scaled to the risk they are as much wider as the quantiles of Student's t.
+    # The intervals are for 5 %; scaled to the risk they are as much wider as the quantiles of
+    # Student's t.
     widening = student_quantile(1 - risk / 2, degrees) / student_quantile(0.975, degrees)
     errors = [widening * _ci95(own) for own in pair]
     floor = STEADY_FLOOR if _is_steady(pair) else UNSTEADY_FLOOR
@@ -253,7 +270,9 @@ def _is_steady(pair: Pair) -> bool:
 
 
 def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
-    """By the allocator where both have it, which repeats to the byte; else by the first figure that both have."""
+    """By the allocator where both have it, which repeats to the byte; else by the first figure that
+    both have.
+    """
     for old, new in pairs:
         shared = [c for c in _MEMORY_TOLERANCE if old.row.get(c) and new.row.get(c)]
         if not shared:
@@ -295,7 +314,8 @@ def _loss_changes(
         rounding = ROUNDING.get(precision, 0.0) if same_versions else None
         ratio = mismatch_ratio(loss_windows(now, then, rounding, 0.0))
         if ratio is not None:
-            # A changed loss is always reported, so its size is no ``ratio`` to compare with a tolerance.
+            # A changed loss is always reported, so its size is no ``ratio`` to compare with a
+            # tolerance.
             yield Change(kind="loss mismatch", label=label, after=ratio)
 
 
@@ -319,7 +339,8 @@ def _outcome_change(kind: ChangeKind, label: str, row: Row) -> Change:
 def _median_shift(ratios: Sequence[float]) -> MedianShift | None:
     """The median of speed ratios with a distribution-free interval from order statistics.
 
-    As many ratios lie on either side of the true median as coin tosses may fall (normal approximation of the binomial).
+    As many ratios lie on either side of the true median as coin tosses may fall (normal
+    approximation of the binomial).
     """
     count = len(ratios)
     if count < MIN_ROWS_FOR_MEDIAN:

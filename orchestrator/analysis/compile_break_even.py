@@ -1,4 +1,6 @@
-"""Does compiling pay? After how many optimizer steps a compiled trial has made up for its first step."""
+"""Does compiling pay? After how many optimizer steps a compiled trial has made up for its first
+step.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ _NEEDED = ("first_step_seconds", "step_seconds_median")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
-    """Trial -> steps until compiling has paid, for each compiled trial with an eager trial that is otherwise equal.
+    """Trial -> steps until compiling has paid, for each compiled trial with an eager trial that is
+    otherwise equal.
 
-    What the first step took longer, divided by what each later step takes less; infinite where that is nothing.
+    What the first step took longer, divided by what each later step takes less; infinite where that
+    is nothing.
     """
     if _AXIS not in axes:
         return {}

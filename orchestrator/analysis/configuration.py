@@ -13,7 +13,9 @@ from jobs.spec import Choice, TrainingRecipe
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
-"""What memory can be compared by, best first: the device's peak, the tensors' peak, the process's peak."""
+"""What memory can be compared by, best first: the device's peak, the tensors' peak, the process's
+peak.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -46,7 +48,9 @@ class Configuration:
 
     @property
     def loss_flags(self) -> tuple[Flag, ...]:
-        """What speaks against its losses; empty where they match their reference, or were not compared."""
+        """What speaks against its losses; empty where they match their reference, or were not
+        compared.
+        """
         return tuple(flag for flag in self.flags if flag.kind in LOSS)
 
     @property
@@ -56,7 +60,8 @@ class Configuration:
 
 
 def configurations(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Configuration, ...]:
-    """The ok rows of the search, repeats combined; environment by environment, in order of first appearance.
+    """The ok rows of the search, repeats combined; environment by environment, in order of first
+    appearance.
 
     ``axes`` maps an axis to its column. Rows without a memory or a speed above zero are left out.
     """

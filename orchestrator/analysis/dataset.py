@@ -1,4 +1,6 @@
-"""A run's results as one object, built once: report, recommend, compare, explain and follow-ups all read it."""
+"""A run's results as one object, built once: report, recommend, compare, explain and follow-ups all
+read it.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +190,8 @@ class Dataset:
 def load_dataset(run_folder: Path) -> Dataset:
     """A run from its folder, finished or not.
 
-    Raises FileNotFoundError where it holds neither records nor a table, UnreadableRunError on a damaged file.
+    Raises FileNotFoundError where it holds neither records nor a table, UnreadableRunError on a
+    damaged file.
     """
     contents = read_run_folder(run_folder)
     return build_dataset(contents.trials, contents.losses, run_folder)
@@ -202,7 +205,10 @@ def dataset_of_records(records: Sequence[TrialRecord], run: RunMetadata) -> Data
 def build_dataset(
     table: TrialTable, losses: Mapping[str, Sequence[float]], folder: Path | None = None
 ) -> Dataset:
-    """A run from its table. Adds to the rows what follows from several of them: loss flags, break-even steps."""
+    """A run from its table.
+
+    Adds to the rows what follows from several of them: loss flags, break-even steps.
+    """
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
     if losses:

@@ -15,7 +15,8 @@ _SPLIT_AXES = ("accumulation", "micro_batch")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniqueEffect:
-    """What one variant did in place of the baseline's, over all pairs that differ in nothing else."""
+    """What one variant did in place of the baseline's, over all pairs that differ in nothing else.
+    """
 
     axis: str
     value: Choice
@@ -31,7 +32,9 @@ class TechniqueEffect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CumulativeStep:
-    """One more technique on top of the ones before: a row of the Hugging Face guides' cumulative table."""
+    """One more technique on top of the ones before: a row of the Hugging Face guides' cumulative
+    table.
+    """
 
     axis: str
     """The axis that moved; empty for the baseline."""
@@ -113,10 +116,11 @@ def _order(value: Choice) -> tuple[bool, float, str]:
 def cumulative_steps(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> tuple[CumulativeStep, ...]:
-    """From the baseline, one technique at a time on top of the ones before, each time the one with least memory.
+    """From the baseline, one technique at a time on top of the ones before, each time the one with
+    least memory.
 
-    Techniques that change the training come after those that do not; the effective batch stays as it is. Empty when
-    the baseline was not measured or nothing was added to it.
+    Techniques that change the training come after those that do not; the effective batch stays as
+    it is. Empty when the baseline was not measured or nothing was added to it.
     """
     start = next((own for own in configurations if not _moved_axes(own, baseline)), None)
     if start is None:
@@ -149,7 +153,10 @@ def _next(
     last: CumulativeStep,
     moved: Sequence[str],
 ) -> tuple[str, Configuration] | None:
-    """The next axis to move and where that leads: one axis further than the last step; None where nothing does."""
+    """The next axis to move and where that leads: one axis further than the last step.
+
+    None where nothing does.
+    """
     following = []
     for own in configurations:
         # The split of the batch is one axis, named by its accumulation.

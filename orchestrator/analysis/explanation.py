@@ -1,4 +1,6 @@
-"""Why one trial is faster than another, or needs less memory: the parts of the difference, and what ran differently."""
+"""Why one trial is faster than another, or needs less memory: the parts of the difference, and what
+ran differently.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ REST = "not broken down"
 CLOSE = 0.01
 """Figures within this of each other are called the same."""
 _FIRST_STEP_FACTOR, _FIRST_STEP_SECONDS = 2.0, 1.0
-"""The first step is mentioned if it differs by more than this factor and by more than these seconds."""
+"""The first step is mentioned if it differs by more than this factor and by more than these
+seconds.
+"""
 _SLOWER_PROFILE = 1.05
 """A caution is given for a profiled step that took this much longer than the counted ones."""
 
@@ -48,7 +52,9 @@ EFFECTIVE_COLUMNS = (
 """What really ran."""
 IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
 POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
-"""Where the power limit holds the clocks down, speed is that power divided by the energy per sample."""
+"""Where the power limit holds the clocks down, speed is that power divided by the energy per
+sample.
+"""
 EFFICIENCY_FIGURES = ("MFU", "backward / forward")
 FIRST_STEP = "first_step_seconds"
 
@@ -118,7 +124,9 @@ class Explanation:
     """What ran differently."""
     recipes: tuple[TrainingRecipe, TrainingRecipe]
     slower_profiles: tuple[float | None, float | None]
-    """Of each trial: the profiled step's busy time divided by a counted step, where that is more than 1.05."""
+    """Of each trial: the profiled step's busy time divided by a counted step, where that is more
+    than 1.05.
+    """
 
 
 class NotExplainableError(ValueError):
@@ -132,8 +140,8 @@ Anatomies = tuple[Anatomy, Anatomy] | None
 def explain(run: Dataset, before: str, after: str) -> Explanation:
     """Compare two trials of a run, named by the beginning of their identifiers.
 
-    Raises LookupError for a name that no trial or several have, NotExplainableError for trials that were not measured,
-    or not in the same environment.
+    Raises LookupError for a name that no trial or several have, NotExplainableError for trials that
+    were not measured, or not in the same environment.
     """
     rows = (_find(run, before), _find(run, after))
     _check(rows)
@@ -212,7 +220,10 @@ def _differences(rows: Rows, columns: Mapping[str, str]) -> Iterator[Difference]
 
 
 def _time(rows: Rows, anatomies: Anatomies) -> Breakdown:
-    """Seconds per sample, so that different batches compare. With anatomies the rest is time without a kernel."""
+    """Seconds per sample, so that different batches compare.
+
+    With anatomies the rest is time without a kernel.
+    """
     totals = [1 / row["samples_per_second"] for row in rows]
     if anatomies:
         parts = [_operations(anatomy, row) for anatomy, row in zip(anatomies, rows, strict=True)]

@@ -67,7 +67,10 @@ def guide() -> Guide:
 
 
 def published(choices: Mapping[str, Choice]) -> Published | None:
-    """The guides' figures for these choices; None where they have none, or do not know an axis that was moved."""
+    """The guides' figures for these choices.
+
+    None where they have none, or do not know an axis that was moved.
+    """
     if any(axis not in AXES for axis in choices):
         return None
     defaults: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
@@ -82,7 +85,8 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
 def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tuple[GuideRow, ...]:
     """The configurations measured the guides' way, one whole epoch each, in the guides' order.
 
-    Published figures are there only if the run trains the guides' model on the guides' amount of data.
+    Published figures are there only if the run trains the guides' model on the guides' amount of
+    data.
     """
     is_comparable = _is_the_guides_experiment(run.config)
     rows = []

@@ -12,7 +12,8 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossCurves:
-    """The steps that both trials have, warm-up included, up to the first loss that is not finite."""
+    """The steps that both trials have, warm-up included, up to the first loss that is not finite.
+    """
 
     before: tuple[float, ...]
     after: tuple[float, ...]
@@ -34,7 +35,10 @@ class LossCurves:
 def loss_curves(
     rows: tuple[Row, Row], losses: Mapping[str, Sequence[float]], axes: Mapping[str, str]
 ) -> LossCurves | None:
-    """The curves of two trials, the second compared with the first; None where one has no losses."""
+    """The curves of two trials, the second compared with the first.
+
+    None where one has no losses.
+    """
     first, second = rows
     before, after = (losses.get(row["trial_id"], ()) for row in rows)
     steps = 0

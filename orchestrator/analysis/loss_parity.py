@@ -1,13 +1,15 @@
-"""Loss parity: which rows have other losses than a reference at equal seed, data and effective batch.
+"""Loss parity: which rows have other losses than a reference at equal seed, data and effective
+batch.
 
 Means over each half of the training are compared, relative to the reference's mean over the whole.
 
-- Rows that draw the same random numbers differ only in how activations are kept or data is loaded: they must agree to
-  within their precision's rounding.
-- Other rows train alike but not equally: another split of the batch, precision or kernel draws other dropout masks, and
-  another loop orders the data differently. They may differ by as much as the reference's own losses scatter from step to
-  step. That is wide for few steps and small batches, so a mismatch is certain and a match is not proof.
-"""
+- Rows that draw the same random numbers differ only in how activations are kept or data is loaded:
+  they must agree to within their precision's rounding.
+- Other rows train alike but not equally: another split of the batch, precision or kernel draws
+  other dropout masks, and another loop orders the data differently. They may differ by as much as
+  the reference's own losses scatter from step to step. That is wide for few steps and small
+  batches, so a mismatch is certain and a match is not proof.
+  """
 
 from __future__ import annotations
 
@@ -29,13 +31,16 @@ ROUNDING: Mapping[str, float] = {
     "bf16": 2e-2,
     "bf16_weights": 5e-2,
 }
-"""Precision -> by how much the mean losses of rows with the same draws may differ, relative: several times what those
-of the runs in docs/results do."""
+"""Precision -> by how much the mean losses of rows with the same draws may differ, relative:
+several times what those of the runs in docs/results do.
+"""
 
 OTHER_DRAWS = 0.1
 """By how much rows with other draws may always differ."""
 OTHER_BATCH = 0.5
-"""By how much more they may differ from a reference of another effective batch, which sees other data."""
+"""By how much more they may differ from a reference of another effective batch, which sees other
+data.
+"""
 STANDARD_ERRORS = 3.0
 """A difference of two means beyond so many standard errors is not chance."""
 
@@ -78,7 +83,10 @@ class LossWindow:
 def loss_flags(
     rows: Iterable[Row], losses: Mapping[str, Sequence[float]], axes: Mapping[str, str]
 ) -> dict[str, Flag]:
-    """Trial -> a flag, for the ok rows whose losses do not match; ``losses`` are each trial's, per optimizer step."""
+    """Trial -> a flag, for the ok rows whose losses do not match.
+
+    ``losses`` are each trial's, per optimizer step.
+    """
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
         if row["outcome"] == Outcome.OK and losses.get(row["trial_id"]):
@@ -106,7 +114,9 @@ class _References:
             self._plainest_of_draws.setdefault(_draws(row, axes), row)
 
     def of(self, row: Row) -> list[Row]:
-        """The plainest row with the same draws, and the plainest row of its group; never the row itself."""
+        """The plainest row with the same draws, and the plainest row of its group; never the row
+        itself.
+        """
         candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
         chosen = {other["trial_id"]: other for other in candidates if other is not None}
         chosen.pop(row["trial_id"], None)
@@ -115,8 +125,8 @@ class _References:
     def _of_group(self, row: Row) -> Row | None:
         """The plainest row of the same recipe and effective batch.
 
-        Where that was only ever accumulated, a neighbouring group without accumulation: the same recipe at the nearest
-        other batch, else another recipe at the same batch.
+        Where that was only ever accumulated, a neighbouring group without accumulation: the same
+        recipe at the nearest other batch, else another recipe at the same batch.
         """
         recipe, batch = _group(row)
         own = self._plainest_of_group.get((recipe, batch))
@@ -149,7 +159,8 @@ def _group(row: Row) -> Group:
 
 
 def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """What decides which random numbers a row draws, and in what precision and order it computes."""
+    """What decides which random numbers a row draws, and in what precision and order it computes.
+    """
     chosen = [row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS]
     return (*_group(row), *chosen)
 
@@ -173,7 +184,9 @@ def _flag(
 
 
 def _mismatch(ratio: float, accumulation: float) -> Flag:
-    """A model that does not divide by the accumulation has a loss, and gradients, that many times too large."""
+    """A model that does not divide by the accumulation has a loss, and gradients, that many times
+    too large.
+    """
     if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
         return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
     return Flag(FlagKind.LOSS_MISMATCH, ratio)
@@ -188,8 +201,8 @@ def compared(
 ) -> tuple[LossWindow, ...]:
     """What is compared of two rows' losses.
 
-    Before the first update the recipe does not matter; afterwards it does, and rows of unlike recipes are compared in
-    that step alone.
+    Before the first update the recipe does not matter; afterwards it does, and rows of unlike
+    recipes are compared in that step alone.
     """
     same_draws = _draws(reference, axes) == _draws(row, axes)
     precision = str(row.get(axes.get("precision", "precision")) or "fp32")
@@ -206,7 +219,8 @@ def loss_windows(
 ) -> tuple[LossWindow, ...]:
     """Each half of the steps that both have.
 
-    They may differ by ``rounding``, or where that is None, by as much as chance and ``further`` allow.
+    They may differ by ``rounding``, or where that is None, by as much as chance and ``further``
+    allow.
     """
     steps = min(len(own), len(reference))
     step_deviation = _step_deviation(reference)
@@ -231,7 +245,10 @@ def loss_windows(
 
 
 def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
-    """A row's mean loss divided by its reference's; only the worst half's where just one differs; None: they match."""
+    """A row's mean loss divided by its reference's; only the worst half's where just one differs.
+
+    None: they match.
+    """
     apart = [window for window in windows if not window.matches]
     if not apart:
         return None
@@ -243,6 +260,8 @@ def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
 
 
 def _step_deviation(losses: Sequence[float]) -> float:
-    """The standard deviation from step to step, a trend left out (von Neumann's successive differences)."""
+    """The standard deviation from step to step, a trend left out (von Neumann's successive
+    differences).
+    """
     squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
     return math.sqrt(statistics.fmean(squares) / 2) if squares else 0.0

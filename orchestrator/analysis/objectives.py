@@ -41,7 +41,9 @@ def _host_memory(configuration: Configuration, _: float | None) -> float | None:
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
-    """GPU energy per sample in joules; from the counted steps' energy where a table is older than the column."""
+    """GPU energy per sample in joules; from the counted steps' energy where a table is older than
+    the column.
+    """
     row = configuration.row
     if row.get("joules_per_sample") is not None:
         return float(row["joules_per_sample"])

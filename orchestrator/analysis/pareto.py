@@ -17,9 +17,12 @@ Objective = Callable[[T], float]
 
 
 def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tuple[T, ...]:
-    """The items that no other beats, the best on the first objective first. Equal items stay or go together.
+    """The items that no other beats, the best on the first objective first.
 
-    One item beats another if it is no worse on any objective and better on one. Items without a figure are left out.
+    Equal items stay or go together.
+
+    One item beats another if it is no worse on any objective and better on one. Items without a
+    figure are left out.
     """
     scored = [(tuple(objective(item) for objective in objectives), item) for item in items]
     known = [pair for pair in scored if -math.inf not in pair[0]]
@@ -59,7 +62,9 @@ def memory_speed_front(configurations: Iterable[Configuration]) -> tuple[Configu
 def fronts_by(
     configurations: Iterable[Configuration], key: Callable[[Configuration], K]
 ) -> dict[K, tuple[Configuration, ...]]:
-    """``key`` -> the front of memory and speed of the configurations with that key, in order of first appearance."""
+    """``key`` -> the front of memory and speed of the configurations with that key, in order of
+    first appearance.
+    """
     groups: dict[K, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key(configuration), []).append(configuration)

@@ -1,4 +1,6 @@
-"""Which profiled trial stands for a configuration, and its anatomy at the configuration's own speed."""
+"""Which profiled trial stands for a configuration, and its anatomy at the configuration's own
+speed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ MEMORY_LAYERS = (
 def profile_sources(
     configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], profiled: Collection[str]
 ) -> dict[str, str]:
-    """First trial of each configuration -> the trial with its anatomy: one of its repeats, or a follow-up.
+    """First trial of each configuration -> the trial with its anatomy: one of its repeats, or a
+    follow-up.
 
     ``profiled`` are the trials that have an anatomy; configurations without one are left out.
     """
@@ -43,7 +46,9 @@ def profile_sources(
 
 
 def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
-    """A follow-up's anatomy with the followed trial's step time, which comes from more steps: idle time, rate, MFU."""
+    """A follow-up's anatomy with the followed trial's step time, which comes from more steps: idle
+    time, rate, MFU.
+    """
     seconds = row.get("step_seconds_median")
     if not seconds:
         return anatomy
@@ -63,7 +68,8 @@ def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
-    """Memory at the device's peak of a trial that was not profiled, by ``MEMORY_LAYERS``; None if it does not add up.
+    """Memory at the device's peak of a trial that was not profiled, by ``MEMORY_LAYERS``; None if
+    it does not add up.
 
     Optimizer states that were offloaded are not on the device.
     """

@@ -1,4 +1,6 @@
-"""What to train with: the best configuration under constraints, the next ones, and what each constraint costs."""
+"""What to train with: the best configuration under constraints, the next ones, and what each
+constraint costs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Constraints:
     memory_bytes: int | None = None
     effective_batch: int | None = None
     all_recipes: bool = False
-    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with it."""
+    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
+    it.
+    """
     require_loss_parity: bool = False
     """Only rows whose losses match their reference."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
@@ -56,10 +60,15 @@ class ConstraintCost:
     """What loosening one constraint would gain, or what needing less memory would lose."""
 
     constraint: str
-    """memory, effective_batch, recipe or loss_parity; "less memory" for a nearly as good configuration."""
+    """memory, effective_batch, recipe or loss_parity; "less memory" for a nearly as good
+    configuration.
+    """
     candidate: Candidate
     ratio: float | None
-    """The candidate's figure divided by the best one's; None where nothing keeps all constraints."""
+    """The candidate's figure divided by the best one's.
+
+    None where nothing keeps all constraints.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +102,8 @@ class _Ranking:
     comparisons: tuple[PairedComparison, ...]
 
     def ranked(self, constraints: Constraints) -> list[Candidate]:
-        """All candidates that keep the constraints, best first; of equals the one with less memory."""
+        """All candidates that keep the constraints, best first; of equals the one with less memory.
+        """
         allowed = [
             candidate
             for candidate in candidates(self.configurations, constraints.effective_batch)
@@ -121,7 +131,8 @@ def recommend(
 ) -> Recommendation:
     """The answer from the configurations of one environment; ``recipe`` is the one that is ranked.
 
-    A configuration that failed a cap check of the memory asked for is out, whatever its peak was on the whole GPU.
+    A configuration that failed a cap check of the memory asked for is out, whatever its peak was on
+    the whole GPU.
     """
     known = [own for own in configurations if not _has_failed(own, constraints, checks)]
     ranking = _Ranking(configurations=tuple(known), recipe=recipe, comparisons=tuple(comparisons))
@@ -229,7 +240,9 @@ def _costs(
 
 
 def _loosened(constraints: Constraints) -> dict[str, Constraints]:
-    """Constraint -> the constraints without it, for those that are set; memory is loosened in steps instead."""
+    """Constraint -> the constraints without it, for those that are set; memory is loosened in steps
+    instead.
+    """
     looser = {}
     if constraints.effective_batch is not None:
         looser["effective_batch"] = replace(constraints, effective_batch=None)
@@ -243,7 +256,8 @@ def _loosened(constraints: Constraints) -> dict[str, Constraints]:
 def _more_memory(
     ranking: _Ranking, constraints: Constraints, best: Candidate | None
 ) -> list[Candidate]:
-    """The least memory beyond the limit that gains something worth mentioning, and what gains most."""
+    """The least memory beyond the limit that gains something worth mentioning, and what gains most.
+    """
     limit = constraints.memory_bytes
     if limit is None:
         return []
@@ -258,7 +272,9 @@ def _more_memory(
 
 
 def _less_memory(ranked: Sequence[Candidate], constraints: Constraints) -> Candidate | None:
-    """The candidate with least memory among those nearly as good as the best, if it needs a fifth less."""
+    """The candidate with least memory among those nearly as good as the best, if it needs a fifth
+    less.
+    """
     best = ranked[0]
     best_score = constraints.score(best)
     floor = best_score - NEARLY * abs(best_score)
@@ -278,7 +294,9 @@ def _ratio(candidate: Candidate, best: Candidate | None, constraints: Constraint
 
 
 def _gains(candidate: Candidate, best: Candidate | None, constraints: Constraints) -> bool:
-    """Whether it is better than the best by enough to be mentioned; anything is, where there is no best."""
+    """Whether it is better than the best by enough to be mentioned; anything is, where there is no
+    best.
+    """
     if best is None:
         return True
     best_score = constraints.score(best)

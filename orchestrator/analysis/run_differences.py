@@ -1,4 +1,5 @@
-"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts."""
+"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ Part = Literal["environment", "model", "data", "training_arguments", "measure", 
 VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
 """Where these differ, a configuration's losses may differ beyond rounding."""
 SCHEDULE: tuple[Part, ...] = ("measure",)
-"""It decides batches and learning rates step by step: where it differs, losses have nothing in common."""
+"""It decides batches and learning rates step by step: where it differs, losses have nothing in
+common.
+"""
 HOSTS: tuple[Part, ...] = ("host",)
 """The pace of rows that are not GPU-bound."""
 
@@ -62,7 +65,9 @@ def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
 
 
 def _schedule(run: Dataset) -> Mapping[str, Any]:
-    """The seed, and the steps over which the learning rate decays: without a GPU those of ``cpu_fallback``."""
+    """The seed, and the steps over which the learning rate decays: without a GPU those of
+    ``cpu_fallback``.
+    """
     config = run.run.config
     configurations = run.main.configurations if run.main else ()
     has_gpu = any(own.row["gpu_model"] for own in configurations)

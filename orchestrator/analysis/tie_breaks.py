@@ -46,7 +46,9 @@ Round = tuple[int, str]
 
 
 def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
-    """The tie-breaks among the rows of one environment, each configuration against the first of its group."""
+    """The tie-breaks among the rows of one environment, each configuration against the first of its
+    group.
+    """
     groups: dict[tuple[str, ...], dict[Round, dict[str, float]]] = {}
     for row in rows:
         if _is_measured_round(row):
@@ -80,7 +82,10 @@ def compared_with_first(
 def fastest_of(
     configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
 ) -> Configuration | None:
-    """The first of these configurations, or the one that beat it in a tie-break by most; None where there is none."""
+    """The first of these configurations, or the one that beat it in a tie-break by most.
+
+    None where there is none.
+    """
     winners = [c for c in compared_with_first(configurations, comparisons) if c.is_faster]
     if winners:
         best = max(winners, key=lambda comparison: comparison.ratio)

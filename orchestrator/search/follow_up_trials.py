@@ -12,7 +12,7 @@ from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
     """Close configurations again, in rounds that go there and back: A B, B A, A B ...
 
-    So a steady drift, such as a GPU that warms up, slows all of them alike. Empty if there is
+    So a steady drift, such as a GPU that warms up, slows all of them equally. Empty if there is
     nothing to compare.
     """
     if len(records) < 2:

@@ -1,4 +1,5 @@
-"""The run folder's files by name, and how one is written so that no reader ever meets half of it."""
+"""The run folder's files by name, and how one is written so that no reader ever meets half of it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def record_files(run_folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A temporary path for a file's new content, moved to ``path`` at the end unless there was an error."""
+    """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
+    error.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial

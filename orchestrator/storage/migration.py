@@ -2,8 +2,10 @@
 
 Version 1 is everything without a ``schema_version``: runs measured before 2026-11-24. What changed:
 
-- facts that were English became values: warnings -> ``flags``, ``equivalence`` -> ``training_recipe``;
-- hooks were module paths and are registry names, so a trial has another identity (``version_1_id`` computes the old);
+- facts that were English became values: warnings -> ``flags``, ``equivalence`` ->
+  ``training_recipe``;
+- hooks were module paths and are registry names, so a trial has another identity (``version_1_id``
+  computes the old);
 - columns, measurements and config keys got the field's names.
 """
 
@@ -59,7 +61,10 @@ _EFFECTIVE_BATCH = "effective_batch"
 
 
 def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 record as today's JSON. Raises KeyError, TypeError or ValueError on a foreign document."""
+    """A version-1 record as today's JSON.
+
+    Raises KeyError, TypeError or ValueError on a foreign document.
+    """
     measurements = _renamed(raw["measurements"])
     measurements.pop("overhead_seconds", None)
     warnings = measurements.pop("warnings", None)
@@ -85,7 +90,10 @@ def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 trial spec as today's JSON; ``follow_up`` still names trials by their old identities."""
+    """A version-1 trial spec as today's JSON.
+
+    ``follow_up`` still names trials by their old identities.
+    """
     moved = ("recipe", "equivalence", "measure", "follow_up")
     kept = {name: value for name, value in raw.items() if name not in moved}
     return {
@@ -148,7 +156,10 @@ def _upgraded_follow_up(raw: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def training_recipe(equivalence: str, choices: Mapping[str, Choice]) -> dict[str, Choice]:
-    """``effective_batch=16 · optimizer=sgd`` as ``{"optimizer": "sgd"}``; ``choices`` have the values typed."""
+    """``effective_batch=16 · optimizer=sgd`` as ``{"optimizer": "sgd"}``.
+
+    ``choices`` have the values typed.
+    """
     recipe: dict[str, Choice] = {}
     for part in equivalence.split(" · "):
         axis, is_choice, value = part.partition("=")
@@ -222,7 +233,8 @@ def _flag(warning: str) -> Flag:
 
 
 def version_1_id(spec: TrialSpec) -> str:
-    """The identity that version 1 gave to a trial of the search; ties its tables to today's trials."""
+    """The identity that version 1 gave to a trial of the search; ties its tables to today's trials.
+    """
     old_hooks = {name: path for path, name in _HOOKS.items()}
     settings, measure = to_json(spec.settings), to_json(spec.measure)
     hooks = {

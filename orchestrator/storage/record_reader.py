@@ -1,4 +1,6 @@
-"""Records read with suspicion: a file may be damaged, foreign, of another version, or hold what no table can."""
+"""Records read with suspicion: a file may be damaged, foreign, of another version, or hold what no
+table can.
+"""
 
 from __future__ import annotations
 

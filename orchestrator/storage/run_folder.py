@@ -1,4 +1,6 @@
-"""The run folder as the driver writes it: one atomic file per finished trial, and one driver at a time."""
+"""The run folder as the driver writes it: one atomic file per finished trial, and one driver at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,27 @@ class RunFolderBusyError(RunFolderError):
 
 
 class RunFolder:
-    """A run's records on disk. Each is written beside and moved into place: a killed driver leaves no half file."""
+    """A run's records on disk.
+
+    Each is written beside and moved into place: a killed driver leaves no half file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""
         self._files: dict[str, set[Path]] = {}
-        """Trial -> the files that hold it. An earlier version gave a trial, and its file, another name."""
+        """Trial -> the files that hold it.
+
+        An earlier version gave a trial, and its file, another name.
+        """
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises RunFolderBusyError if another one does, else RunFolderError."""
+        """Hold the folder for this process.
+
+        Raises RunFolderBusyError if another one does, else RunFolderError.
+        """
         try:
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
             lock = open(self.path / _LOCK, "a")  # noqa: SIM115
@@ -77,9 +88,11 @@ class RunFolder:
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> TrialRecord:
-        """Write a record, in place of any earlier one of the same trial; returns the record as written.
+        """Write a record, in place of any earlier one of the same trial; returns the record as
+        written.
 
-        What the trial printed goes to a log file. The record keeps its last characters, or nothing if all went well.
+        What the trial printed goes to a log file. The record keeps its last characters, or nothing
+        if all went well.
         """
         path = self._path_of(record.trial_id)
         if record.delivery.log:
@@ -91,7 +104,8 @@ class RunFolder:
     def _with_log_file(self, record: TrialRecord) -> TrialRecord:
         name = f"{LOGS}/{record.trial_id}.txt"
         written = ""
-        # Without a log the record is still worth writing; whether the disk takes that, it finds out itself.
+        # Without a log the record is still worth writing; whether the disk takes that, it finds out
+        # itself.
         with contextlib.suppress(OSError):
             (self.path / LOGS).mkdir(exist_ok=True)
             with written_beside(self.path / name) as partial:
@@ -111,7 +125,10 @@ class RunFolder:
         self._remove_other_files(trial_id, path)
 
     def records(self) -> dict[str, TrialRecord]:
-        """Every readable record by trial id, the latest of each; ``unreadable`` lists the other files."""
+        """Every readable record by trial id, the latest of each.
+
+        ``unreadable`` lists the other files.
+        """
         found = find_records(self.path)
         self.unreadable = list(found.unreadable)
         latest: dict[str, TrialRecord] = {}

@@ -17,7 +17,8 @@ from orchestrator.storage.migration import upgraded_run
 
 
 class UnreadableRunError(ValueError):
-    """A file of the run folder that is damaged, foreign or of a newer version; the text says which."""
+    """A file of the run folder that is damaged, foreign or of a newer version; the text says which.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,13 +45,19 @@ class RunMetadata:
     axes: tuple[str, ...] = ()
     """The axes in play, in the order of the file."""
     finished: bool = True
-    """Whether every trial has its row; False while a sweep runs, and where its driver was killed."""
+    """Whether every trial has its row.
+
+    False while a sweep runs, and where its driver was killed.
+    """
     schema_version: int = 1
     """1 where the file does not say; see ``orchestrator.storage.migration``."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """A run from ``run.json``: foreign keys are ignored, missing ones take their defaults. Raises ValueError."""
+        """A run from ``run.json``: foreign keys are ignored, missing ones take their defaults.
+
+        Raises ValueError.
+        """
         if raw.get("schema_version", 1) < SCHEMA_VERSION:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
         given = {key: value for key, value in raw.items() if value is not None}
@@ -77,7 +84,10 @@ _SEARCH_SUMMARY = TypeAdapter(_SearchSummary)
 
 
 def read_run(run_folder: Path) -> RunMetadata:
-    """The folder's ``run.json``, or an anonymous run named after the folder. Raises UnreadableRunError."""
+    """The folder's ``run.json``, or an anonymous run named after the folder.
+
+    Raises UnreadableRunError.
+    """
     path = run_folder / RUN
     try:
         raw = from_json(path.read_bytes()) if path.exists() else {}

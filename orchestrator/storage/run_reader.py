@@ -33,8 +33,8 @@ class RunContents:
 def read_run_folder(run_folder: Path) -> RunContents:
     """The trials and losses of a run.
 
-    Raises FileNotFoundError where the folder holds neither records nor ``trials.parquet``, UnreadableRunError on a
-    file that cannot be read.
+    Raises FileNotFoundError where the folder holds neither records nor ``trials.parquet``,
+    UnreadableRunError on a file that cannot be read.
     """
     records = read_records(run_folder)
     if records:

@@ -17,7 +17,7 @@ from tests.chaos import judge
 from tests.chaos.arena import ROOT, Arena
 from tests.chaos.control import Arm
 from tests.chaos.kinds import KINDS, Kind
-from tests.chaos.scene import PATIENCE, Scene, UnexpectedError
+from tests.chaos.scene import WAIT_SECONDS, Scene, UnexpectedError
 
 CONFIG = """\
 name: chaos
@@ -133,7 +133,7 @@ class Campaign:
         self._arena = arena
         self._chance = random.Random(seed)
         self._say = say
-        self.trials = plan(load_config(_config(PATIENCE)), has_gpu=arena.trials == "standin").trials
+        self.trials = plan(load_config(_config(WAIT_SECONDS)), has_gpu=arena.trials == "standin").trials
         self._sweeps = 0
         self._undisturbed: Mapping[str, TrialRecord] = {}
 
@@ -143,12 +143,12 @@ class Campaign:
         What a trial does to itself comes first, with a short timeout for those that hang. Trials
         that other faults strike may have to wait for long.
         """
-        yield self._sweep([], PATIENCE)
+        yield self._sweep([], WAIT_SECONDS)
         waiting = list(faults)
         while waiting:
             outside = all(kind.is_outside for kind, _ in waiting)
             batch = [one for one in waiting if one[0].is_outside is outside][:at_once]
-            timeout_seconds = PATIENCE if outside else HANGING_SECONDS[self._arena.trials]
+            timeout_seconds = WAIT_SECONDS if outside else HANGING_SECONDS[self._arena.trials]
             result = self._sweep(self._spread(batch), timeout_seconds)
             yield result
             if not result.faults:

@@ -15,7 +15,7 @@ from orchestrator.storage.record_reader import read_record
 from tests.chaos.arena import ADDRESS, CODE, ROOT, RUN, Arena
 from tests.chaos.control import Announcement
 
-PATIENCE = 400.0
+WAIT_SECONDS = 400.0
 """Seconds within which whatever is waited for has to happen."""
 
 
@@ -114,7 +114,7 @@ class Scene:
                 found[path] = (path.stat().st_mtime_ns, path.read_bytes())
         return found
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait for a condition. Raises UnexpectedError if it does not hold within ``seconds``."""
         end = time.monotonic() + seconds
         while not condition():

@@ -1,4 +1,5 @@
-"""What a search that makes its trials as it goes must keep to: a new one joins by a row in MAKERS."""
+"""What a search that makes its trials as it goes must keep to: a new one joins by a row in MAKERS.
+"""
 
 from __future__ import annotations
 

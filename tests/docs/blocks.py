@@ -1,4 +1,5 @@
-"""The blocks of the documentation's pages that say what to type, and the commands named in passing."""
+"""The blocks of the documentation's pages that say what to type, and the commands named in passing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Block:
 
     @property
     def commands(self) -> list[tuple[str, str]]:
-        """(command, the output shown below it) of a console session; a script is one command that shows nothing."""
+        """(command, the output shown below it) of a console session; a script is one command that
+        shows nothing.
+        """
         if self.language != "console":
             return [(self.code, "")]
         parts = re.split(rf"^{re.escape(_PROMPT)}", self.code, flags=re.MULTILINE)
@@ -88,7 +91,9 @@ def links(page: Path) -> Iterator[str]:
 
 
 def calls(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """(verb, arguments) of every call of this program in a piece of shell; what is optional, in [...], is taken."""
+    """(verb, arguments) of every call of this program in a piece of shell; what is optional, in
+    [...], is taken.
+    """
     for found in _COMMAND.finditer(text.replace("\\\n", " ")):
         own = re.split(r"['\"]|[;|&<>)]", found["rest"])[0]
         yield (

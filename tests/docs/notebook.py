@@ -1,4 +1,7 @@
-"""The documentation's notebook, executed: ``python -m tests.docs.notebook`` writes its outputs anew."""
+"""The documentation's notebook, executed:
+
+``python -m tests.docs.notebook`` writes its outputs anew.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ PATH = ROOT / "docs/notebook.ipynb"
 
 
 def executed() -> Any:
-    """The notebook as it stands, run from the top in the repository's root; only what a reader sees is kept."""
+    """The notebook as it stands, run from the top in the repository's root; only what a reader sees
+    is kept.
+    """
     notebook = nbformat.read(PATH, as_version=4)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])

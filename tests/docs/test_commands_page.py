@@ -1,4 +1,6 @@
-"""The page of commands says of every verb what it is, whether it prints JSON and how it ends; no more, no less."""
+"""The page of commands says of every verb what it is, whether it prints JSON and how it ends; no
+more, no less.
+"""
 
 from __future__ import annotations
 

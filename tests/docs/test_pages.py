@@ -1,4 +1,6 @@
-"""Every command in the documentation is run; what needs a GPU, a cluster or the network is parsed and planned."""
+"""Every command in the documentation is run; what needs a GPU, a cluster or the network is parsed
+and planned.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """What a reader has before them: the repository, in a folder to write in, and its environment."""
+    """What a reader has before them: the repository, in a folder to write in, and its environment.
+    """
     for path in ROOT.iterdir():
         if path.name not in ("runs", ".venv", ".git"):
             (tmp_path / path.name).symlink_to(path)
@@ -41,7 +44,9 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def run_shell(command: str, expected: str, folder: Path) -> None:
-    """Run a command; where the page shows its output, it is that output (``...`` stands for anything)."""
+    """Run a command; where the page shows its output, it is that output (``...`` stands for
+    anything).
+    """
     environment = {
         **os.environ,
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
@@ -62,7 +67,9 @@ def run_shell(command: str, expected: str, folder: Path) -> None:
 
 
 def plan_shell(command: str, folder: Path) -> None:
-    """What can be said of a command without running it: its grammar, its files, its arguments, its plan."""
+    """What can be said of a command without running it: its grammar, its files, its arguments, its
+    plan.
+    """
     subprocess.run(["bash", "-nc", command], check=True)
     missing = [
         word
@@ -103,7 +110,10 @@ def read_yaml(code: str, folder: Path) -> None:
 
 
 def run(block: Block, folder: Path, names: dict[str, Any]) -> None:
-    """Run a block in a reader's folder, or as much of it as can be; ``names`` are those of the page's Python."""
+    """Run a block in a reader's folder, or as much of it as can be.
+
+    ``names`` are those of the page's Python.
+    """
     if block.language == "yaml":
         read_yaml(block.code, folder)
     elif block.language == "json":

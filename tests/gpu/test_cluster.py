@@ -27,7 +27,7 @@ from orchestrator.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 UUIDS = nvml.visible_uuids()
-PATIENCE_SECONDS = 240.0
+SWEEP_SECONDS = 240.0
 PLAYED_GIB = 24
 
 CONFIG = """\
@@ -149,7 +149,7 @@ def sweep(
         )
         try:
             seen = meanwhile(driver)
-            status = driver.wait(PATIENCE_SECONDS)
+            status = driver.wait(SWEEP_SECONDS)
         finally:
             driver.kill()
     print(f"{folder.name}: {time.monotonic() - begin:.0f} s\n{log.read_text()}")
@@ -159,7 +159,7 @@ def sweep(
 
 def until(look: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
     """What ``look`` returns, called until that is true or the driver has ended."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + SWEEP_SECONDS
     while not (found := look()) and driver.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
     return found

@@ -16,7 +16,7 @@ SECRET = "hunter2-planted"
 NAMES = ("HF_TOKEN", "RAY_AUTH_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY")
 
 
-def test_a_failing_trials_record_holds_no_secret(tiny_spec: SpecFactory, tmp_path: Path) -> None:
+def test_failing_trial_record_holds_no_secret(tiny_spec: SpecFactory, tmp_path: Path) -> None:
     spec = tiny_spec()
     broken = dataclasses.replace(
         spec, model=dataclasses.replace(spec.model, config={"num_attention_heads": 0})

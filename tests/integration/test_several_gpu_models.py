@@ -68,7 +68,7 @@ def test_model_without_a_fit_gpu_is_measured_on_with_a_note(swept: Any) -> None:
         assert "was measured on, because no other GPU of its model is fit" in note
 
 
-def test_node_of_a_known_model_that_joins_is_used_and_a_new_model_is_named(swept: Any) -> None:
+def test_known_model_that_joins_is_used_and_a_new_one_is_named(swept: Any) -> None:
     joined = swept[0]["joined"]
     assert joined["ran"] == [["large", "large"], ["small", "second small"], ["small", "small"]]
     assert joined["slots"] == {"large": 2, "small": 2}

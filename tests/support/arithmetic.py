@@ -1,4 +1,6 @@
-"""The same arithmetic on every x86-64 machine, so that a search replayed there runs the very same trials."""
+"""The same arithmetic on every x86-64 machine, so that a search replayed there runs the very same
+trials.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A small run folder, and what can happen to one: every damage is drawn by a seed and always the same."""
+"""A small run folder, and what can happen to one: every damage is drawn by a seed and always the
+same.
+"""
 
 from __future__ import annotations
 

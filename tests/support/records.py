@@ -62,7 +62,9 @@ def make_record(
     measurements: Mapping[str, Any] | None = None,
     **choices: Any,
 ) -> TrialRecord:
-    """A record whose figures are what the caller says; without ``outcome=OK`` it has no measurements."""
+    """A record whose figures are what the caller says; without ``outcome=OK`` it has no
+    measurements.
+    """
     spec = TrialSpec(
         choices={"micro_batch": micro_batch, "accumulation": accumulation, **choices},
         model=ModelSpec(task="masked-lm", architecture="bert"),
@@ -108,7 +110,10 @@ def make_record(
 
 
 def make_anatomy(scale: float = 1.0) -> Anatomy:
-    """An anatomy with an entry of every part; ``scale`` stretches its activations and its contractions."""
+    """An anatomy with an entry of every part.
+
+    ``scale`` stretches its activations and its contractions.
+    """
     saved = 600.0 * MIB * scale
 
     def entry(part: Part, name: str, value: float, unit: str, **more: Any) -> Entry:
@@ -156,7 +161,8 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
 
 
 def make_grid(repeats: int = 1) -> list[TrialRecord]:
-    """A synthetic sweep of 9 batches × 4 precisions × 2 activations × 4 optimizers (288 configurations).
+    """A synthetic sweep of 9 batches × 4 precisions × 2 activations × 4 optimizers (288
+    configurations).
 
     AdamW trains as the baseline, the other optimizers do not.
     """

@@ -58,7 +58,10 @@ def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
 
 
 def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
-    """The inverse for one trial's rows. Raises ValueError or TypeError where they are no anatomy."""
+    """The inverse for one trial's rows.
+
+    Raises ValueError or TypeError where they are no anatomy.
+    """
     fields = tuple(Entry.__dataclass_fields__)
     entries, held, seconds, phases = [], {}, [], []
     for row in rows:

@@ -1,4 +1,6 @@
-"""The columns of the published tables: identity and axes here, measurements as their trackers declare them."""
+"""The columns of the published tables: identity and axes here, measurements as their trackers
+declare them.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,9 @@ def declared_columns() -> tuple[Column, ...]:
 def trial_table_columns(
     records: Sequence[TrialRecord] = (), declared: Sequence[Column] | None = None
 ) -> tuple[Column, ...]:
-    """The trials table's columns: identity, the axes that ``records`` chose on, then what was measured."""
+    """The trials table's columns: identity, the axes that ``records`` chose on, then what was
+    measured.
+    """
     measured = declared_columns() if declared is None else tuple(declared)
     base = {column.name for column in BASE}
     axes = axis_columns(records, measured).values()

@@ -1,4 +1,6 @@
-"""The run's Parquet files, written and read: units and meanings in the fields' metadata, the run in the schema's."""
+"""The run's Parquet files, written and read: units and meanings in the fields' metadata, the run in
+the schema's.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ def table_of_records(
 
 
 def read_trials_file(path: Path) -> TrialTable:
-    """A table of trials that this project wrote, of any version. Raises FileNotFoundError or UnreadableRunError."""
+    """A table of trials that this project wrote, of any version.
+
+    Raises FileNotFoundError or UnreadableRunError.
+    """
     table = _read(path)
     metadata = _metadata(table)
     try:
@@ -111,10 +116,12 @@ def read_trials_file(path: Path) -> TrialTable:
 
 
 def arrow_table(trials: TrialTable) -> pa.Table:
-    """The table as it is written. Raises pyarrow.ArrowInvalid where a value is not of its declared type.
+    """The table as it is written.
 
-    Fields carry ``unit``, ``doc`` and, for an axis, ``axis``; the schema carries ``run``, ``config``, ``command``,
-    ``environments``, ``tool_version`` and ``schema_version``.
+    Raises pyarrow.ArrowInvalid where a value is not of its declared type.
+
+    Fields carry ``unit``, ``doc`` and, for an axis, ``axis``; the schema carries ``run``,
+    ``config``, ``command``, ``environments``, ``tool_version`` and ``schema_version``.
     """
     run = dataclasses.replace(trials.run, schema_version=SCHEMA_VERSION)
     metadata = {
@@ -130,7 +137,9 @@ def arrow_table(trials: TrialTable) -> pa.Table:
 
 
 def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """One row for every optimizer step of every trial, warm-up included; seconds as measured, missing ones null."""
+    """One row for every optimizer step of every trial, warm-up included; seconds as measured,
+    missing ones null.
+    """
     rows = [row for record in records for row in _step_rows(record)]
     return _build(STEP_COLUMNS, rows, _tool_metadata())
 
@@ -148,7 +157,9 @@ def _step_rows(record: TrialRecord) -> list[dict[str, Any]]:
 
 
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """One row for every figure of every profiled trial, and for every class of memory over its step."""
+    """One row for every figure of every profiled trial, and for every class of memory over its
+    step.
+    """
     rows: list[dict[str, Any]] = []
     for record in records:
         if record.anatomy is not None:
@@ -157,7 +168,9 @@ def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
 
 
 def profiled_trials(run_folder: Path) -> frozenset[str]:
-    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such file."""
+    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such
+    file.
+    """
     try:
         table = _read_anatomies(run_folder, columns=["trial_id"])
     except FileNotFoundError:
@@ -166,7 +179,8 @@ def profiled_trials(run_folder: Path) -> frozenset[str]:
 
 
 def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
-    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file."""
+    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file.
+    """
     path = run_folder / STEPS
     if not path.exists():
         return {}
@@ -178,7 +192,10 @@ def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
 
 
 def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:
-    """Trial -> its anatomy, from ``anatomy.parquet``. Raises UnreadableRunError on a damaged or foreign file."""
+    """Trial -> its anatomy, from ``anatomy.parquet``.
+
+    Raises UnreadableRunError on a damaged or foreign file.
+    """
     if not trial_ids:
         return {}
     wanted = _read_anatomies(run_folder).filter(pc.field("trial_id").isin(list(trial_ids)))

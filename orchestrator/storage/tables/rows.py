@@ -17,7 +17,10 @@ _BATCH_AXES = ("micro_batch", "accumulation")
 
 
 def rows_of(records: Sequence[TrialRecord], axes: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """A row for each record, in their order; ``axes`` maps each axis to its column (``columns.axis_columns``)."""
+    """A row for each record, in their order.
+
+    ``axes`` maps each axis to its column (``columns.axis_columns``).
+    """
     return [row_of(record, axes) for record in records]
 
 
@@ -34,7 +37,10 @@ def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
 
 
 def is_of_the_search(row: Row) -> bool:
-    """Whether a row is the search's. Follow-ups are evidence about other trials and never ranked."""
+    """Whether a row is the search's.
+
+    Follow-ups are evidence about other trials and never ranked.
+    """
     return row.get("purpose") in (None, Purpose.SEARCH)
 
 
@@ -69,7 +75,8 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
     spec = record.spec
     split = spec.choices.get("accumulation")
     if isinstance(split, float):
-        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled out.
+        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled
+        # out.
         accumulation, effective = None, round(spec.micro_batch * split)
     else:
         accumulation, effective = spec.accumulation, spec.effective_batch

@@ -1,4 +1,6 @@
-"""What deploy/ holds: valid by its own tools' schemas, one set of versions, a token everywhere, no open dashboard."""
+"""What deploy/ holds: valid by its own tools' schemas, one set of versions, a token everywhere, no
+open dashboard.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def pods() -> Iterator[Any]:
 
 
 def strict(schema: Any) -> Any:
-    """The schema as the API server applies it with strict validation: no field beside those it names."""
+    """The schema as the API server applies it with strict validation: no field beside those it
+    names.
+    """
     if isinstance(schema, list):
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):

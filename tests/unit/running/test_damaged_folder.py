@@ -1,4 +1,6 @@
-"""Sweeps over damaged folders and full disks: nothing intact is repeated, and every trial has one row."""
+"""Sweeps over damaged folders and full disks: nothing intact is repeated, and every trial has one
+row.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block: int, tmp_
 def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     damaged(folder, 0)
-    program = """
+    program =
+    """
 import resource, signal, sys
 from pathlib import Path
 from orchestrator import cli

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, TrialRecord
+from orchestrator import report
 from orchestrator.running.follow import follow
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.records import make_record, write_run
@@ -88,3 +89,21 @@ def test_follow_begins_again_when_another_run_begins(
     )
     follow(tmp_path, sleep=driver)
     assert capsys.readouterr().out.splitlines()[0].startswith("[2/2]  ok         batch 4")
+
+
+def test_watch_writes_the_pages_of_a_sweep_that_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, [trial(2, 1), trial(4, 5)], **RUN)
+    assert report.main([str(tmp_path), "--watch", "--no-browser"]) == 0
+    assert "2 of 4 trials so far" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()
+
+
+def test_watch_needs_a_folder_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        report.main(["s3://bucket/run", "--watch"])
+    assert "--watch follows a folder of this machine" in capsys.readouterr().err
+    assert report.main([str(tmp_path / "none"), "--watch"]) == 2
