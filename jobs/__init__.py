@@ -6,12 +6,15 @@ tasks.py                        what each task means to transformers
 steady_state.py                 when training is steady, and when enough was measured
 errors.py                       exceptions, signals and exit codes as outcomes
 techniques/                     every training technique as a row of data; the registry of hooks
-trial/                          one trial: build, train, read back, name the outcome
+trial/                          one trial: requirements, model, data, training, effective config
 loops/                          the training loops that can be measured (Trainer, Accelerate)
 trackers/                       the instruments, one file each: allocator, NVML, host, steps ...
 anatomy/                        where the memory and the time of a trial went
 isolation/                      a clean process per trial: slot, fork server, child
-node/                           this machine: NVML, versions, requirements; checks for the doctor
+node/                           this machine: NVML, versions, memory cap; checks for the doctor
+
+Imports run one way: isolation > trial > anatomy > loops > trackers > node > techniques > the files
+of this folder.
 
 To follow one trial, read ``isolation.slot``, ``isolation.forkserver``, ``isolation.child_main``,
 ``trial.run``, ``trial.assembly`` and ``loops.trainer``, in this order.

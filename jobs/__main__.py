@@ -52,11 +52,11 @@ def _read_spec(file: Path) -> TrialSpec:
 
 def _set_environment(spec: TrialSpec) -> None:
     """Set what libraries read when they are loaded, unless the caller has set it."""
-    from jobs.isolation import preload
     from jobs.node import environment
+    from jobs.node.process_variables import process_variables
 
     cpus = spec.needs.cpus or environment.cores()
-    for name, value in preload.environment(cpus).items():
+    for name, value in process_variables(cpus).items():
         os.environ.setdefault(name, value)
 
 

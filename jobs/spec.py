@@ -194,7 +194,7 @@ class LibrarySettings:
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """``HookPlace`` -> the hook called there."""
     requires: tuple[str, ...] = ()
-    """Requirements the node must meet, in the syntax of ``jobs.node.requirements``."""
+    """Requirements the node must meet, in the syntax of ``jobs.trial.requirements``."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from jobs.isolation import preload
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
+from jobs.node.process_variables import process_variables
 
 FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 """Environment variable: the folder with the sockets."""
@@ -88,7 +88,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
-            env={**os.environ, **preload.environment(cpus), **gpu},
+            env={**os.environ, **process_variables(cpus), **gpu},
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the driver
         )

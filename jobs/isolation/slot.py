@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from jobs.isolation import preload, prewarm
+from jobs.isolation import prewarm
+from jobs.node.process_variables import process_variables
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
@@ -87,7 +88,7 @@ class Slot:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **preload.environment(self._cpus)},
+            env={**os.environ, **process_variables(self._cpus)},
             text=True,
         )
         return parent, errors

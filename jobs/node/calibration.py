@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.isolation import preload
 from jobs.node import environment, nvml
-from jobs.node.checks.machine import slowed_by
+from jobs.node.process_variables import process_variables
 from jobs.spec import to_json
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def calibrate_briefly() -> dict[str, Any]:
     """
     done = subprocess.run(
         [*_COMMAND, "--brief"],
-        env={**os.environ, **preload.environment(environment.cores())},
+        env={**os.environ, **process_variables(environment.cores())},
         capture_output=True,
         text=True,
         check=False,
@@ -161,7 +160,7 @@ def _readings(uuid: str) -> dict[str, Any]:
             "total_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
             "clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
             "temperature_celsius": int(pynvml.nvmlDeviceGetTemperature(handle, sensor)),
-            "slowed": slowed_by(pynvml, handle),
+            "slowed": nvml.slowed_by(pynvml, handle),
         }
 
 

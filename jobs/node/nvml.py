@@ -114,3 +114,17 @@ def shared(waiting: int = 0) -> str:
     if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
         return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""
+
+
+def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Why a GPU's clocks are held down now, in words; empty if they are not, or NVML cannot say."""
+    reasons = {
+        "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
+        "hardware thermal limit": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+        "driver's thermal limit": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
+    }
+    try:
+        active = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
+        return ()
+    return tuple(name for name, bit in reasons.items() if active & bit)

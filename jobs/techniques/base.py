@@ -25,7 +25,7 @@ class Variant:
     """``jobs.spec.HookPlace`` -> a function registered with ``jobs.techniques.hooks.hook``, for
     what needs code."""
     requires: tuple[str, ...] = ()
-    """In the syntax of ``jobs.node.requirements``: ``package:bitsandbytes``, ``cuda``,
+    """In the syntax of ``jobs.trial.requirements``: ``package:bitsandbytes``, ``cuda``,
     ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""

@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
 """Environment variable of a node: comma-separated modules to import, which register more hooks."""
 
+_MODULES = ("jobs.techniques", "jobs.loops.hooks")
+"""Modules that register hooks when they are imported."""
 _HOOKS: dict[str, Callable[..., Any]] = {}
 
 
@@ -44,9 +46,8 @@ def hook(name: str) -> Callable[[F], F]:
 
 def registered(name: str) -> Callable[..., Any]:
     """The function behind a name. Raises UnknownHookError."""
-    import jobs.techniques  # noqa: F401 (its axes register their hooks)
-
-    for module in filter(None, os.environ.get(MODULES_VARIABLE, "").split(",")):
+    added = os.environ.get(MODULES_VARIABLE, "")
+    for module in (*_MODULES, *filter(None, added.split(","))):
         importlib.import_module(module)
     if name not in _HOOKS:
         raise UnknownHookError(f'no hook is named "{name}"')

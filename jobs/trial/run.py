@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import errors, steady_state
 from jobs.flags import flag_columns, flags_of
-from jobs.node import environment, gpu_sharing, memory_cap, requirements
+from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
+from jobs.trial import requirements
 
 if TYPE_CHECKING:
     import torch

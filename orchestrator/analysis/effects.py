@@ -15,8 +15,7 @@ _SPLIT_AXES = ("accumulation", "micro_batch")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniqueEffect:
-    """What one variant did in place of the baseline's, over all pairs that differ in nothing else.
-    """
+    """What one variant did in place of the baseline's, over all pairs that differ in nothing else."""
 
     axis: str
     value: Choice

@@ -9,7 +9,7 @@ Means over each half of the training are compared, relative to the reference's m
   other dropout masks, and another loop orders the data differently. They may differ by as much as
   the reference's own losses scatter from step to step. That is wide for few steps and small
   batches, so a mismatch is certain and a match is not proof.
-  """
+"""
 
 from __future__ import annotations
 
@@ -159,8 +159,7 @@ def _group(row: Row) -> Group:
 
 
 def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """What decides which random numbers a row draws, and in what precision and order it computes.
-    """
+    """What decides which random numbers a row draws, and in what precision and order it computes."""
     chosen = [row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS]
     return (*_group(row), *chosen)
 

@@ -1,5 +1,4 @@
-"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts.
-"""
+"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The run folder's files by name, and how one is written so that no reader ever meets half of it.
-"""
+"""The run folder's files by name, and how one is written so that no reader ever meets half of it."""
 
 from __future__ import annotations
 

@@ -1,26 +1,24 @@
-"""Our batch_size beside its peers: time to an answer, and the throughput and headroom of what each picks.
+"""``batch_size`` beside other batch-size finders: time to an answer, and what the answer is worth.
 
-    python -m tests.benchmarks.batch_size_peers [--output DIR] [--deadline 300] [--budget 200] [--only SETTING ...]
+    python -m tests.benchmarks.batch_size_peers [--output DIR] [--timeout 300] [--budget 1500]
 
-Each peer searches in a fresh process, from 512 down or from 8 up as it does, in all settings before the next peer does;
-what it picks is then measured by one judge, a trial of ours. One that cannot be run is in the table with its error, one
-that has no turn within the budget with that. DeepSpeed's autotuner needs the package ``tabulate``, which DeepSpeed does
-not install. ``--tiny`` is for machines without a GPU.
+Each peer searches in a fresh process, from 512 down or from 8 up as it does: in all settings,
+before the next peer begins. A trial of ours then measures each pick, as one judge. A peer that
+fails, or has no turn within the budget, is in the table with the reason. DeepSpeed's autotuner
+needs the package ``tabulate``. ``--tiny`` is for machines without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import math
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,44 +26,31 @@ import yaml
 
 from jobs.isolation import prewarm
 from jobs.isolation.slot import Slot
+from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.benchmarks.bare_training import BERT_LARGE, BERT_TINY
+from tests.benchmarks.peer_commands import CONFIG, PEERS, SPEC, last_error, run
 
-ROOT = Path(__file__).parents[2]
-BERT = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
+CLASSIFIER = {"task": "sequence-classification", "architecture": "bert", "config": BERT_LARGE}
 LLAMA = {
     "vocab_size": 32000,
     "hidden_size": 768,
     "intermediate_size": 2048,
     "num_hidden_layers": 12,
+    "num_attention_heads": 12,
 }
-TINY = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 128,
-}
-CLASSIFIER = {"task": "sequence-classification", "architecture": "bert", "config": BERT}
-CAUSAL = {
-    "task": "causal-lm",
-    "architecture": "llama",
-    "config": {**LLAMA, "num_attention_heads": 12},
-}
-SETTINGS: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
+CAUSAL = {"task": "causal-lm", "architecture": "llama", "config": LLAMA}
+SETTINGS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "bf16": (CLASSIFIER, {}),
     "bf16, checkpointing": (CLASSIFIER, {"activations": "checkpoint"}),
     "LoRA": (CLASSIFIER, {"adapter": "lora_r8"}),
     "causal LM": (CAUSAL, {}),
 }
+"""Name -> the model, and the techniques besides bf16 and fused AdamW."""
 SHORTEST_TURN_SECONDS = 20.0
-"""No peer has imported its libraries and tried a size in less."""
-PEERS = ("ours", "accelerate", "trainer", "lightning", "deepspeed")
+"""No peer imports its libraries and tries a size in less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,26 +59,90 @@ class Result:
 
     setting: str
     peer: str
-    slot_seconds: float
+    seconds: float = 0.0
     """From the start of its process to its end."""
     search_seconds: float | None = None
-    """The same without imports; of ours the slot seconds of its trials."""
     micro_batch: int | None = None
     samples_per_second: float | None = None
     used_bytes: int | None = None
     device_bytes: int | None = None
     failure: str = ""
 
+    @property
+    def free_share(self) -> float | None:
+        """Share of the GPU's memory that its pick leaves free."""
+        if not self.used_bytes or not self.device_bytes:
+            return None
+        return 1 - self.used_bytes / self.device_bytes
+
+
+def main() -> None:
+    """Run and print."""
+    options = command_line().parse_args()
+    ends_at = time.monotonic() + options.budget
+    options.output.mkdir(parents=True, exist_ok=True)
+    results: list[Result] = []
+    # The judge's parent preloads beside the first peer. It takes nothing of the GPU.
+    with prewarm.parents(options.cpus), Slot(options.cpus) as judge:
+        for name, setting in itertools.product(options.peers, options.only):
+            seconds_left = min(options.timeout, ends_at - time.monotonic())
+            if seconds_left < SHORTEST_TURN_SECONDS:
+                result = Result(setting=setting, peer=name, failure="no turn in the budget")
+            else:
+                folder = options.output.absolute() / setting.replace(" ", "-") / name
+                result = searched(name, setting, folder, seconds_left, tiny=options.tiny)
+                result = judged(result, judge, folder, tiny=options.tiny)
+            results.append(result)
+            print(_line(result), file=sys.stderr, flush=True)
+            documents = [dataclasses.asdict(own) for own in results]
+            (options.output / "results.json").write_text(json.dumps(documents, indent=1))
+    results.sort(key=lambda own: options.only.index(own.setting))
+    print("\n".join(report(results)))
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What the benchmark takes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.batch_size_peers")
+    add = parser.add_argument
+    add("--output", type=Path, default=Path("runs/batch_size_peers"))
+    add("--timeout", type=float, default=300.0, help="seconds for each peer in each setting")
+    add("--budget", type=float, default=math.inf, help="seconds for all of them")
+    add("--only", nargs="*", choices=SETTINGS, default=list(SETTINGS))
+    add("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    add("--cpus", type=int, default=8, help="cores of the judge's trials")
+    add("--tiny", action="store_true")
+    return parser
+
+
+def searched(
+    name: str, setting: str, folder: Path, timeout_seconds: float, *, tiny: bool
+) -> Result:
+    """One peer's answer, not judged yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = write_config(setting, 8, folder / CONFIG, tiny=tiny)
+    (folder / SPEC).write_text(json.dumps(to_json(spec)))
+    command = PEERS[name].command(folder, 32 if tiny else 512)
+    began = time.perf_counter()
+    output = run(command, folder, timeout_seconds)
+    result = Result(setting=setting, peer=name, seconds=time.perf_counter() - began)
+    if not output.in_time:
+        return dataclasses.replace(result, failure=f"no answer in {timeout_seconds:.0f} s")
+    try:
+        answer = PEERS[name].answer(output.text, folder)
+    except (ValueError, LookupError, StopIteration):
+        return dataclasses.replace(result, failure=last_error(output.errors, folder))
+    return dataclasses.replace(result, **dataclasses.asdict(answer))
+
 
 def write_config(setting: str, micro_batch: int, path: Path, *, tiny: bool) -> TrialSpec:
-    """The setting as a sweep of one configuration, for all to read; the trial it plans."""
-    model, choices = SETTINGS[setting]
-    config = {**model["config"], **(TINY if tiny else {})}
+    """Write the setting as a sweep of one configuration; returns the trial that it plans."""
+    model, techniques = SETTINGS[setting]
+    config = {**model["config"], **(BERT_TINY if tiny else {})}
     axes = {
         "precision": "bf16",
         "micro_batch": micro_batch,
         "optimizer": "adamw_torch_fused",
-        **choices,
+        **techniques,
     }
     document = {
         "model": {**model, "config": config},
@@ -104,233 +153,47 @@ def write_config(setting: str, micro_batch: int, path: Path, *, tiny: bool) -> T
     return plan(load_config(path), has_gpu=not tiny).trials[0]
 
 
-def command_of(peer: str, config: Path, spec: Path, folder: Path, largest: int) -> list[str]:
-    """What is run for a peer."""
-    if peer == "ours":
-        options = [
-            "--json",
-            "--fresh",
-            "--output",
-            str(folder / "ours"),
-            "--max-micro-batch",
-            str(largest),
-        ]
-        return [sys.executable, "-m", "orchestrator.batch_size", str(config), *options]
-    script = str(ROOT / "tests" / "benchmarks" / "peer.py")
-    if peer == "deepspeed":
-        mapped = {
-            "train_micro_batch_size_per_gpu": "--micro-batch",
-            "gradient_accumulation_steps": "--accumulation",
-        }
-        tuning = {
-            "enabled": True,
-            "fast": True,
-            "max_train_micro_batch_size_per_gpu": largest,
-            "arg_mappings": mapped,
-        }
-        settings = {
-            **dict.fromkeys(mapped, "auto"),
-            "bf16": {"enabled": True},
-            "autotuning": tuning,
-        }
-        (folder / "deepspeed.json").write_text(json.dumps(settings))
-        # Or its experiments take a host's GPUs in turn, whatever --num_gpus and CUDA_VISIBLE_DEVICES say.
-        first_gpu = ["--include", "localhost:0"]
-        launch = ["-m", "deepspeed.launcher.runner", "--autotuning", "tune", *first_gpu, script]
-        training = [
-            "deepspeed_training",
-            str(spec),
-            str(largest),
-            "--micro-batch",
-            "8",
-            "--accumulation",
-            "1",
-        ]
-        return [sys.executable, *launch, *training, "--deepspeed", "deepspeed.json"]
-    return [sys.executable, script, peer, str(spec), str(largest)]
-
-
-def answer_of(peer: str, output: str, folder: Path) -> tuple[int, float | None]:
-    """The micro-batch picked, and the seconds of the search where they are told. Raises ValueError and LookupError."""
-    if peer == "ours":
-        answer = json.loads(output[output.index("{") :])["hardware"][0]["answers"][0]
-        return int(answer["fastest"]["micro_batch"]), float(answer["slot_seconds"])
-    if peer == "deepspeed":
-        found = json.loads(next(folder.glob("**/ds_config_optimal.json")).read_text())
-        return int(found["train_micro_batch_size_per_gpu"]), None
-    told = json.loads(output.splitlines()[-1])
-    return int(told["micro_batch"]), float(told["seconds"])
-
-
-def search(peer: str, setting: str, folder: Path, deadline: float, *, tiny: bool) -> Result:
-    """One peer's answer, unjudged."""
-    folder.mkdir(parents=True, exist_ok=True)
-    spec = write_config(setting, 8, folder / "setting.yaml", tiny=tiny)
-    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
-    command = command_of(
-        peer, folder / "setting.yaml", folder / "spec.json", folder, 32 if tiny else 512
-    )
-    began = time.perf_counter()
-    picked, seconds, failure = None, None, ""
-    output, errors, in_time = run(command, folder, deadline)
-    try:
-        picked, seconds = answer_of(peer, output, folder)
-    except (ValueError, LookupError, TypeError, StopIteration) as error:
-        failure = (
-            reason_of(peer, errors, folder) or repr(error)
-            if in_time
-            else f"no answer in {deadline:.0f} s"
-        )
-    if (
-        failure
-        and peer == "deepspeed"
-        and (ended := list(folder.glob("autotuning_results/*/metrics.json")))
-    ):
-        failure += f"; {len(ended)} of its experiments had ended"
-    return Result(
-        setting=setting,
-        peer=peer,
-        slot_seconds=time.perf_counter() - began,
-        search_seconds=seconds,
-        micro_batch=picked,
+def judged(result: Result, judge: Slot, folder: Path, *, tiny: bool) -> Result:
+    """The result with what a trial of ours measures at the micro-batch picked."""
+    if result.micro_batch is None:
+        return result
+    spec = write_config(result.setting, result.micro_batch, folder / "judge.yaml", tiny=tiny)
+    record = judge.run(spec, spec.measure.timeout_seconds)
+    failure = ""
+    if record.outcome is not Outcome.OK:
+        failure = f"its pick: {record.outcome}: {record.reason}"[:200]
+    return dataclasses.replace(
+        result,
+        samples_per_second=record.measurements.get("samples_per_second"),
+        used_bytes=record.measurements.get("device_peak_bytes"),
+        device_bytes=record.environment.get("gpu_memory_bytes"),
         failure=failure,
     )
 
 
-def run(command: list[str], folder: Path, deadline: float) -> tuple[str, str, bool]:
-    """What a command printed, what it complained of, and whether it ended in time; nothing of it lives on."""
-    paths = [str(stand_ins(folder)), os.environ.get("PATH", "")]
-    modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(modules), "PATH": os.pathsep.join(paths)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    in_time = True
-    try:
-        output, errors = process.communicate(timeout=deadline)
-    except subprocess.TimeoutExpired:
-        in_time = False
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
-    (folder / "log.txt").write_text(f"{output}\n{errors}")
-    return output, errors, in_time
-
-
-DEEPSPEED = """\
-#!/bin/sh
-told=$(mktemp)
-{python} -m deepspeed.launcher.runner "$@" 2> "$told" && exit 0
-status=$?
-cat "$told" >&2
-exit $status
-"""
-
-
-def stand_ins(folder: Path) -> Path:
-    """What DeepSpeed's autotuner calls by name. ``deepspeed`` need not be on the path where the package is, and the
-    autotuner takes the word "error" in any line of an experiment for its failure, the warnings of libraries included:
-    one that ended well has nothing to say. ``pdsh`` ends what is left of it on every node; on one node nothing is."""
-    place = folder / "bin"
-    place.mkdir(exist_ok=True)
-    texts = {"deepspeed": DEEPSPEED.format(python=sys.executable), "pdsh": "#!/bin/sh\nexit 0\n"}
-    for name, text in texts.items():
-        (place / name).write_text(text)
-        (place / name).chmod(0o755)
-    return place
-
-
-def reason_of(peer: str, errors: str, folder: Path) -> str:
-    """The last thing that went wrong, in its own words; the autotuner's experiments write theirs into files."""
-    texts = [errors]
-    if peer == "deepspeed":
-        texts += [
-            path.read_text() for path in sorted(folder.glob("autotuning_results/*/stderr.log"))
-        ]
-    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if "Error" in line.partition(":")[0]]
-    return (raised or lines or [""])[-1][:200]
-
-
-def judged(result: Result, slot: Slot, folder: Path, *, tiny: bool) -> Result:
-    """The answer with what a trial of ours measures at the micro-batch picked."""
-    if result.micro_batch is None:
-        return result
-    spec = write_config(result.setting, result.micro_batch, folder / "judge.yaml", tiny=tiny)
-    record = slot.run(spec, spec.measure.timeout_seconds)
-    figures = record.measurements
-    return Result(
-        **{
-            **asdict(result),
-            "samples_per_second": figures.get("samples_per_second"),
-            "used_bytes": figures.get("device_peak_bytes"),
-            "device_bytes": record.environment.get("gpu_memory_bytes"),
-            "failure": ""
-            if record.outcome == "ok"
-            else f"its pick: {record.outcome}: {record.reason}"[:200],
-        }
-    )
-
-
-def report(results: list[Result]) -> Iterator[str]:
+def report(results: Sequence[Result]) -> Iterator[str]:
     """Markdown."""
-    yield "| setting | peer | s to answer | of it searching | micro-batch | samples/s | memory free | |"
+    yield "| setting | peer | s to answer | of it searching | batch | samples/s | memory free | |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
-    for one in results:
-        free = (
-            1 - one.used_bytes / one.device_bytes if one.used_bytes and one.device_bytes else None
-        )
-        figures = (
-            f"{one.slot_seconds:.1f}",
-            "" if one.search_seconds is None else f"{one.search_seconds:.1f}",
-            str(one.micro_batch or ""),
-            "" if one.samples_per_second is None else f"{one.samples_per_second:.1f}",
-            "" if free is None else f"{free:.1%}",
-        )
-        yield f"| {one.setting} | {one.peer} | {' | '.join(figures)} | {one.failure.replace('|', ' ')} |"
+    yield from map(_line, results)
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.batch_size_peers")
-    parser.add_argument("--output", type=Path, default=Path("runs/batch_size_peers"))
-    parser.add_argument(
-        "--deadline", type=float, default=300.0, help="seconds for each peer in each setting"
+def _line(result: Result) -> str:
+    cells = (
+        result.setting,
+        result.peer,
+        f"{result.seconds:.1f}",
+        _cell(result.search_seconds, ".1f"),
+        _cell(result.micro_batch, "d"),
+        _cell(result.samples_per_second, ".1f"),
+        _cell(result.free_share, ".1%"),
+        result.failure.replace("|", " "),
     )
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all of them")
-    parser.add_argument("--only", nargs="*", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--cpus", type=int, default=8, help="cores of the judge's trials")
-    parser.add_argument("--tiny", action="store_true")
-    options = parser.parse_args()
-    output, tiny = options.output.absolute(), options.tiny
-    ends = time.monotonic() + options.budget
-    results: list[Result] = []
-    # The judge's parent preloads beside the first peer; it takes nothing of the GPU, which each peer has whole.
-    with prewarm.parents(options.cpus), Slot(options.cpus) as slot:
-        for peer, setting in itertools.product(options.peers, options.only):
-            folder = output / setting.replace(", ", "-").replace(" ", "-") / peer
-            if (left := ends - time.monotonic()) > SHORTEST_TURN_SECONDS:
-                found = search(peer, setting, folder, min(options.deadline, left), tiny=tiny)
-                results.append(judged(found, slot, folder, tiny=tiny))
-            else:
-                results.append(
-                    Result(
-                        setting=setting,
-                        peer=peer,
-                        slot_seconds=0.0,
-                        failure="no turn in the budget",
-                    )
-                )
-            print(list(report(results))[-1], file=sys.stderr, flush=True)
-            (output / "results.json").write_text(
-                json.dumps([asdict(one) for one in results], indent=1)
-            )
-    print("\n".join(report(sorted(results, key=lambda one: options.only.index(one.setting)))))
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 if __name__ == "__main__":

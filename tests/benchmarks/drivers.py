@@ -1,14 +1,15 @@
-"""Drivers under a load of trials that take no time: this one on Ray Tune, a bare Ray Tune, this one without Ray."""
+"""Drivers given trials that take no time: this one with and without Ray Tune, and plain Ray Tune."""
 
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from ray import tune
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.reporting.publish import publish
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.cluster.messages import RECORD, Assignment
 from orchestrator.running.lifecycle import wanted_records
@@ -32,8 +32,8 @@ SLOTS_OF_TUNE = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """So many trials through a driver: seconds, and its resident memory as they ended."""
+class DriverRun:
+    """Trials through a driver: its time and its resident memory."""
 
     name: str
     trials: int
@@ -43,74 +43,87 @@ class Run:
     resident_bytes: tuple[int, ...]
     """After each hundredth of the trials."""
     ended_bytes: int
-    """Resident when the driver has ended too: Tune writes down all its trials then."""
+    """Resident once the driver has ended. Tune writes its trials down at its end."""
 
     @property
     def per_second(self) -> float:
-        """Trials a second."""
+        """Trials per second."""
         return self.trials / self.seconds
 
     @property
     def milliseconds(self) -> float:
-        """The driver's processor time for a trial."""
+        """The driver's processor time per trial."""
         return 1000 * self.processor_seconds / self.trials
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Took:
-    """How long something took in this process."""
+class Meter(tune.Callback):
+    """Takes the time of a driver, and its resident memory as trials end.
 
-    seconds: float
-    processor_seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.1f} s ({self.processor_seconds:.1f} s of processor time)"
-
-
-class Meter:
-    """Resident memory of this process, after each hundredth of the trials, and its time."""
+    It is an observer of a session and a callback of Tune.
+    """
 
     def __init__(self, trials: int) -> None:
-        self._every, self._ended, self._process = max(1, trials // 100), 0, psutil.Process()
+        self._trials = trials
+        self._ended = 0
         self._resident_bytes: list[int] = []
-        self._trials, self._took = trials, Took(seconds=0.0, processor_seconds=0.0)
+        self._seconds = 0.0
+        self._processor_seconds = 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """For the time of the trials."""
-        begin, processor = time.perf_counter(), time.process_time()
+        """Measures the time that the context lasts."""
+        began = time.perf_counter()
+        processor_began = time.process_time()
         yield
-        self._took = Took(
-            seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor
+        self._seconds = time.perf_counter() - began
+        self._processor_seconds = time.process_time() - processor_began
+
+    def result(self, name: str) -> DriverRun:
+        """What was measured."""
+        return DriverRun(
+            name=name,
+            trials=self._trials,
+            seconds=self._seconds,
+            processor_seconds=self._processor_seconds,
+            resident_bytes=tuple(self._resident_bytes),
+            ended_bytes=psutil.Process().memory_info().rss,
         )
 
-    def run(self, name: str) -> Run:
-        """What was seen."""
-        memory = {
-            "resident_bytes": tuple(self._resident_bytes),
-            "ended_bytes": self._process.memory_info().rss,
-        }
-        return Run(name=name, trials=self._trials, **memory, **asdict(self._took))
-
-    def tick(self) -> None:
-        """A trial has ended."""
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """A trial of a session has ended."""
         self._ended += 1
-        if self._ended % self._every == 0:
-            self._resident_bytes.append(self._process.memory_info().rss)
+        if self._ended % max(1, self._trials // 100) == 0:
+            self._resident_bytes.append(psutil.Process().memory_info().rss)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A trial of Tune has ended."""
+        self.ended(make_record(), measured=True)
+
+    def started(self, spec: TrialSpec) -> None:
+        """Nothing to measure."""
+
+    def message(self, text: str) -> None:
+        """Nothing to measure."""
+
+    def closed(self) -> None:
+        """Nothing to measure."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune writes its callbacks down
 
 
 def planned(trials: int) -> list[TrialSpec]:
-    """Alike but for their number."""
+    """Trials that are equal but for their number."""
     return [build_tiny_spec(repeat=number) for number in range(trials)]
 
 
-def of(spec: TrialSpec) -> TrialRecord:
+def record_of(spec: TrialSpec) -> TrialRecord:
     """An invented record of usual size: a hundred measurements and a dozen steps."""
-    own = make_record()
-    figures = {**own.measurements, **{f"figure_{number}": number / 7 for number in range(90)}}
-    return replace(
-        own, spec=spec, measurements=figures, steps={"step_seconds": [0.1] * 12, "loss": [1.0] * 12}
-    )
+    invented = make_record()
+    more = {f"figure_{number}": number / 7 for number in range(90)}
+    steps = {"step_seconds": [0.1] * 12, "loss": [1.0] * 12}
+    measurements = {**invented.measurements, **more}
+    return replace(invented, spec=spec, measurements=measurements, steps=steps)
 
 
 class StandIn(tune.Trainable):
@@ -130,7 +143,7 @@ class StandIn(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if not self.specs:
             return {"done": True}
-        return {RECORD: of(self.specs[0]), "done": True}
+        return {RECORD: record_of(self.specs[0]), "done": True}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         return None
@@ -139,113 +152,95 @@ class StandIn(tune.Trainable):
         return None
 
 
-class Watch(tune.Callback):
-    """Tells a meter of every trial."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._meter.tick()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune writes its callbacks down
-
-
-def ours(trials: int, folder: Path) -> Run:
-    """Through this driver: search, session, records on disk, progress, Tune."""
+def ours(trials: int, folder: Path) -> DriverRun:
+    """Through this driver: search, session, records on disk, Tune."""
     meter = Meter(trials)
-
-    class Metered(Session):
-        def ended(self, record: TrialRecord) -> None:
-            super().ended(record)
-            meter.tick()
-
     run_folder = RunFolder(folder)
-    session = Metered(Grid(planned(trials)), run_folder)
+    session = Session(Grid(planned(trials)), run_folder, [meter])
     with run_folder.locked(), connected(None) as cluster, meter.running():
         run_trials(session, cluster, trainable=StandIn)
     assert len(os.listdir(folder / "records")) == trials
-    return meter.run("this driver")
+    return meter.result("this driver")
 
 
-def bare(trials: int, folder: Path) -> Run:
-    """The same stand-ins through Tune's own grid search, as its documentation has it, but with our settings of Tune: it
-    logs nothing, and saves its state at its end only."""
+def plain_tune(trials: int, folder: Path) -> DriverRun:
+    """The same stand-ins through Tune's grid search, as its documentation shows it.
+
+    The settings are ours: it logs nothing, and saves its state only at its end.
+    """
     meter = Meter(trials)
-
-    specs = [[spec] for spec in planned(trials)]
+    no_checkpoints = tune.CheckpointConfig(checkpoint_at_end=False, checkpoint_frequency=0)
     tuner = tune.Tuner(
         tune.with_resources(StandIn, {"cpu": 1, "gpu": 1}),
-        param_space={"specs": tune.grid_search(specs)},
+        param_space={"specs": tune.grid_search([[spec] for spec in planned(trials)])},
         tune_config=tune.TuneConfig(max_concurrent_trials=SLOTS_OF_TUNE + 1, reuse_actors=True),
         run_config=tune.RunConfig(
-            name="bare",
+            name="plain",
             storage_path=str(folder),
             verbose=0,
-            callbacks=[Watch(meter)],
-            checkpoint_config=tune.CheckpointConfig(
-                checkpoint_at_end=False, checkpoint_frequency=0
-            ),
+            callbacks=[meter],
+            checkpoint_config=no_checkpoints,
         ),
     )
     with meter.running():
         results = tuner.fit()
     assert len(results) == trials
-    return meter.run("bare Ray Tune")
+    return meter.result("plain Ray Tune")
 
 
-def slots(trials: int, at_once: int, folder: Path) -> Run:
-    """The driver without Ray: ``at_once`` slots whose trials take simulated seconds; every record is written."""
-    meter, chance = Meter(trials), random.Random(0)
+def without_ray(trials: int, slots: int, folder: Path) -> DriverRun:
+    """The driver with simulated slots, whose trials take 2 to 20 simulated seconds.
+
+    Every record is written.
+    """
+    meter = Meter(trials)
     run_folder = RunFolder(folder)
-    session = Session(Grid(planned(trials)), run_folder)
+    session = Session(Grid(planned(trials)), run_folder, [meter])
     with run_folder.locked(), meter.running():
-        running: list[tuple[float, str, TrialSpec]] = []
-        now = 0.0
-        while True:
-            while len(running) < at_once and (spec := session.next_trial()) is not None:
-                heapq.heappush(running, (now + chance.uniform(2, 20), spec.trial_id, spec))
-            if not running:
-                break
-            now, _, spec = heapq.heappop(running)
-            session.ended(of(spec))
-            meter.tick()
+        for spec in _simulated(session, slots):
+            session.ended(record_of(spec))
         session.write_missing_records()
         run_folder.describe({"name": "slots"})
-    return meter.run(f"this driver, {at_once:,} slots, no Ray")
+    return meter.result(f"this driver, {slots:,} slots, no Ray")
 
 
-def timed(work: Callable[[], object]) -> Took:
-    """Do it once."""
-    begin, processor = time.perf_counter(), time.process_time()
-    work()
-    return Took(
-        seconds=time.perf_counter() - begin, processor_seconds=time.process_time() - processor
-    )
+def _simulated(session: Session, slots: int) -> Iterator[TrialSpec]:
+    """The session's trials in the order in which they end."""
+    generator = random.Random(0)
+    running: list[tuple[float, str, TrialSpec]] = []
+    now = 0.0
+    while True:
+        while len(running) < slots and (spec := session.next_trial()) is not None:
+            heapq.heappush(running, (now + generator.uniform(2, 20), spec.trial_id, spec))
+        if not running:
+            return
+        now, _, spec = heapq.heappop(running)
+        yield spec
 
 
-def resume(trials: int, folder: Path) -> tuple[Took, Took]:
-    """Until a second run of the same plan knows that nothing is left to do; and to publish its records."""
-
-    def resumed() -> None:
-        plan = planned(trials)
-        wanted = {spec.trial_id for spec in plan}
-        run_folder = RunFolder(folder)
-        earlier = wanted_records(run_folder, lambda spec: spec.trial_id in wanted)
-        session = Session(Grid(plan), run_folder)
-        kept = session.reuse(earlier, [next(iter(earlier.values())).environment], resume=True)
-        assert kept == trials
-        assert session.next_trial() is None
-
-    return timed(resumed), timed(lambda: publish(folder))
+def resume(trials: int, folder: Path) -> None:
+    """A second run of the same plan, until it knows that nothing is left to do."""
+    plan = planned(trials)
+    planned_ids = {spec.trial_id for spec in plan}
+    run_folder = RunFolder(folder)
+    earlier = wanted_records(run_folder, lambda spec: spec.trial_id in planned_ids)
+    session = Session(Grid(plan), run_folder)
+    environment = next(iter(earlier.values())).environment
+    assert session.reuse(earlier, [environment], resume=True) == trials
+    assert session.next_trial() is None
 
 
 @contextmanager
 def local_ray() -> Iterator[None]:
-    """A Ray of one's own, with invented GPUs."""
-    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init(address="local", num_cpus=SLOTS_OF_TUNE, num_gpus=SLOTS_OF_TUNE, **options)
+    """A Ray of this process, with invented GPUs."""
+    ray.init(
+        address="local",
+        num_cpus=SLOTS_OF_TUNE,
+        num_gpus=SLOTS_OF_TUNE,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
     try:
         yield
     finally:

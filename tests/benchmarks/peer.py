@@ -1,12 +1,13 @@
-"""One peer's search for a batch size, in a process of its own: ``python peer.py NAME SPEC.json LARGEST``.
+"""One peer's search for a batch size, alone in a process: ``python peer.py NAME SPEC LARGEST``.
 
-The last line printed is a JSON object: the micro-batch it picked, and its seconds without imports.
+The last line printed is a JSON object: the micro-batch picked, and the seconds without imports.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,31 +20,26 @@ from transformers import Trainer, TrainingArguments, default_data_collator
 from jobs.spec import TrialSpec, spec_from_json
 from jobs.techniques.axes.adapter import lora
 from jobs.trial import data, models
+from tests.benchmarks.bare_training import plain_arguments
 
 STEPS = 3
-"""Of each size tried: the first has no optimizer states yet."""
+"""Optimizer steps at each size tried: the first one has no optimizer states yet."""
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def build_trainer(spec: TrialSpec, size: int, folder: str, **more: Any) -> Trainer:
+def build_trainer(spec: TrialSpec, size: int, folder: str, **more: Any) -> Any:
     """The trial's model and data in a plain Trainer, for a few steps at a micro-batch."""
-    given = {
-        name: value
-        for name, value in spec.recipe.training_arguments.items()
-        if name != "tf32" or value
-    }
-    given |= {
+    few_steps = {
         "per_device_train_batch_size": size,
         "gradient_accumulation_steps": 1,
         "max_steps": STEPS,
-    }
-    given |= {
         "output_dir": folder,
         "report_to": "none",
         "save_strategy": "no",
         "use_cpu": DEVICE.type == "cpu",
+        "disable_tqdm": True,
     }
-    arguments = TrainingArguments(**{**given, "disable_tqdm": True, **more})
+    arguments = TrainingArguments(**{**plain_arguments(spec), **few_steps, **more})
     config = models.architecture_config(spec.model)
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=size * STEPS, seed=42)
     return Trainer(
@@ -55,96 +51,97 @@ def build_trainer(spec: TrialSpec, size: int, folder: str, **more: Any) -> Train
 
 
 def build_model(spec: TrialSpec, arguments: Any) -> torch.nn.Module:
-    model = models.build(spec.model, spec.recipe.model_kwargs, DEVICE)
-    if "model" in spec.recipe.hooks:
-        model = lora(model, spec.model.task, arguments, **spec.recipe.hooks["model"][1])
-    return model
+    """The trial's model, with its adapter if it has one."""
+    model = models.build(spec.model, spec.settings.model_kwargs, DEVICE)
+    hook = spec.settings.hooks.get("model")
+    if hook is None:
+        return model
+    return lora(model, spec.model.task, arguments, **hook.arguments)
 
 
-def accelerate(spec: TrialSpec, largest: int) -> int:
+def accelerate(spec: TrialSpec, options: argparse.Namespace) -> int:
     """accelerate's decorator around the Trainer."""
     from accelerate.utils import find_executable_batch_size
 
-    @find_executable_batch_size(starting_batch_size=largest)
-    def search(batch_size: int) -> int:
+    def train(batch_size: int) -> int:
         with TemporaryDirectory() as folder:
             build_trainer(spec, batch_size, folder).train()
         return batch_size
 
+    search: Any = find_executable_batch_size(train, starting_batch_size=options.largest)
     return int(search())
 
 
-def trainer(spec: TrialSpec, largest: int) -> int:
+def trainer(spec: TrialSpec, options: argparse.Namespace) -> int:
     """The Trainer's own auto_find_batch_size."""
     with TemporaryDirectory() as folder:
-        made = build_trainer(spec, largest, folder, auto_find_batch_size=True)
-        made.train()
-        return int(made.state.train_batch_size)
+        built = build_trainer(spec, options.largest, folder, auto_find_batch_size=True)
+        built.train()
+        return int(built.state.train_batch_size)
 
 
-def lightning(spec: TrialSpec, largest: int) -> int:
+def lightning(spec: TrialSpec, options: argparse.Namespace) -> int:
     """Lightning's BatchSizeFinder in its binary search."""
-    from lightning.pytorch import LightningModule
-    from lightning.pytorch import Trainer as LightningTrainer
-    from lightning.pytorch.tuner import Tuner
-
+    pytorch: Any = importlib.import_module("lightning.pytorch")
+    tuner: Any = importlib.import_module("lightning.pytorch.tuner")
     with TemporaryDirectory() as folder:
-        made = build_trainer(spec, largest, folder)
-        given = made.args
+        built = build_trainer(spec, options.largest, folder)
 
-        class Module(LightningModule):  # type: ignore[misc]
+        class Module(pytorch.LightningModule):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
-                self.batch_size, self.model = 8, made.model
+                self.batch_size = 8
+                self.model = built.model
 
-            def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            def training_step(self, batch: Any, index: int) -> Any:
                 return self.model(**batch).loss
 
             def configure_optimizers(self) -> torch.optim.Optimizer:
                 return torch.optim.AdamW(self.model.parameters(), fused=True)
 
             def train_dataloader(self) -> Any:
-                collate = made.data_collator or default_data_collator
+                collate = built.data_collator or default_data_collator
                 return torch.utils.data.DataLoader(
-                    made.train_dataset, batch_size=self.batch_size, collate_fn=collate
+                    built.train_dataset, batch_size=self.batch_size, collate_fn=collate
                 )
 
-        if given.gradient_checkpointing:
-            made.model.gradient_checkpointing_enable({"use_reentrant": False})
+        if built.args.gradient_checkpointing:
+            built.model.gradient_checkpointing_enable({"use_reentrant": False})
         module = Module()
-        runner = LightningTrainer(
+        runner = pytorch.Trainer(
             max_steps=STEPS,
             precision="bf16-mixed",
             logger=False,
             enable_checkpointing=False,
             default_root_dir=folder,
         )
-        found = Tuner(runner).scale_batch_size(
+        picked = tuner.Tuner(runner).scale_batch_size(
             module, mode="binsearch", steps_per_trial=STEPS, init_val=8
         )
-    return int(found or module.batch_size)
+    return int(picked or module.batch_size)
 
 
-def deepspeed_training(spec: TrialSpec, largest: int) -> int:
-    """What DeepSpeed's autotuner launches: the Trainer under the file and the micro-batch of its experiment."""
-    given = {
-        name: sys.argv[sys.argv.index(name) + 1]
-        for name in ("--deepspeed", "--micro-batch", "--accumulation")
-    }
-    size, accumulation = int(given["--micro-batch"]), int(given["--accumulation"])
-    more = {"gradient_accumulation_steps": accumulation, "max_steps": 3 * STEPS}
+def deepspeed_training(spec: TrialSpec, options: argparse.Namespace) -> int:
+    """An experiment of DeepSpeed's autotuner: the Trainer with its file and its micro-batch."""
     with TemporaryDirectory() as folder:
-        made = build_trainer(spec, size, folder, deepspeed=given["--deepspeed"], **more)
-        if (
-            "model" in spec.recipe.hooks
-        ):  # the first launch is of ZeRO stage 3, which wants one dtype of all
-            for adapter in (one for one in made.model.parameters() if one.requires_grad):
-                adapter.data = adapter.data.to(torch.bfloat16)
-        made.train()
-    return size
+        built = build_trainer(
+            spec,
+            options.micro_batch,
+            folder,
+            deepspeed=options.deepspeed,
+            gradient_accumulation_steps=options.accumulation,
+            max_steps=3 * STEPS,
+        )
+        if "model" in spec.settings.hooks:
+            # The first experiment is ZeRO-3, which needs one dtype for all parameters.
+            for parameter in built.model.parameters():
+                if parameter.requires_grad:
+                    parameter.data = parameter.data.to(torch.bfloat16)
+        built.train()
+    return int(options.micro_batch)
 
 
-PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
+PEERS: dict[str, Callable[[TrialSpec, argparse.Namespace], int]] = {
     "accelerate": accelerate,
     "trainer": trainer,
     "lightning": lightning,
@@ -153,12 +150,18 @@ PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
 
 
 def main() -> None:
-    name, path, largest = [given for given in sys.argv[1:] if not given.startswith("--local_rank")][
-        :3
-    ]
-    spec = spec_from_json(json.loads(Path(path).read_text()))
+    """Search and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=PEERS)
+    parser.add_argument("spec", type=Path)
+    parser.add_argument("largest", type=int)
+    parser.add_argument("--deepspeed")
+    parser.add_argument("--micro-batch", type=int)
+    parser.add_argument("--accumulation", type=int)
+    options, _ = parser.parse_known_args()  # DeepSpeed's launcher adds --local_rank
+    spec = spec_from_json(json.loads(options.spec.read_text()))
     began = time.perf_counter()
-    picked = PEERS[name](spec, int(largest))
+    picked = PEERS[options.name](spec, options)
     print(json.dumps({"micro_batch": picked, "seconds": time.perf_counter() - began}), flush=True)
 
 

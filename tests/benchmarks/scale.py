@@ -1,231 +1,201 @@
-"""How far it goes: many trials beside bare Ray Tune, a thousand slots, a run resumed, a million rows reported.
+"""How far the driver scales: trials beside plain Ray Tune, a thousand slots, 20,000 rows.
 
-    python -m tests.benchmarks.scale [tune] [slots] [table] [--page docs/results/README.md]
+    python -m tests.benchmarks.scale [tune] [slots] [rows]
 
-``tune`` runs stand-ins for trials, which take no time, through this driver and Ray Tune, and through a bare Tune: both
-at once, each in a process and a Ray of its own, so that what else the machine does falls on both. ``slots`` is the
-driver without Ray: a thousand slots whose trials take simulated seconds; then the same run is resumed and published.
-``table`` is ``orchestrator.report`` and ``orchestrator.recommend`` on a table of a million rows. ``--page`` puts each
-part in that page's place for it, with a picture of the memory beside the page.
-
-Wall time is what somebody waits on this machine now; processor time is nearer to what it takes where nothing else runs.
+``tune`` gives trials that take no time to this driver and to plain Ray Tune, both at once, each in
+a process and a Ray of its own. ``slots`` is the driver without Ray: a thousand slots, then the same
+run resumed and published. ``rows`` is ``orchestrator.report`` and ``orchestrator.recommend`` on an
+invented table. Seconds depend on what else this machine does; processor time much less.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
-import platform
-import shlex
+import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import ray
-
 from jobs.node.environment import cores
-from tests.benchmarks import million
-from tests.benchmarks.drivers import SLOTS_OF_TUNE, Run, bare, local_ray, ours, resume, slots
+from jobs.record import Column
+from orchestrator.reporting.publish import publish
+from orchestrator.storage import layout
+from orchestrator.storage.run_metadata import RunMetadata
+from orchestrator.storage.tables import parquet
+from orchestrator.storage.tables.parquet import TrialTable, table_of_records
+from orchestrator.units import GIB, KIB, MIB
+from tests.benchmarks import drivers
+from tests.benchmarks.drivers import SLOTS_OF_TUNE, DriverRun
+from tests.support.records import make_grid
 
-PARTS = ("tune", "slots", "table")
-MIB = 2**20
-PICTURE = "scale.png"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """What a command took, in a process of its own."""
-
-    seconds: float
-    processor_seconds: float
-    peak_gib: float
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.0f} s ({self.processor_seconds:.1f} s of processor time), {self.peak_gib:.1f} GiB at most"
-
-
-def cost_of(*command: str) -> Cost:
-    """Run one of the verbs to its end."""
-    begin = time.perf_counter()
-    with subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return Cost(
-        seconds=time.perf_counter() - begin,
-        processor_seconds=used.ru_utime + used.ru_stime,
-        peak_gib=used.ru_maxrss / 2**20,
-    )
-
-
-def beside_each_other(trials: int, rounds: int) -> list[tuple[Run, Run]]:
-    """Of each round the bare Tune's and this driver's."""
-    pairs = []
-    for _ in range(rounds):
-        theirs, mine = (_begun(way, trials) for way in ("bare", "ours"))
-        pairs.append((_ended(theirs), _ended(mine)))
-    return pairs
-
-
-def _begun(way: str, trials: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.benchmarks.scale", way, "--tune-trials", str(trials)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def _ended(process: subprocess.Popen[str]) -> Run:
-    told, _ = process.communicate()
-    assert process.returncode == 0
-    raw = json.loads(told.splitlines()[-1])
-    return Run(**{**raw, "resident_bytes": tuple(raw["resident_bytes"])})
-
-
-def rates(pairs: Sequence[tuple[Run, Run]]) -> Iterator[str]:
-    """Speed and processor time, round by round, and their ratios."""
-    yield "| round | bare Ray Tune, trials/s | this driver, trials/s | ratio | bare Ray Tune, ms | this driver, ms |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    ratios = [mine.per_second / theirs.per_second for theirs, mine in pairs]
-    for number, ((theirs, mine), ratio) in enumerate(zip(pairs, ratios, strict=True), 1):
-        figures = (
-            theirs.per_second,
-            mine.per_second,
-            ratio,
-            theirs.milliseconds,
-            mine.milliseconds,
-        )
-        yield f"| {number} | {' | '.join(f'{figure:.2f}' for figure in figures)} |"
-    yield ""
-    yield (
-        f"Both at once, {pairs[0][0].trials:,} trials each, {SLOTS_OF_TUNE} slots each; ms are the driver's processor"
-        f" time a trial, Ray's threads in it included. Median ratio of the rates: {statistics.median(ratios):.2f}."
-    )
-    yield ""
-
-
-def apart(way: str, trials: int) -> Run:
-    """One way in a process of its own, whose memory is its own."""
-    with TemporaryDirectory() as folder, local_ray():
-        return {"ours": ours, "bare": bare}[way](trials, Path(folder) / "run")
-
-
-def picture(runs: Sequence[Run], path: Path) -> None:
-    """Resident memory over the trials."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4), dpi=130, layout="constrained")
-    axes = figure.subplots()
-    for run in runs:
-        done = [
-            run.trials * (place + 1) / len(run.resident_bytes)
-            for place in range(len(run.resident_bytes))
-        ]
-        axes.plot(
-            done,
-            [size / MIB for size in run.resident_bytes],
-            label=f"{run.name}: {run.trials:,} trials",
-        )
-    axes.set(xlabel="trials ended", ylabel="resident memory of the driver, MiB", ylim=(0, None))
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path)
-
-
-def told(run: Run) -> str:
-    """What memory did after the first tenth and in the last half, and what it came to."""
-    sizes = run.resident_bytes
-
-    def each(since: int) -> float:
-        """KiB a trial from one of the sizes to the last."""
-        return (
-            (sizes[-1] - sizes[since]) / (run.trials * (len(sizes) - 1 - since) / len(sizes)) / 1024
-        )
-
-    figures = f"{sizes[-1] / MIB:.0f} | {each(len(sizes) // 10):.1f} | {each(len(sizes) // 2):.1f}"
-    return f"| {run.name} | {run.trials:,} | {figures} | {run.ended_bytes / MIB:.0f} |"
+ONE_DRIVER = "--driver"
+DRIVERS = {"plain": drivers.plain_tune, "ours": drivers.ours}
+BUDGETS = (16 * GIB, 24 * GIB, 40 * GIB, 80 * GIB)
+SPEED_NOISE, MEMORY_NOISE = 0.05, 0.02
+"""Relative standard deviations about the invented grid, so that no two rows are equal."""
 
 
 def main() -> None:
     """Measure and print Markdown."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
-    parser.add_argument(
-        "parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; or one way of Tune alone"
-    )
-    parser.add_argument("--trials", type=int, default=10_000, help="over the simulated slots")
-    parser.add_argument("--tune-trials", type=int, default=500, help="each way and round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--page", type=Path, help="a Markdown page that has a place for it")
-    options = parser.parse_args()
-    if options.parts[0] in ("ours", "bare"):
-        print(json.dumps(asdict(apart(options.parts[0], options.tune_trials))))
+    options = command_line().parse_args()
+    if options.driver:
+        print(json.dumps(dataclasses.asdict(one_driver(options.driver, options.tune_trials))))
         return
+    print(f"{time.strftime('%Y-%m-%d')}, {cores()} cores, load {os.getloadavg()[0]:.1f}\n")
     with TemporaryDirectory() as scratch:
         for part in options.parts:
-            found = {"tune": _tune, "slots": _slots, "table": _table}[part](options, Path(scratch))
-            lines = []
-            for line in itertools.chain(_origin(), found):
+            for line in PARTS[part](options, Path(scratch)):
                 print(line, flush=True)
-                lines.append(line)
-            if options.page:
-                write(options.page, part, lines)
 
 
-def write(page: Path, part: str, lines: Sequence[str]) -> None:
-    """Put the lines in the page's place for them."""
-    begin, end = (
-        f"<!-- scale {part}: written by `python -m tests.benchmarks.scale` -->",
-        f"<!-- /scale {part} -->",
-    )
-    before, _, rest = page.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    page.write_text("\n".join([before.rstrip("\n"), "", begin, "", *lines, "", end]) + after)
+def command_line() -> argparse.ArgumentParser:
+    """What the benchmark takes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale")
+    add = parser.add_argument
+    add("parts", nargs="*", default=list(PARTS), help=f"of {', '.join(PARTS)}")
+    add("--trials", type=int, default=10_000, help="over the simulated slots")
+    add("--tune-trials", type=int, default=500, help="of each driver and round")
+    add("--rounds", type=int, default=3)
+    add("--rows", type=int, default=20_000)
+    add(ONE_DRIVER, choices=DRIVERS, help="run one driver alone")
+    return parser
 
 
-def _origin() -> Iterator[str]:
-    command = shlex.join(["python", "-m", "tests.benchmarks.scale", *sys.argv[1:]])
-    load = os.getloadavg()[0]
-    yield (
-        f"`{command}`, {time.strftime('%Y-%m-%d')}, {cores()} cores that had {load:.1f} processes wanting them at the"
-        f" beginning, Linux {platform.release().partition('-')[0]}, Ray {ray.__version__}:"
-    )
+def tune(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    """Both drivers at once, round by round, so that other load on the machine slows both."""
+    rounds = []
+    for _ in range(options.rounds):
+        processes = [_started(name, options.tune_trials) for name in DRIVERS]
+        rounds.append([_ended(process) for process in processes])
+    yield f"{options.tune_trials:,} trials of each driver at once, {SLOTS_OF_TUNE} slots each"
     yield ""
-
-
-def _memory(runs: Sequence[Run]) -> Iterator[str]:
-    yield "| driver | trials | after the last, MiB | a trial since a tenth, KiB | in the last half, KiB | ended, MiB |"
+    yield "| round | plain, trials/s | ours, trials/s | ratio | plain, ms | ours, ms |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    yield from map(told, runs)
+    ratios = [mine.per_second / plain.per_second for plain, mine in rounds]
+    for number, (plain, mine) in enumerate(rounds):
+        speeds = f"{plain.per_second:.2f} | {mine.per_second:.2f} | {ratios[number]:.2f}"
+        yield f"| {number + 1} | {speeds} | {plain.milliseconds:.2f} | {mine.milliseconds:.2f} |"
     yield ""
+    yield "ms are the driver's processor time per trial, Ray's threads in it included"
+    yield f"median ratio of the rates: {statistics.median(ratios):.2f}"
+    yield from memory_table(rounds[-1])
 
 
-def _tune(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
-    pairs = beside_each_other(options.tune_trials, options.rounds)
-    yield from rates(pairs)
-    last = pairs[-1]
-    yield from _memory(last)
-    if options.page:
-        picture(last, options.page.parent / PICTURE)
-        yield f"![Resident memory of both drivers over their trials]({PICTURE})"
+def one_driver(name: str, trials: int) -> DriverRun:
+    """One driver in this process."""
+    with TemporaryDirectory() as folder, drivers.local_ray():
+        return DRIVERS[name](trials, Path(folder) / "run")
 
 
-def _slots(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
-    yield from _memory([slots(options.trials, 1000, scratch / "slots")])
-    resumed, published = resume(options.trials, scratch / "slots")
-    yield f"A run of {options.trials:,} rows: resumed in {resumed}, tables and pages in {published}."
+def _started(name: str, trials: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.benchmarks.scale"]
+    command += [ONE_DRIVER, name, "--tune-trials", str(trials)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def _table(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
-    million.write_table(scratch, options.rows)
-    report = cost_of("orchestrator.report", str(scratch), "--open-nothing")
-    answer = cost_of("orchestrator.recommend", str(scratch), "--memory", "24GiB")
-    yield f"A table of {options.rows:,} rows: `orchestrator.report` {report}; `orchestrator.recommend` {answer}."
+def _ended(process: subprocess.Popen[str]) -> DriverRun:
+    """Raises RuntimeError if the driver failed."""
+    output, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"a driver ended with status {process.returncode}")
+    return DriverRun(**json.loads(output.splitlines()[-1]))
 
+
+def memory_table(runs: Sequence[DriverRun]) -> Iterator[str]:
+    """Markdown: resident memory after the last trial, and what each trial added."""
+    yield ""
+    yield "| driver | trials | MiB | KiB per trial after 10 % | after 50 % | ended, MiB |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for run in runs:
+        last = run.resident_bytes[-1] / MIB
+        growth = " | ".join(f"{_growth_kib(run, since):.1f}" for since in (0.1, 0.5))
+        ended = run.ended_bytes / MIB
+        yield f"| {run.name} | {run.trials:,} | {last:.0f} | {growth} | {ended:.0f} |"
+
+
+def _growth_kib(run: DriverRun, since: float) -> float:
+    """KiB of memory per trial, from a share of the trials to the last."""
+    sizes = run.resident_bytes
+    first = int(since * len(sizes))
+    trials = run.trials * (len(sizes) - 1 - first) / len(sizes)
+    return (sizes[-1] - sizes[first]) / trials / KIB
+
+
+def slots(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    """The driver without Ray, resumed and published."""
+    folder = scratch / "slots"
+    yield from memory_table([drivers.without_ray(options.trials, 1000, folder)])
+    resumed = seconds_of(lambda: drivers.resume(options.trials, folder))
+    published = seconds_of(lambda: publish(folder))
+    yield f"a run of {options.trials:,} rows: resumed in {resumed}, published in {published}"
+
+
+def seconds_of(work: Callable[[], object]) -> str:
+    """How long it takes in this process."""
+    began = time.perf_counter()
+    processor_began = time.process_time()
+    work()
+    processor = time.process_time() - processor_began
+    return f"{time.perf_counter() - began:.1f} s ({processor:.1f} s of processor time)"
+
+
+def rows(options: argparse.Namespace, scratch: Path) -> Iterator[str]:
+    """Two verbs on an invented table, each in a process of its own."""
+    table = invented_table(options.rows)
+    parquet.write(parquet.arrow_table(table), scratch / layout.TRIALS)
+    yield f"a table of {options.rows:,} rows"
+    yield cost_of("orchestrator.report", str(scratch), "--no-browser")
+    yield cost_of("orchestrator.recommend", str(scratch), "--memory", "24GiB")
+
+
+def invented_table(rows: int) -> TrialTable:
+    """Different configurations of one GPU: an invented grid of 288, at many weight decays."""
+    generator = random.Random(0)
+    grid = table_of_records(make_grid(), RunMetadata(name="invented", budgets=BUDGETS))
+    invented = []
+    for number, row in zip(range(rows), itertools.cycle(grid.rows)):
+        copy = {
+            **row,
+            "trial_id": f"{number:012x}",
+            "weight_decay": number // len(grid.rows) / 1000,
+        }
+        if row.get("samples_per_second"):
+            copy["samples_per_second"] *= generator.gauss(1, SPEED_NOISE)
+            memory = row["device_peak_bytes"] * generator.gauss(1, MEMORY_NOISE)
+            copy["device_peak_bytes"] = round(memory)
+        invented.append(copy)
+    return dataclasses.replace(
+        grid,
+        rows=invented,
+        columns=(*grid.columns, Column("weight_decay", "float64", "Invented axis.")),
+        axes={**grid.axes, "weight_decay": "weight_decay"},
+    )
+
+
+def cost_of(module: str, *arguments: str) -> str:
+    """Run a verb in a process of its own. Raises RuntimeError if it fails."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{module} ended with status {process.returncode}")
+    seconds = time.perf_counter() - began
+    processor = used.ru_utime + used.ru_stime
+    peak = used.ru_maxrss * KIB / GIB  # Linux counts in KiB
+    return f"  {module}: {seconds:.1f} s ({processor:.1f} s of processor time), {peak:.2f} GiB"
+
+
+PARTS = {"tune": tune, "slots": slots, "rows": rows}
 
 if __name__ == "__main__":
     main()

@@ -133,7 +133,8 @@ class Campaign:
         self._arena = arena
         self._chance = random.Random(seed)
         self._say = say
-        self.trials = plan(load_config(_config(WAIT_SECONDS)), has_gpu=arena.trials == "standin").trials
+        config = load_config(_config(WAIT_SECONDS))
+        self.trials = plan(config, has_gpu=arena.trials == "standin").trials
         self._sweeps = 0
         self._undisturbed: Mapping[str, TrialRecord] = {}
 

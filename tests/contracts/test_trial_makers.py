@@ -1,5 +1,4 @@
-"""What a search that makes its trials as it goes must keep to: a new one joins by a row in MAKERS.
-"""
+"""What a search that makes its trials as it goes must keep to. A new one joins in ``MAKERS``."""
 
 from __future__ import annotations
 

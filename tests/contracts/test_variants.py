@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pytest
 import transformers
 
-from jobs.node import requirements
 from jobs.spec import HookPlace, spec_from_json, to_json
 from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
 from jobs.techniques.hooks import registered
+from jobs.trial import requirements
 from tests.conftest import build_tiny_spec
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.isolation import preload
 from jobs.isolation.slot import Slot
 from jobs.node import nvml
+from jobs.node.process_variables import process_variables
 from jobs.record import Outcome
 from orchestrator.export import export
 from orchestrator.planning.config import load_config
@@ -77,7 +77,7 @@ def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_pa
     assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
     expected = record.measurements["peak_allocated_bytes"]
     export(spec, tmp_path / "exported", label=case, peak_bytes=expected)
-    variables = dict(preload.environment(os.cpu_count() or 1))
+    variables = dict(process_variables(os.cpu_count() or 1))
     variables.pop("PYTHONPATH", None)
     done = subprocess.run(
         [sys.executable, "train.py", "--max_steps", str(len(record.steps["loss"]))],

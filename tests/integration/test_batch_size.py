@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator import batch_size
-from orchestrator.running.nodes import Cluster, Node
 from orchestrator.storage.run_folder import RunFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
@@ -88,30 +86,3 @@ def test_without_time_there_is_no_answer(
     (answer,) = document["hardware"][0]["answers"]
     assert answer["sizes"] == []
     assert answer["unfinished"]
-
-
-def test_each_gpu_model_is_tuned_on_its_own(
-    config: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def by_hardware(cluster: Cluster) -> tuple[Cluster, ...]:
-        if cluster.pinned:
-            return (cluster,)
-        (node,) = cluster.nodes
-        names = ("one model", "another")
-        return tuple(Cluster(nodes=(renamed(node, name),), pinned=True) for name in names)
-
-    monkeypatch.setattr(Cluster, "by_hardware", by_hardware)
-    status, document = tune(config, tmp_path, "--max-micro-batch", "1", capsys=capsys)
-    assert status == 0
-    assert [part["hardware"] for part in document["hardware"]] == ["one model", "another"]
-    for part in document["hardware"]:
-        (record,) = RunFolder(Path(part["folder"])).records().values()
-        assert record.trial_id == part["answers"][0]["largest"]["trial_id"]
-
-
-def renamed(node: Node, name: str) -> Node:
-    """The node as if it had another processor."""
-    return dataclasses.replace(node, environment={**node.environment, "cpu_model": name})

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import transformers
 
-from jobs.isolation.preload import environment
+from jobs.node.process_variables import process_variables
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import (
     DatasetFile,
@@ -41,7 +41,7 @@ OWN_PACKAGES = ("jobs", "orchestrator")
 def processes() -> Iterator[ForkServerContext]:
     """Where fresh processes come from, with the libraries imported once for all of them."""
     before = dict(os.environ)
-    os.environ |= {**environment(1), "CUDA_VISIBLE_DEVICES": ""}
+    os.environ |= {**process_variables(1), "CUDA_VISIBLE_DEVICES": ""}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LIBRARIES)
     yield context

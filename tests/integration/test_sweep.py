@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +22,7 @@ from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 from tests.support.observers import Recorder
+from tests.support.records import make_record, write_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,21 +37,16 @@ class Sweep:
         folder: Path,
         trials: Iterable[TrialSpec],
         *,
-        budget: float | None = None,
         session: type[Session] = Session,
     ) -> None:
         self.trials = list(trials)
         self.observer = Recorder()
         self.folder = RunFolder(folder)
-        self.session = session(
-            Grid(self.trials), self.folder, [self.observer], time_budget_seconds=budget
-        )
+        self.session = session(Grid(self.trials), self.folder, [self.observer])
 
-    def run(self, *, resume: bool = False, retries: int = 2) -> dict[str, TrialRecord]:
-        """Run what has not been run; the records, of which there is one for every trial."""
+    def run(self, *, retries: int = 2) -> dict[str, TrialRecord]:
+        """Run every trial; the records, of which there is one for each."""
         with self.folder.locked(), connected(None) as cluster:
-            environments = [node.environment for node in cluster.nodes]
-            self.session.reuse(self.folder.records(), environments, resume=resume)
             run_trials(self.session, cluster, retries=retries)
             self.session.write_missing_records()
         records = self.folder.records()
@@ -118,40 +111,22 @@ def test_killed_actors_cost_no_record(tmp_path: Path) -> None:
     assert unharmed == {Outcome.OK}
 
 
-@pytest.mark.usefixtures("ray_session")
-def test_budget_cuts_the_running_trial_short(tmp_path: Path) -> None:
-    hanging = with_fault(build_tiny_spec(timeout_seconds=600.0), "hang")
-    second, last = good_trials(2)
-    records = Sweep(tmp_path, [hanging, second, last], budget=5.0).run()
-    # The second was given out by then: it is given a second, and may end well in it.
-    cut, unstarted = records[hanging.trial_id], records[last.trial_id]
-    skipped = (Outcome.SKIPPED, "time_budget")
-    assert (cut.outcome, cut.rule) == (unstarted.outcome, unstarted.rule) == skipped
-    assert "while the trial was in phase" in cut.reason
-
-
-class InterruptedEarly(Session):
+class CtrlC(Session):
     """A session whose user presses Ctrl-C when the first trial has ended."""
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
         if self.close_reason is None:
-            self.interrupt()
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_interrupted_sweep_is_completed_by_a_resume(tmp_path: Path) -> None:
-    trials = good_trials(4)
-    swept = Sweep(tmp_path, trials, session=InterruptedEarly)
+def test_ctrl_c_lets_running_trials_finish_and_skips_the_rest(tmp_path: Path) -> None:
+    swept = Sweep(tmp_path, good_trials(4), session=CtrlC)
     records = swept.run()
     assert swept.session.close_reason is CloseReason.INTERRUPTED
-    finished = {name: record for name, record in records.items() if record.outcome is Outcome.OK}
-    skipped = [record for name, record in records.items() if name not in finished]
-    assert finished
-    assert {(own.outcome, own.rule) for own in skipped} == {(Outcome.SKIPPED, "interrupted")}
-    completed = Sweep(tmp_path, trials).run(resume=True)
-    assert {record.outcome for record in completed.values()} == {Outcome.OK}
-    assert {name: completed[name] for name in finished} == finished
+    outcomes = {(record.outcome, record.rule) for record in records.values()}
+    assert outcomes == {(Outcome.OK, ""), (Outcome.SKIPPED, "interrupted")}
 
 
 CONFIG = """\
@@ -204,54 +179,6 @@ def written(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in sorted((folder / "records").iterdir())}
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of four tiny trials."""
-    return config_of(tmp_path_factory.mktemp("sweep"), [1, 2])
-
-
-@pytest.fixture(scope="module")
-def first(config: Path, ray_session: None) -> Path:
-    """The four trials measured, and where; not to be written to."""
-    folder = config.parent / "first"
-    assert run_sweep(config, folder) == 0
-    return folder
-
-
-@pytest.fixture
-def measured(first: Path, tmp_path: Path) -> Path:
-    """A copy of that run folder for a test of its own."""
-    return Path(shutil.copytree(first, tmp_path / "run"))
-
-
-def test_second_run_keeps_every_record_and_foreign_files(
-    config: Path, measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = sorted((measured / "records").iterdir())[0]
-    torn, foreign = (measured / "records" / name for name in ("torn.json", "foreign.json"))
-    torn.write_text(record.read_text()[:100])
-    foreign.write_text(json.dumps({"another": "program's"}))
-    contents = {path: path.read_text() for path in (torn, foreign)}
-    before = written(measured)
-    assert run_sweep(config, measured) == 0
-    printed = capsys.readouterr().out
-    assert "4 trials measured before: kept" in printed
-    assert written(measured) == before
-    for path, content in contents.items():
-        assert f"{path} is not a record of this program; it is left alone" in printed
-        assert path.read_text() == content
-    assert len(RunFolder(measured).records()) == 4
-
-
-def test_fresh_measures_again_and_drops_what_is_not_planned(measured: Path, tmp_path: Path) -> None:
-    before = written(measured)
-    assert run_sweep(config_of(tmp_path, [1]), measured, "--fresh") == 0
-    after = written(measured)
-    assert len(after) == 2
-    assert after.keys() < before.keys()
-    assert all(after[name] > before[name] for name in after)
-
-
 @pytest.mark.usefixtures("ray_session")
 def test_sweep_without_an_ok_trial_fails_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -297,21 +224,19 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
         assert name == "run.json" or str(folder / name) in resumed.stdout
 
 
-def test_folder_in_use_is_refused(
-    config: Path, measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = written(measured)
-    with open(measured / "lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert run_sweep(config, measured, "--fresh") == 1
-    assert capsys.readouterr().err.strip() == f"{measured} is in use by another running sweep"
-    assert written(measured) == before
+@pytest.mark.usefixtures("ray_session")
+def test_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "run", [make_record()])
+    before = written(folder)
+    with RunFolder(folder).locked():
+        assert run_sweep(config_of(tmp_path, [1]), folder, "--fresh") == 1
+    assert capsys.readouterr().err.strip() == f"{folder} is in use by another running sweep"
+    assert written(folder) == before
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_resume_needs_a_run(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_sweep(config, tmp_path / "nothing", "--resume") == 2
-    assert capsys.readouterr().err.strip() == f"{tmp_path / 'nothing'}: no run to resume"
-    assert not (tmp_path / "nothing").exists()
+def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "nothing"
+    assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2
+    assert capsys.readouterr().err.strip() == f"{folder}: no run to resume"
+    assert not folder.exists()

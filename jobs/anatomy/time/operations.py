@@ -15,7 +15,6 @@ NORMALIZATIONS = "statistical normalizations"
 ELEMENTWISE = "element-wise operators"
 GUIDE_GROUPS = (CONTRACTIONS, NORMALIZATIONS, ELEMENTWISE)
 """The guide's groups of operations."""
-THREE = GUIDE_GROUPS  # TODO: remove when reporting uses GUIDE_GROUPS
 MOVEMENT = "data movement"
 COMMUNICATION = "communication"
 OPTIMIZER = "optimizer and clipping"

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from jobs.node import environment
 from jobs.node.checks.disk import Disk, probe
+from jobs.node.nvml import slowed_by
 
 VARIABLES = (
     "TORCH_CUDA_ARCH_LIST",
@@ -166,20 +167,6 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         processes=tuple(process.pid for process in processes),
         slowed=slowed_by(nvml, handle),
     )
-
-
-def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Why a GPU's clocks are held down now, in words; empty if they are not, or NVML cannot say."""
-    reasons = {
-        "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
-        "hardware thermal limit": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,
-        "driver's thermal limit": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
-    }
-    try:
-        active = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-    except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
-        return ()
-    return tuple(name for name, bit in reasons.items() if active & bit)
 
 
 def _has_nvidia_device() -> bool:

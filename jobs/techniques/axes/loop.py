@@ -1,15 +1,9 @@
-"""Loop axis: the code that runs the training."""
+"""Loop axis: the code that runs the training. Its hooks are in ``jobs.loops.hooks``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
-from jobs.techniques.hooks import hook
-
-if TYPE_CHECKING:
-    from jobs.loops.base import Setup, Trained
 
 LOOP = Axis(
     name="loop",
@@ -34,19 +28,3 @@ LOOP = Axis(
         ),
     },
 )
-
-
-@hook("trainer_loop")
-def trainer_loop(setup: Setup) -> Trained:
-    """Train with ``transformers.Trainer``."""
-    from jobs.loops.trainer import train
-
-    return train(setup)
-
-
-@hook("accelerate_loop")
-def accelerate_loop(setup: Setup) -> Trained:
-    """Train with a plain loop through ``accelerate.Accelerator``."""
-    from jobs.loops.accelerate import train
-
-    return train(setup)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobs.anatomy.rules_of_thumb import PAPER, SHARES
-from jobs.anatomy.time.operations import COMMUNICATION, IDLE, MOVEMENT, OPTIMIZER, THREE
+from jobs.anatomy.time.operations import COMMUNICATION, GUIDE_GROUPS, IDLE, MOVEMENT, OPTIMIZER
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
@@ -47,8 +47,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 def _text() -> tuple[str, ...]:
     return (
         "Each configuration was profiled after its counted steps.",
-        f"Time: {', '.join(THREE)} are shares of the three together, beside those of {PAPER}; the "
-        "other columns are shares of a step.",
+        f"Time: {', '.join(GUIDE_GROUPS)} are shares of the three together, beside those of "
+        f"{PAPER}; the other columns are shares of a step.",
         "A rule is one of the guides' rules of thumb; anatomy.parquet lists them.",
     )
 
@@ -102,7 +102,8 @@ def _large(parts: Iterable[Mapping[str, float]], small: float) -> list[str]:
 
 def _time(profiled: Profiled) -> Table:
     shares = [
-        Column(key=name, heading=name, format=Format.SHARE) for name in (*THREE, *_OF_THE_STEP)
+        Column(key=name, heading=name, format=Format.SHARE)
+        for name in (*GUIDE_GROUPS, *_OF_THE_STEP)
     ]
     columns = (
         CONFIGURATION,
@@ -115,7 +116,7 @@ def _time(profiled: Profiled) -> Table:
         {"configuration": label, **_shares(anatomy), **_figures(anatomy)}
         for label, anatomy in profiled
     ]
-    rows.append({"configuration": PAPER_ROW, **{group: SHARES[group] for group in THREE}})
+    rows.append({"configuration": PAPER_ROW, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(
         name="time", caption="Time by kind of operation.", columns=columns, rows=tuple(rows)
     )
@@ -123,10 +124,10 @@ def _time(profiled: Profiled) -> Table:
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:
     spent = anatomy.values("operations")
-    three = sum(spent.get(name, 0.0) for name in THREE)
+    three = sum(spent.get(name, 0.0) for name in GUIDE_GROUPS)
     step = sum(spent.values())
     shares: dict[str, float | None] = {}
-    for names, whole in ((THREE, three), (_OF_THE_STEP, step)):
+    for names, whole in ((GUIDE_GROUPS, three), (_OF_THE_STEP, step)):
         for name in names:
             own = spent.get(name)
             shares[name] = own / whole if own and whole else None

@@ -14,8 +14,8 @@ from typing import Any
 
 import ray
 
-from jobs.isolation import preload
 from jobs.node import environment
+from jobs.node.process_variables import process_variables
 from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
 from orchestrator.running.nodes import Cluster, ClusterError, Node
@@ -143,6 +143,6 @@ def _call(question: Callable[[], Any]) -> Any:
 def _build(ops: list[str]) -> Any:
     """Runs on a node: op -> seconds, or the exit status of the build."""
     command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
-    variables = {**os.environ, **preload.environment(environment.cores())}
+    variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.returncode}

@@ -83,9 +83,7 @@ COMPARED: tuple[Column, ...] = (
 
 FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column("frontier_memory_bytes", "int64", "The largest memory of its repeats", unit="B"),
-    Column(
-        "frontier_samples_per_second", "float64", "The median speed of its repeats", unit="1/s"
-    ),
+    Column("frontier_samples_per_second", "float64", "The median speed of its repeats", unit="1/s"),
     Column("repeats", "int64", "Trials combined into this row"),
     Column("on_frontier", "bool", "On the Pareto front of its training recipe, at any batch"),
     Column("across_recipes", "bool", "On the Pareto front of all training recipes together"),

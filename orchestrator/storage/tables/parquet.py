@@ -179,16 +179,21 @@ def profiled_trials(run_folder: Path) -> frozenset[str]:
 
 
 def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
-    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file.
-    """
-    path = run_folder / STEPS
-    if not path.exists():
-        return {}
+    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file."""
     losses: dict[str, list[float]] = {}
-    for row in _read(path, columns=["trial_id", "loss"]).to_pylist():
+    for row in read_steps(run_folder, ("trial_id", "loss")):
         if row["loss"] is not None:
             losses.setdefault(row["trial_id"], []).append(row["loss"])
     return losses
+
+
+def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Columns of ``steps.parquet``, a row for each step; empty where there is no such file."""
+    path = run_folder / STEPS
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = _read(path, columns=list(columns)).to_pylist()
+    return rows
 
 
 def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:

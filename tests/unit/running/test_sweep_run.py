@@ -1,12 +1,138 @@
-"""Why a sweep has failed: no trial ended ok, and the commonest reason."""
+"""A whole sweep without Ray, and why a sweep has failed."""
 
 from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.running.sweep_run import why_none_ok
+from orchestrator.planning.config import load_config
+from orchestrator.running.options import RunOptions
+from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.run_metadata import read_run
+from tests.support.fake_ray import FakeRay
 from tests.support.records import make_record
+
+CONFIG = """\
+model: {task: sequence-classification, architecture: bert}
+axes: {micro_batch: [1, 2], optimizer: [adamw_torch_fused, sgd]}
+follow_up: {profile: none, tie_break_rounds: 0, verify_budgets: false}
+"""
+SKIPPED_FOR_TIME = (Outcome.SKIPPED, "time_budget")
+
+
+def sweep(folder: Path, config: str = CONFIG, **options: bool | float) -> SweepEnd:
+    """Run the config's sweep in a folder."""
+    folder.mkdir(exist_ok=True)
+    path = folder.parent / "sweep.yaml"
+    path.write_text(config)
+    run_folder = RunFolder(folder)
+    with run_folder.locked():
+        return run_sweep(load_config(path), RunOptions(**options), run_folder)
+
+
+def outcomes(folder: Path) -> Counter[Outcome]:
+    """How many records have which outcome."""
+    return Counter(record.outcome for record in RunFolder(folder).records().values())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder."""
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("gpu_model", ["", "H200"])
+def test_sweep_measures_its_plan(
+    gpu_model: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    FakeRay(monkeypatch, gpu_model)
+    assert sweep(folder) == SweepEnd(is_interrupted=False, failure="")
+    assert outcomes(folder) == {Outcome.OK: 4}
+    printed = capsys.readouterr().out
+    assert "sweep: 4 trials, 0 ruled out, on " in printed
+    assert "[4/4]  ok" in printed
+    run = read_run(folder)
+    assert (run.planned, run.finished) == (4, True)
+    assert run.notes == ("a sentence about the machines",)
+    events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert events == ["started", "ended"] * 4
+
+
+def test_second_run_keeps_every_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = FakeRay(monkeypatch, "H200")
+    sweep(folder)
+    ray.ran.clear()
+    assert sweep(folder).failure == "", "kept trials count"
+    assert ray.ran == []
+    assert "4 trials measured before: kept" in capsys.readouterr().out
+
+
+def test_fresh_run_measures_again_and_drops_what_is_not_planned(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = FakeRay(monkeypatch, "H200")
+    sweep(folder)
+    ray.ran.clear()
+    sweep(folder, CONFIG.replace("[1, 2]", "[1]"), fresh=True)
+    assert {spec.micro_batch for spec in ray.ran} == {1}
+    assert {spec.trial_id for spec in ray.ran} == set(RunFolder(folder).records())
+
+
+def test_resume_measures_on_a_gpu_model_that_joined(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeRay(monkeypatch, "H200")
+    sweep(folder)
+    ray = FakeRay(monkeypatch, "H200", "A100")
+    sweep(folder, resume=True)
+    assert Counter(spec.gpu_model for spec in ray.ran) == {"A100": 4}
+    records = RunFolder(folder).records().values()
+    assert Counter(record.spec.gpu_model for record in records) == {"A100": 4, "H200": 4}
+
+
+def test_sweep_over_several_models_measures_each(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = FakeRay(monkeypatch, "H200", "A100")
+    sweep(folder)
+    assert Counter(spec.gpu_model for spec in ray.ran) == {"A100": 4, "H200": 4}
+    assert "4 trials on each of 2 GPU models, 0 ruled out" in capsys.readouterr().out
+
+
+def test_sweep_without_time_skips_its_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeRay(monkeypatch, "H200")
+    end = sweep(folder, time_budget_seconds=1e-9)
+    records = RunFolder(folder).records().values()
+    assert {(record.outcome, record.rule) for record in records} == {SKIPPED_FOR_TIME}
+    assert end.failure.startswith("no trial ended ok: 4 of 4 trials ended with skipped")
+
+
+def test_ruled_out_trials_have_their_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeRay(monkeypatch, "H200")
+    config = CONFIG.replace("[adamw_torch_fused, sgd]", "[lomo]").replace(
+        "micro_batch: [1, 2]", "micro_batch: [1], accumulation: [1, 2]"
+    )
+    sweep(folder, config)
+    assert outcomes(folder) == {Outcome.OK: 1, Outcome.UNSUPPORTED: 1}
+
+
+def test_sweep_without_an_ok_trial_has_failed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = FakeRay(monkeypatch, "H200")
+    ray.run_trial = lambda spec: ray.end(spec, Outcome.FAILED, "ValueError: no")
+    sentence = "no trial ended ok: 4 of 4 trials ended with failed, most often: ValueError: no"
+    assert sweep(folder).failure == sentence
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:

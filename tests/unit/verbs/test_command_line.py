@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,11 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
-from orchestrator.cli import finish
+from orchestrator.cli import finish, holding
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
+from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.records import make_record, write_run
@@ -153,6 +155,37 @@ def test_predict_needs_the_option_for_remote_code_too(
     assert "--trust-remote-code" in capsys.readouterr().err
     assert predict.main([str(path), "--trust-remote-code", "--trial", "none"]) == 2
     assert "no trial none" in capsys.readouterr().err
+
+
+def test_run_at_a_uri_is_downloaded_before_and_published_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = location("memory://bucket/run")
+    first, second = make_record(micro_batch=1), make_record(micro_batch=2)
+
+    def run(record: TrialRecord, earlier: int) -> Callable[[RunFolder], int]:
+        def write(folder: RunFolder) -> int:
+            assert len(folder.records()) == earlier
+            folder.describe({"name": "run"})
+            folder.write(record)
+            return 0
+
+        return write
+
+    assert holding(target, run(first, 0), resume=False) == 0
+    shutil.rmtree(tmp_path / "runs")
+    assert holding(target, run(second, 1), resume=True) == 0
+    assert capsys.readouterr().err == "published to memory://bucket/run\n" * 2
+
+
+def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert holding(location("nosuch://bucket/run"), lambda folder: 0, resume=False) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nosuch://bucket/run: ")
 
 
 @pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])

@@ -36,6 +36,7 @@ class Gpu(GpuProbe):
         self.run_seconds = 2.0
         self.children = 0
         self.ran: list[TrialSpec] = []
+        self.timeouts: list[float] = []
         self.closed = False
 
     def session(self) -> contextlib.AbstractContextManager[object]:
@@ -55,6 +56,7 @@ class Gpu(GpuProbe):
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
         self.ran.append(spec)
+        self.timeouts.append(timeout_seconds)
         if self.deaths:
             self.deaths -= 1
             raise SlotDiedError("the slot's parent died")
@@ -135,6 +137,16 @@ def test_slot_runs_its_assignment_one_trial_a_step(gpu: Gpu) -> None:
     assert slot.step() is None
     slot.close()
     assert gpu.closed
+
+
+def test_trial_ends_with_the_sweeps_time_budget(gpu: Gpu) -> None:
+    clock = Clock()
+    slot = slot_of(gpu, *PLAN[:3], clock=clock)
+    for now in (0.0, 50.0, 100.0):
+        clock.now = now
+        record_of(slot)
+    assert PLAN[0].measure.timeout_seconds > 60.0
+    assert gpu.timeouts == [60.0, 10.0, 1.0], "one that has started gets a second at least"
 
 
 def test_slot_with_an_empty_assignment_is_done(gpu: Gpu) -> None:

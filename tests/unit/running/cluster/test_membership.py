@@ -61,7 +61,12 @@ class Sweep:
     """A session under a fake Tune, on a node for each GPU model (model -> GPUs)."""
 
     def __init__(
-        self, folder: Path, gpus: Mapping[str, int], *, allowed: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        gpus: Mapping[str, int],
+        *,
+        allowed: tuple[str, ...] = (),
+        budget: float | None = None,
     ) -> None:
         nodes = [node_of(model, count) for model, count in gpus.items()]
         self.now = 0.0
@@ -73,7 +78,13 @@ class Sweep:
         slots = cluster.slots_by_model()
         searches = {model: Grid(for_gpu_model(PLAN, model)) for model in slots}
         self.observer = Recorder()
-        self.session = Session(per_gpu_model(searches, slots), self.folder, [self.observer])
+        self.session = Session(
+            per_gpu_model(searches, slots),
+            self.folder,
+            [self.observer],
+            time_budget_seconds=budget,
+            clock=lambda: self.now,
+        )
         self.inquiries = Inquiries()
         self.membership = Membership(
             self.session,
@@ -186,6 +197,17 @@ def test_trial_starts_when_its_slot_is_ready(tmp_path: Path) -> None:
     assert assignment.seconds_left == float("inf")
     (spec,) = assignment.specs
     assert (spec.trial_id, spec.needs.gpus, spec.needs.cpus) == (PLAN[0].trial_id, 1, 8)
+
+
+def test_trial_gets_what_is_left_of_the_budget_when_it_starts(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, {"H200": 1}, budget=60.0)
+    trial, late = sweep.suggest("a"), sweep.suggest("b")
+    sweep.now = 20.0
+    sweep.callback.on_trial_start(0, [], trial)
+    assert trial.assignments[0].seconds_left == 40.0
+    sweep.now = 60.0
+    sweep.callback.on_trial_start(0, [], late)
+    assert late.specs == ()
 
 
 def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path: Path) -> None:

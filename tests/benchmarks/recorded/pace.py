@@ -1,0 +1,37 @@
+"""Trials per GPU-minute of a sweep, and what a trial takes besides its counted steps."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.storage.tables.rows import Row
+from tests.benchmarks.recorded.runs import rows_of_the_search
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a sweep of one GPU")
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    """The figures of the run."""
+    return report(rows_of_the_search(options.run))
+
+
+def report(rows: Sequence[Row]) -> Iterator[str]:
+    """Pace of the trials that ran: from the first one's start to the last one's end."""
+    ran = [row for row in rows if row["started_at"]]
+    starts = [row["started_at"].timestamp() for row in ran]
+    ends = [row["started_at"].timestamp() + row["slot_seconds"] for row in ran]
+    span = max(ends) - min(starts)
+    slot_seconds = sum(row["slot_seconds"] for row in ran)
+    overheads = [row["overhead_seconds"] for row in ran if row["overhead_seconds"] is not None]
+    counts = Counter(row["outcome"] for row in ran).most_common()
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts)
+    yield f"{len(ran)} trials ({outcomes}) in {span:.1f} s, {slot_seconds:.1f} s of it slot time"
+    yield f"{60 * len(ran) / span:.1f} trials per GPU-minute"
+    yield f"the median trial took {statistics.median(overheads):.2f} s besides its counted steps"

@@ -1,0 +1,26 @@
+"""Rows of recorded runs, as the subcommands of ``tests.benchmarks.tables`` read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.labels import label
+from orchestrator.storage.tables.rows import Row
+
+
+def rows_of_the_search(run: Path) -> tuple[Row, ...]:
+    """The trials of a run, its follow-ups left out. Raises FileNotFoundError."""
+    return load_dataset(run).rows
+
+
+def ok_rows(dataset: Dataset) -> list[Row]:
+    """The trials of the search that ended ok."""
+    return [row for row in dataset.rows if row["outcome"] == Outcome.OK]
+
+
+def full_label(dataset: Dataset, row: Row) -> str:
+    """A row's configuration with every axis, so that labels of several runs can be compared."""
+    choices = {axis: row.get(column) for axis, column in dataset.axes.items()}
+    return label(choices, list(dataset.axes))

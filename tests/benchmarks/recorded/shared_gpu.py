@@ -1,0 +1,55 @@
+"""Rows of runs that show another process on their GPU, by the check that trials make today.
+
+Runs from before 2026-11-23 carry no such flag. Another process that took less memory than
+libraries may take (``jobs.node.gpu_sharing``) is not found in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jobs.flags import Flag
+from jobs.node import gpu_sharing
+from jobs.spec import LibrarySettings
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.reporting.flags import describe
+from orchestrator.storage.tables.rows import Row
+from orchestrator.units import memory, number
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    """Each run's rows, follow-ups included."""
+    for run in options.runs:
+        dataset = load_dataset(run)
+        flags = shared_rows(dataset.table.rows)
+        yield f"{run}: {len(flags)} of {len(dataset.table.rows)} rows"
+        for row in dataset.table.rows:
+            if row["trial_id"] in flags:
+                reason = describe(flags[row["trial_id"]])
+                yield f"  {row['trial_id']} {dataset.row_label(row)}: {_figures(row)}; {reason}"
+
+
+def shared_rows(rows: Iterable[Row]) -> dict[str, Flag]:
+    """Trial -> what shows another process on its GPU."""
+    found = {}
+    for row in rows:
+        # Optimizers with paged memory take memory outside the allocator by themselves.
+        settings = LibrarySettings(training_arguments={"optim": row["optimizer"]})
+        measured = {name: value for name, value in row.items() if value is not None}
+        flags = gpu_sharing.flags(measured, settings)
+        if flags:
+            found[row["trial_id"]] = flags[0]
+    return found
+
+
+def _figures(row: Row) -> str:
+    speed = row["samples_per_second"]
+    outcome = f"{number(speed)} samples/s" if speed else row["outcome"]
+    return f"{memory(row['device_peak_bytes'] or 0)}, {outcome}"

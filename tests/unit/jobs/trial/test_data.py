@@ -1,0 +1,65 @@
+"""Synthetic data sets: shapes, labels and padding of each task."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.spec import DataSpec, SyntheticData, Task
+from jobs.trial.data import IGNORED, load
+
+CONFIG: Any = SimpleNamespace(
+    vocab_size=1000, num_labels=2, pad_token_id=0, image_size=8, num_channels=3
+)
+
+
+def columns(task: Task, *, padding: float = 0.0, samples: int | None = 64) -> dict[str, np.ndarray]:
+    spec = DataSpec(synthetic=SyntheticData(sequence_length=32, samples=50, padding=padding))
+    dataset, collator = load(spec, task, CONFIG, samples=samples, seed=1)
+    assert collator is None
+    return {name: np.array(dataset[name]) for name in dataset.column_names}
+
+
+@pytest.mark.parametrize(("needed", "count"), [(64, 64), (10, 50), (None, 50)])
+def test_load_makes_as_many_samples_as_are_needed(needed: int | None, count: int) -> None:
+    data = columns("causal-lm", samples=needed)
+    assert data["input_ids"].shape == (count, 32)
+
+
+def test_load_is_the_same_for_the_same_seed() -> None:
+    first = columns("causal-lm")
+    second = columns("causal-lm")
+    assert np.array_equal(first["input_ids"], second["input_ids"])
+
+
+def test_load_for_sequence_classification_has_a_label_per_sample() -> None:
+    data = columns("sequence-classification")
+    assert data["labels"].shape == (64,)
+    assert set(data["labels"]) == {0, 1}
+
+
+def test_load_with_padding_ignores_padded_positions() -> None:
+    data = columns("causal-lm", padding=0.5)
+    is_padding = data["attention_mask"] == 0
+    assert 0.4 < is_padding.mean() < 0.6
+    assert (data["input_ids"][is_padding] == CONFIG.pad_token_id).all()
+    assert (data["labels"][is_padding] == IGNORED).all()
+    assert np.array_equal(data["labels"][~is_padding], data["input_ids"][~is_padding])
+
+
+def test_load_for_masked_language_models_predicts_some_tokens() -> None:
+    data = columns("masked-lm")
+    is_predicted = data["labels"] != IGNORED
+    assert 0.1 < is_predicted.mean() < 0.2
+    assert np.array_equal(data["labels"][is_predicted], data["input_ids"][is_predicted])
+
+
+def test_load_for_images_repeats_a_small_pool() -> None:
+    spec = DataSpec(synthetic=SyntheticData(samples=100))
+    images, _ = load(spec, "image-classification", CONFIG, samples=None, seed=1)
+    assert len(images) == 100
+    assert images[0]["pixel_values"].shape == (3, 8, 8)
+    assert (images[0]["pixel_values"] == images[64]["pixel_values"]).all()

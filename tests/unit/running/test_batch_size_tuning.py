@@ -1,0 +1,90 @@
+"""Batch sizes tuned without Ray, on simulated devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.planning.config import load_config
+from orchestrator.planning.technique_sets import technique_sets
+from orchestrator.running.batch_size_tuning import (
+    BatchSizeGoal,
+    HardwareAnswers,
+    tune_batch_sizes,
+)
+from orchestrator.running.options import RunOptions
+from orchestrator.storage.run_folder import RunFolder
+from tests.support.devices import Device
+from tests.support.fake_ray import FakeRay
+
+CONFIG = """\
+model: {task: sequence-classification, architecture: bert}
+axes: {optimizer: [adamw_torch_fused, sgd]}
+"""
+
+
+def tune(
+    folder: Path, goal: BatchSizeGoal, *, resume: bool = False, every: bool = False
+) -> list[HardwareAnswers]:
+    """Tune the config's sets in a folder."""
+    path = folder.parent / "sweep.yaml"
+    path.write_text(CONFIG)
+    config = load_config(path)
+    run_folder = RunFolder(folder)
+    sets = technique_sets(config, {}, every=every)
+    with run_folder.locked():
+        return tune_batch_sizes(config, sets, goal, RunOptions(resume=resume), run_folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder."""
+    return tmp_path / "run"
+
+
+def on_device(ray: FakeRay, device: Device) -> None:
+    """Let trials run on a simulated device, whose environment the cluster's nodes have, too."""
+    ray.run_trial = device.run
+
+
+def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = FakeRay(monkeypatch, "NVIDIA A100", "NVIDIA H200")
+    device = Device()
+    on_device(ray, device)
+    tuned = tune(folder, BatchSizeGoal(max_micro_batch=16))
+    assert [part.hardware for part in tuned] == ["NVIDIA A100", "NVIDIA H200"]
+    assert [part.folder.path.name for part in tuned] == ["NVIDIA-A100", "NVIDIA-H200"]
+    for part in tuned:
+        (answer,) = part.answers
+        assert answer.largest is not None
+        assert answer.largest.micro_batch == 16
+        ids = {size.trial_id for size in answer.sizes}
+        assert ids == set(part.folder.records())
+        assert (part.folder.path / "trials.parquet").exists()
+
+
+def test_every_technique_set_has_its_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = FakeRay(monkeypatch, "NVIDIA H200")
+    on_device(ray, Device())
+    (part,) = tune(folder, BatchSizeGoal(max_micro_batch=16), every=True)
+    assert [answer.techniques for answer in part.answers] == ["adamw_torch_fused", "sgd"]
+    assert part.folder.path == folder
+    printed = capsys.readouterr().out
+    assert "now on 1 GPU (NVIDIA H200)" in printed
+    assert "batch 16×1 · adamw_torch_fused" in printed
+
+
+def test_gpu_memory_limits_the_size_and_a_cpu_does_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = FakeRay(monkeypatch, "NVIDIA H200")
+    on_device(ray, Device())
+    (part,) = tune(folder, BatchSizeGoal())
+    assert part.answers[0].largest is not None
+    assert part.answers[0].largest.micro_batch < BatchSizeGoal().largest_size(has_gpu=True)
+    assert BatchSizeGoal().largest_size(has_gpu=False) == 64
