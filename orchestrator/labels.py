@@ -27,7 +27,7 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
 
 
 def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
-    """A trial: its configuration, its repeat unless that is the first, and its GPU model if named."""
+    """A trial: its configuration, its repeat number above 0, and its GPU model if it has one."""
     words = [label(spec.choices, axes)]
     if spec.repeat:
         words.append(f"repeat {spec.repeat}")

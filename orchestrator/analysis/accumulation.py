@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def extra_bytes(self) -> int:
-        """What the inference adds to the measured memory: gradients that are kept between passes."""
+        """Memory that the inference adds: gradients that are kept between passes."""
         return self.configuration.memory_bytes - self.measured.memory_bytes
 
 

@@ -19,7 +19,7 @@ OUT_OF_MEMORY = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchMeasurement:
-    """One batch as it was measured; bytes and speed are None where the trial did not get that far."""
+    """One batch as measured. Bytes and speed are None if the trial did not get that far."""
 
     micro_batch: int
     accumulation: int

@@ -15,7 +15,7 @@ _SPLIT_AXES = ("accumulation", "micro_batch")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniqueEffect:
-    """What one variant did in place of the baseline's, over all pairs that differ in nothing else."""
+    """The effect of one technique: all pairs of configurations that differ in nothing else."""
 
     axis: str
     value: Choice
@@ -164,9 +164,9 @@ def _next(
             for axis in _moved_axes(own, baseline)
             if axis not in moved and axis != "micro_batch"
         ]
-        if len(further) == 1 and _keeps(own, last.configuration, moved):
-            if own.effective_batch == start.effective_batch:
-                following.append((further[0], own))
+        is_one_step_further = len(further) == 1 and _keeps(own, last.configuration, moved)
+        if is_one_step_further and own.effective_batch == start.effective_batch:
+            following.append((further[0], own))
     return min(
         following,
         key=lambda pair: (

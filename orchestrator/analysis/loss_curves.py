@@ -12,7 +12,7 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossCurves:
-    """The steps that both trials have, warm-up included, up to the first loss that is not finite."""
+    """The steps that both trials have, up to the first loss that is not finite."""
 
     before: tuple[float, ...]
     after: tuple[float, ...]

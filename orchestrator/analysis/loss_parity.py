@@ -159,7 +159,7 @@ def _group(row: Row) -> Group:
 
 
 def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """What decides which random numbers a row draws, and in what precision and order it computes."""
+    """What decides the random numbers, the precision and the order of a row's computation."""
     chosen = [row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS]
     return (*_group(row), *chosen)
 

@@ -102,7 +102,7 @@ class _Ranking:
     comparisons: tuple[PairedComparison, ...]
 
     def ranked(self, constraints: Constraints) -> list[Candidate]:
-        """All candidates that keep the constraints, best first; of equals the one with less memory."""
+        """All candidates that keep the constraints: best first, then least memory first."""
         allowed = [
             candidate
             for candidate in candidates(self.configurations, constraints.effective_batch)
@@ -255,7 +255,7 @@ def _loosened(constraints: Constraints) -> dict[str, Constraints]:
 def _more_memory(
     ranking: _Ranking, constraints: Constraints, best: Candidate | None
 ) -> list[Candidate]:
-    """The least memory beyond the limit that gains something worth mentioning, and what gains most."""
+    """The smallest step beyond the memory limit that gains enough, and the one that gains most."""
     limit = constraints.memory_bytes
     if limit is None:
         return []

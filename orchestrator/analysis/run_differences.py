@@ -1,4 +1,4 @@
-"""How two runs differ before any of their figures is compared: hardware, versions, training, hosts."""
+"""How the set-ups of two runs differ: hardware, versions, training, hosts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def describe(answer: BatchSizeAnswer, hardware: str) -> str:
 
 def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
     if answer.device_bytes is None or answer.margin_bytes is None:
-        return f"{answer.techniques} on {hardware} (no GPU: memory is what tensors hold, without a limit)"
+        memory = "no GPU: memory is what tensors hold, without a limit"
+        return f"{answer.techniques} on {hardware} ({memory})"
     margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
     size = units.memory(answer.device_bytes)
     return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
@@ -117,13 +118,15 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     elif answer.largest is None:
         yield "nothing fits, not even a micro-batch of 1"
     elif answer.effective_batch is not None and answer.accumulated is None:
-        yield f"effective batch {answer.effective_batch}: no micro-batch that divides it is known to fit"
+        effective_batch = answer.effective_batch
+        yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     if answer.alignment is not None:
         odd, aligned = answer.alignment
         gain = aligned.speed / odd.speed - 1
-        yield f"multiples of 8 matter here: {aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
+        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
+        yield f"multiples of 8 matter here: {faster}"
     fastest = answer.fastest
     if fastest is not None and answer.tolerance < fastest.ci95:
         yield _precision_note(fastest.ci95)

@@ -1,4 +1,4 @@
-"""The run folder's files by name, and how one is written so that no reader ever meets half of it."""
+"""The names of the run folder's files, and how a file is replaced in one step."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _flag(warning: str) -> Flag:
 
 
 def version_1_id(spec: TrialSpec) -> str:
-    """The identity that version 1 gave to a trial of the search; ties its tables to today's trials."""
+    """The identity that version 1 gave to a trial; it ties old tables to today's trials."""
     old_hooks = {name: path for path, name in _HOOKS.items()}
     settings, measure = to_json(spec.settings), to_json(spec.measure)
     hooks = {

@@ -17,7 +17,7 @@ from orchestrator.storage.migration import upgraded_run
 
 
 class UnreadableRunError(ValueError):
-    """A file of the run folder that is damaged, foreign or of a newer version; the text says which."""
+    """A file of the run folder is damaged, foreign or of a newer version; the text says which."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

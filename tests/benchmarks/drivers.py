@@ -1,4 +1,4 @@
-"""Drivers given trials that take no time: this one with and without Ray Tune, and plain Ray Tune."""
+"""Drivers given trials that take no time: this one, with and without Ray, and plain Ray Tune."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The blocks of the documentation's pages that say what to type, and the commands named in passing.
-"""
+"""The blocks of the documentation's pages that say what to type, and the commands named in passing."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import platform
 
 ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",  # the searches' matrices are small: threads would only wait for each other
+    "OPENBLAS_NUM_THREADS": "1",  # small matrices gain nothing from threads
     # One kernel of several that differ in a last digit, on which a choice between equals may turn.
     **(
         {"OPENBLAS_CORETYPE": "Haswell", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"}

@@ -179,7 +179,7 @@ def profiled_trials(run_folder: Path) -> frozenset[str]:
 
 
 def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
-    """Trial -> its losses step by step, from ``steps.parquet``; empty where there is no such file."""
+    """Trial -> its losses step by step, from ``steps.parquet``; empty without such a file."""
     losses: dict[str, list[float]] = {}
     for row in read_steps(run_folder, ("trial_id", "loss")):
         if row["loss"] is not None:

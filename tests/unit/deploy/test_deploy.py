@@ -266,7 +266,9 @@ def bundle(tmp_path: Path) -> Path:
 
 def install(bundle: Path) -> subprocess.CompletedProcess[str]:
     """Run the bundle's installer with a Python whose venv writes down what it is asked."""
-    venv = "mkdir -p .venv/bin; printf '#!/bin/bash\\necho \"$*\"\\n' >.venv/bin/python; chmod +x .venv/bin/python"
+    python = ".venv/bin/python"
+    script = '#!/bin/bash\\necho "$*"\\n'
+    venv = f"mkdir -p .venv/bin; printf '{script}' >{python}; chmod +x {python}"
     stand_in(bundle.parent / "bin", "python", venv)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(bundle.parent / "bin" / "python")}
     return subprocess.run(

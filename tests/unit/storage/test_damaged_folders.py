@@ -1,4 +1,4 @@
-"""Two hundred damaged run folders: every verb reads what is intact, or says why not in a sentence."""
+"""Two hundred damaged run folders: every verb reads what is intact, or says why not."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_recorded_warnings_are_flags(folder: Path) -> None:
 
 @every_recorded_run
 def test_recorded_rows_map_one_to_one_to_todays_trials(folder: Path) -> None:
-    """A row that the sweep ran is rebuilt to a spec whose version-1 identity is the row's trial_id."""
+    """The rebuilt spec of a row has the row's trial_id as its version-1 identity."""
     dataset = load_dataset(folder)
     todays = {}
     for row in dataset.rows:

@@ -31,7 +31,7 @@ from orchestrator.storage.tables.parquet import (
 from tests.support.records import COLUMNS, make_grid, make_record, write_run
 
 
-def table(*records, run: RunMetadata | None = None) -> TrialTable:  # noqa: ANN002
+def table(*records, run: RunMetadata | None = None) -> TrialTable:
     return table_of_records(records, run, COLUMNS)
 
 
