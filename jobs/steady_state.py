@@ -15,8 +15,8 @@ MIN_STEPS = 2
 PRIOR_SPREAD, PRIOR_SECONDS = 0.0066, 0.005
 """The usual standard deviation of a trial's steps: this share of their mean, or this long,
 whichever is less. A host's disturbances take milliseconds, however long the step. Fitted to
-docs/results by ``python -m tests.benchmarks.spread``; it weighs one degree of freedom, because
-trials differ that much from each other."""
+docs/results by ``python -m tests.benchmarks.tables spread``; it weighs one degree of freedom,
+because trials differ that much from each other."""
 
 MIN_STEPS_TO_GIVE_UP, MIN_SECONDS_TO_GIVE_UP = 4, 1.0
 """A trial is not given up as unstable with fewer counted steps or seconds."""

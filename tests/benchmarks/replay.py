@@ -26,6 +26,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
@@ -221,7 +222,8 @@ def sensitivity(tables: Mapping[str, Table]) -> Iterator[str]:
         value = getattr(Hyperparameters(), field.name)
         if isinstance(value, float):
             for word, factor in (("halved", 0.5), ("doubled", 2.0)):
-                changed = replace(Hyperparameters(), **{field.name: _scaled(value, factor)})
+                scaled: dict[str, Any] = {field.name: _scaled(value, factor)}
+                changed = replace(Hyperparameters(), **scaled)
                 yield _sensitivity_line(f"{field.name} {word}", tables, changed)
 
 

@@ -61,9 +61,9 @@ def _pairs(rows: Iterable[Row], grid: Table, axes: Mapping[str, str]) -> Iterato
     for record in grid.values():
         by_choices[tuple(str(record.spec.choices[axis]) for axis in axes)] = record
     for row in rows:
-        record = by_choices.get(tuple(str(row[column]) for column in axes.values()))
-        if record is not None:
-            yield Pair(row, record)
+        measured = by_choices.get(tuple(str(row[column]) for column in axes.values()))
+        if measured is not None:
+            yield Pair(row, measured)
 
 
 def _started_at(pair: Pair) -> float:

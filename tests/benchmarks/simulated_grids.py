@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.record import TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import Choice, TrialSpec
 from orchestrator.units import MIB
 from tests.benchmarks.grids import Table, make_record, make_spec
 
@@ -79,7 +79,7 @@ def simulated(
     for (precision, activations), technique in techniques.items():
         for optimizer, extra in optimizers.items():
             for size in micro_batches:
-                choices = {
+                choices: dict[str, Choice] = {
                     "precision": precision,
                     "activations": activations,
                     "optimizer": optimizer,

@@ -111,10 +111,10 @@ def report(accounts: Sequence[Account]) -> Iterator[str]:
         seconds = _cells((own.span_seconds, own.trial_seconds, *lost), digits=1)
         yield f"| {own.gpus} | {own.trials} | {efficiency:.1%} | {seconds} |"
     yield ""
-    yield f"| seconds per trial | {' | '.join(one.phase_seconds)} |"
-    yield "| --- |" + " ---: |" * len(one.phase_seconds)
+    yield f"| GPUs | {' | '.join(f'{name}, s' for name in one.phase_seconds)} |"
+    yield "| ---: |" + " ---: |" * len(one.phase_seconds)
     for own in accounts:
-        yield f"| {own.gpus} GPUs | {_cells(list(own.phase_seconds.values()), digits=2)} |"
+        yield f"| {own.gpus} | {_cells(list(own.phase_seconds.values()), digits=2)} |"
 
 
 def _cells(seconds: Sequence[float], digits: int) -> str:

@@ -1,0 +1,187 @@
+"""Figures of ``tests.benchmarks.tables``, computed from small invented runs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from jobs.flags import FlagKind
+from jobs.record import Outcome
+from jobs.techniques import AXES
+from orchestrator.prediction.prediction import CARDS
+from tests.benchmarks.recorded import by_hand, efficiency, pace, paired, predictions, spread
+from tests.benchmarks.recorded.by_hand import Price, Sample
+from tests.benchmarks.recorded.repeats import repeated
+from tests.benchmarks.recorded.shared_gpu import shared_rows
+from tests.benchmarks.tables import SUBCOMMANDS, command_line
+from tests.support.records import make_record, write_run
+
+ROOT = Path(__file__).parents[3]
+GIB = 2**30
+GPU_BOUND = {"host_bound_share": 0.0, "launch_bound_update_share": 0.0, "gpu_uuid": "a"}
+QUOTED = re.compile(r"`python -m (tests\.benchmarks\.\w+)(?: ([a-z_]+))?[^`]*`")
+
+
+def quoted_commands() -> Iterator[tuple[str, str]]:
+    """Module and first argument of every command in docs/, those of an old commit left out."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for paragraph in re.split(r"\n\s*\n|\n- |\n\| ", page.read_text()):
+            if "f82b5b6" not in paragraph:
+                yield from QUOTED.findall(re.sub(r"\s+", " ", paragraph))
+
+
+def at(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def test_tables_quoted_in_docs_exist() -> None:
+    commands = set(quoted_commands())
+    assert len(commands) > 10
+    for module, argument in commands:
+        assert find_spec(module) is not None, module
+        if module.endswith(".tables"):
+            assert argument in SUBCOMMANDS
+
+
+def test_tables_has_help_for_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line().parse_args(["--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in SUBCOMMANDS)
+
+
+def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
+    starts = {"a": [10.0, 15.0], "b": [11.0, 16.5]}
+    phases = {"setup_seconds": 1.0, "first_step_seconds": 0.5, "counted_seconds": 2.0}
+    rows = []
+    for gpu, seconds in starts.items():
+        for start in seconds:
+            own = {"gpu_uuid": gpu, "started_at": at(start), "slot_seconds": 4.0}
+            rows.append({**own, **phases})
+    account = efficiency.account(rows)
+    assert (account.gpus, account.trials, account.span_seconds) == (2, 4, 10.5)
+    lost = (account.before_seconds, account.between_seconds, account.after_seconds)
+    assert lost == (1.0, 2.5, 1.5)
+    assert account.trial_seconds + sum(lost) == 2 * account.span_seconds
+    assert account.phase_seconds["rest"] == 0.5
+
+
+def test_efficiency_of_recorded_accounts_ignores_other_fields(tmp_path: Path) -> None:
+    own = {"gpus": 1, "trials": 2, "span_seconds": 4.0, "trial_seconds": 4.0}
+    lost = {"before_seconds": 0.0, "between_seconds": 0.0, "after_seconds": 0.0}
+    path = tmp_path / "efficiency.json"
+    path.write_text(json.dumps([{**own, **lost, "phase_seconds": {}, "command_seconds": 9.0}]))
+    assert efficiency.recorded(path)[0].span_seconds == 4.0
+
+
+def test_pace_counts_trials_that_ran_over_the_whole_span() -> None:
+    row = {"slot_seconds": 3.0, "overhead_seconds": 1.5, "outcome": "ok"}
+    rows = [{**row, "started_at": at(100.0 + 4 * number)} for number in range(3)]
+    skipped = {**row, "started_at": None, "outcome": "skipped"}
+    printed = list(pace.report([*rows, skipped]))
+    assert "3 trials (3 ok) in 11.0 s" in printed[0]
+    assert printed[1].startswith("16.4 ")
+
+
+def test_repeats_combine_runs_and_leave_host_bound_rows_out(tmp_path: Path) -> None:
+    def run(name: str, speed: float) -> Path:
+        records = []
+        for repeat in range(2):
+            own = {**GPU_BOUND, "gpu_uuid": name, "samples_per_second": speed + repeat}
+            records.append(make_record(micro_batch=2, repeat=repeat, measurements=own))
+        host_bound = {**GPU_BOUND, "host_bound_share": 0.9}
+        return write_run(tmp_path / name, [*records, make_record(measurements=host_bound)])
+
+    [group] = repeated([run("one", 99.0)], least=4, beside=[run("other", 100.0)])
+    assert sorted(row["samples_per_second"] for row in group.rows) == [99.0, 100.0, 100.0, 101.0]
+    assert group.variation == pytest.approx(0.0082, abs=0.0001)
+    assert {row["gpu_uuid"] for row in group.rows} == {"one", "other"}
+
+
+def test_paired_compares_equal_configurations_with_and_without_updates(tmp_path: Path) -> None:
+    def run(name: str, speed: float, update_share: float) -> Path:
+        own = {
+            **GPU_BOUND,
+            "launch_bound_update_share": update_share,
+            "samples_per_second_ci95": 0.01,
+        }
+        both = make_record(micro_batch=2, speed=speed, measurements=own)
+        return write_run(tmp_path / name, [both, make_record(micro_batch=len(name))])
+
+    [pair] = paired.pairs(run("one", 100.0, 0.0), run("other", 80.0, 0.2))
+    printed = "\n".join(paired.report([pair]))
+    assert "1 configurations in both: 1 peaks of allocated memory are equal" in printed
+    assert "steps differ by 25.0%" in printed
+    assert "without the updates by 0.0%" in printed
+
+
+def test_paired_counts_pairs_outside_both_intervals(tmp_path: Path) -> None:
+    def run(name: str, speeds: tuple[float, ...]) -> Path:
+        own = {**GPU_BOUND, "samples_per_second_ci95": 0.01}
+        records = []
+        for size, speed in enumerate(speeds, 1):
+            records.append(make_record(micro_batch=size, speed=speed, measurements=own))
+        return write_run(tmp_path / name, records)
+
+    # Two half-widths of 1 % make 1.4 % for the difference.
+    pairs = paired.pairs(run("one", (100.0, 100.0)), run("other", (101.0, 102.0)))
+    assert "of 2 whose speed is the GPU's own, 1 are outside" in "\n".join(paired.report(pairs))
+
+
+def test_shared_gpu_finds_memory_of_another_process() -> None:
+    own = {
+        "optimizer": "sgd",
+        "gpu_context_bytes": GIB,
+        "peak_reserved_bytes": 10 * GIB,
+        "gpu_used_before_bytes": 0,
+    }
+    alone = {**own, "trial_id": "alone", "device_peak_bytes": 12 * GIB}
+    shared = {**own, "trial_id": "shared", "device_peak_bytes": 20 * GIB}
+    found = shared_rows([alone, shared])
+    assert found.keys() == {"shared"}
+    assert found["shared"].kind is FlagKind.SHARED_DURING
+
+
+def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path: Path) -> None:
+    prices = []
+    for seconds in (20.0, 40.0):
+        prices.append(Price(choices={"micro_batch": 4}, seconds=seconds, training_seconds=None))
+    Sample(planned=10, prices=tuple(prices)).write(tmp_path / "sample.json")
+    sample = Sample.read(tmp_path / "sample.json")
+    assert sample.plan_seconds == 300.0
+    run = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
+    assert "2 trials, 6 s of slot time, 2.00%" in list(by_hand.report(sample, [run]))[-1]
+
+
+def test_predictions_report_errors_and_false_fits() -> None:
+    choices = dict.fromkeys(AXES, "x")
+    figures = {"allocated_bytes": 110, "reserved_bytes": 0, "device_bytes": 20 * GIB}
+    fits = {f"fits_{card}_gb": "yes" for card in CARDS}
+    predicted = {"config": "a", "choices": json.dumps(choices), **figures, **fits}
+    peaks = {"peak_allocated_bytes": 100, "device_peak_bytes": 25 * GIB}
+    actual = {**choices, **peaks, "outcome": Outcome.OK}
+    [compared] = predictions.compared([predicted], [("a", actual), ("b", actual)])
+    assert compared.errors == pytest.approx({"allocated": 0.1, "device": -0.2})
+    too_small = {card for card, size in CARDS.items() if size < 25 * GIB}
+    assert too_small
+    assert set(compared.false_fits) == too_small
+
+
+def test_spread_finds_the_prior_that_trials_were_drawn_with() -> None:
+    generator = random.Random(0)
+
+    def trial(mean: float) -> list[float]:
+        # A scaled inverse chi-squared variance of 1.5 degrees of freedom.
+        scale = min(0.008, 0.004 / mean)
+        deviation = scale / generator.gammavariate(0.75, 1 / 0.75) ** 0.5
+        return [mean * generator.gauss(1.0, deviation) for _ in range(5)]
+
+    drawn = [trial(0.1 * 1.005**number) for number in range(1000)]
+    assert spread.fit(drawn) == pytest.approx((1.5, 0.008, 0.004), rel=0.15)
