@@ -1,4 +1,4 @@
-"""Find the batch to train with, for every GPU model in reach: the largest micro-batch that fits,
+"""Find the batch to train with, for every available GPU model: the largest micro-batch that fits,
 the fastest, the smallest that is as fast, and the accumulation for an effective batch."""
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _plan_text(config: SweepConfig, sets: Sequence[TechniqueSet], options: Batch
     number = count(len(sets), "technique set")
     largest = options.max_micro_batch or "512, or 64 without a GPU"
     lines = [
-        f"{config.name}: the batch size of {number} on each GPU model in reach",
+        f"{config.name}: the batch size of {number} on each available GPU model",
         *(f"  {technique_set.label}" for technique_set in sets),
         f"micro-batches up to {largest}; each trial follows from those before it",
     ]

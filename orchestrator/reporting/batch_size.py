@@ -138,8 +138,8 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
 
 def _precision_note(ci95: float) -> str:
     if math.isfinite(ci95):
-        return f"speeds are known to {units.error(ci95)}: closer sizes cannot be told apart"
-    return "speeds come from a single step: close sizes cannot be told apart"
+        return f"speeds are known to {units.error(ci95)}: closer sizes cannot be ranked"
+    return "speeds come from a single step: close sizes cannot be ranked"
 
 
 def _outcome(size: BatchMeasurement) -> str:

@@ -19,6 +19,7 @@ SUBCOMMANDS = (
     "pace",
     "paired",
     "predictions",
+    "repeatability",
     "repeats",
     "shared_gpu",
     "spread",

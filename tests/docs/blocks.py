@@ -1,4 +1,4 @@
-"""The blocks of the documentation's pages that say what to type, and the commands named in passing."""
+"""The code blocks of the documentation, and the commands that its prose names."""
 
 from __future__ import annotations
 

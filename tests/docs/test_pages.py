@@ -34,7 +34,7 @@ _ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """What a reader has before them: the repository, in a folder to write in, and its environment."""
+    """A copy of the repository that a test may write in."""
     for path in ROOT.iterdir():
         if path.name not in ("runs", ".venv", ".git"):
             (tmp_path / path.name).symlink_to(path)

@@ -187,7 +187,7 @@ def test_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
 
 
 DRY_RUN = """\
-sweep: the batch size of 2 technique sets on each GPU model in reach
+sweep: the batch size of 2 technique sets on each available GPU model
   adamw_torch_fused
   sgd
 micro-batches up to 48; each trial follows from those before it

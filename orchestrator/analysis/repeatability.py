@@ -1,0 +1,117 @@
+"""How well a speed repeats: how far another trial of the same configuration may be from it.
+
+A trial's own interval (``samples_per_second_ci95``) says how well the mean of *its* steps is known.
+A second trial of the same configuration differs by more than that: the host launches kernels at
+another pace, the clocks differ, the GPU waits longer between two steps. How much more depends on
+what sets the pace of the steps, and is fitted to configurations that were measured in several runs:
+
+    python -m tests.benchmarks.tables repeatability docs/results/2026-11-2*
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.steady_state import launch_bound_share, student_quantile
+from orchestrator.storage.tables.rows import Row
+
+MAX_WAIT_SHARE = 0.05
+"""Up to this share of waiting for the host, the GPU sets the pace."""
+
+
+class Pace(enum.StrEnum):
+    """What sets the pace of a trial's steps."""
+
+    GPU = "gpu"
+    LAUNCHES = "launches"
+    """The GPU waits for kernel launches in forward passes or updates. Tables of before 2026-11-22 do
+    not record that; their rows count as launch-bound."""
+    HOST = "host"
+    """The GPU runs out of work after micro-batches."""
+    CPU = "cpu"
+    """There is no GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """The spread of trials of one configuration, each with an infinitely long measurement."""
+
+    relative: float
+    """Standard deviation of the step time, relative to it."""
+    seconds: float
+    """Standard deviation of the step time that does not grow with the step: waiting for the host."""
+    degrees_of_freedom: float
+    """Of Student's t, which describes how far single trials stray."""
+
+
+BETWEEN_TRIALS: Mapping[Pace, Variation] = {
+    Pace.GPU: Variation(0.0023, 0.0024, 8.0),
+    Pace.LAUNCHES: Variation(0.012, 0.0080, 4.6),
+    Pace.HOST: Variation(0.16, 0.0, 30.0),
+    Pace.CPU: Variation(0.05, 0.0, 8.0),
+}
+"""Fitted by the command above; the figures are in docs/validity.md."""
+
+BETWEEN_RUNS = 0.0065
+"""Standard deviation of what all GPU-bound rows of two runs share in the logarithm of their speed
+ratio: GPUs of one model are not equally fast. Fitted by the same command."""
+
+
+def pace_of(row: Row) -> Pace:
+    """What sets the pace of a row's steps."""
+    if not row.get("gpu_model"):
+        return Pace.CPU
+    if (row.get("host_bound_share") or 0.0) > MAX_WAIT_SHARE:
+        return Pace.HOST
+    is_known = row.get("launch_bound_update_share") is not None
+    if is_known and launch_bound_share(row) <= MAX_WAIT_SHARE:
+        return Pace.GPU
+    return Pace.LAUNCHES
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedError:
+    """The uncertainty of a configuration's speed as that of the logarithm of its step time."""
+
+    standard_error: float
+    degrees_of_freedom: float
+
+    @property
+    def half_width95(self) -> float:
+        """Half the 95 % interval of the speed, relative to it."""
+        quantile: float = student_quantile(0.975, self.degrees_of_freedom)
+        return self.standard_error * quantile
+
+
+def speed_error(repeats: Sequence[Row]) -> SpeedError:
+    """The uncertainty of the mean speed of one configuration's trials.
+
+    Infinite where no trial says how well it knows its own mean step.
+    """
+    variances = [_variance(row) for row in repeats]
+    degrees = min(BETWEEN_TRIALS[pace_of(row)].degrees_of_freedom for row in repeats)
+    # The variance of the mean of independent trials.
+    variance = sum(variances) / len(variances) ** 2
+    return SpeedError(math.sqrt(variance), degrees)
+
+
+def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:
+    """The uncertainty of the logarithm of the ratio of two independent speeds."""
+    degrees = min(before.degrees_of_freedom, after.degrees_of_freedom)
+    return SpeedError(math.hypot(before.standard_error, after.standard_error), degrees)
+
+
+def _variance(row: Row) -> float:
+    """Of the logarithm of a single trial's mean step time."""
+    half_width = row.get("samples_per_second_ci95")
+    if half_width is None:
+        half_width = math.inf
+    # A 95 % interval of a normal distribution reaches 1.96 standard errors.
+    own_steps = half_width / 1.96
+    between = BETWEEN_TRIALS[pace_of(row)]
+    step_seconds = row["effective_batch"] / row["samples_per_second"]
+    variance: float = own_steps**2 + between.relative**2 + (between.seconds / step_seconds) ** 2
+    return variance
