@@ -27,8 +27,8 @@ class Pace(enum.StrEnum):
 
     GPU = "gpu"
     LAUNCHES = "launches"
-    """The GPU waits for kernel launches in forward passes or updates. Tables of before 2026-11-22 do
-    not record that; their rows count as launch-bound."""
+    """The GPU waits for kernel launches in forward passes or updates. Tables from before 2026-11-22
+    do not record that, so their rows count as launch-bound."""
     HOST = "host"
     """The GPU runs out of work after micro-batches."""
     CPU = "cpu"
@@ -42,7 +42,7 @@ class Variation:
     relative: float
     """Standard deviation of the step time, relative to it."""
     seconds: float
-    """Standard deviation of the step time that does not grow with the step: waiting for the host."""
+    """Standard deviation of the constant part of the step time: waiting for the host."""
     degrees_of_freedom: float
     """Of Student's t, which describes how far single trials stray."""
 
