@@ -14,6 +14,7 @@ from typing import Any
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 """Names of torch dtypes that a model may be built with."""
 _WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
+"""Characters that begin markup or end a docstring -> harmless ones that look alike."""
 _LINE_LENGTH = 60
 """Arguments that together are longer than this get a line each."""
 
@@ -36,10 +37,16 @@ def literal(value: Any) -> Code:
     _check_plain(value)
     text = repr(value)
     # Double quotes, as formatters write them, unless a text holds a quote itself.
-    return Code(text if '"' in text else text.replace("'", '"'))
+    if '"' not in text:
+        text = text.replace("'", '"')
+    return Code(text)
 
 
 def _check_plain(value: Any) -> None:
+    """Raises NotExportableError unless ``repr(value)`` is certainly a literal.
+
+    Exact types are compared: a subclass of ``str`` may have any ``repr``.
+    """
     if type(value) is float and not math.isfinite(value):
         raise NotExportableError(f"{value} cannot be written as a literal")
     if value is None or type(value) in (bool, int, float, str):
@@ -84,7 +91,7 @@ def arguments(parts: Sequence[Code]) -> Code:
 
     Raises NotExportableError where a keyword is given twice.
     """
-    names = [part.partition("=")[0] for part in parts]
+    names = [_keyword_of(part) for part in parts]
     if len(set(names)) < len(names):
         raise NotExportableError(f"an argument is given twice: {', '.join(names)}")
     together = ", ".join(parts)
@@ -94,7 +101,18 @@ def arguments(parts: Sequence[Code]) -> Code:
     return Code(f"{lines}\n    ")
 
 
+def _keyword_of(part: Code) -> str:
+    """The keyword of ``keyword=value``; a positional argument is its own name."""
+    return part.partition("=")[0]
+
+
 def one_line(text: str) -> Code:
     """Text for a docstring, a comment or Markdown: one line without markup."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in str(text))
-    return Code(" ".join(printable.split()).translate(_WITHOUT_MARKUP))
+    printable = "".join(map(_printable, str(text)))
+    words = " ".join(printable.split())
+    return Code(words.translate(_WITHOUT_MARKUP))
+
+
+def _printable(letter: str) -> str:
+    """The letter, or a space for a line break, a control or a bidirectional character."""
+    return letter if letter.isprintable() else " "

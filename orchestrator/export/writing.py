@@ -19,6 +19,7 @@ from orchestrator.storage.tables.rows import Row
 from orchestrator.units import memory, number
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
+"""Libraries whose measured versions the README names."""
 
 
 def export(
@@ -35,6 +36,7 @@ def export(
 
     Raises NotExportableError before it writes anything.
     """
+    # All texts first: a row that cannot be exported must leave no half-written folder.
     settings = arguments.training_arguments(spec, epochs=epochs)
     deepspeed = arguments.deepspeed(spec)
     texts = {
@@ -89,15 +91,16 @@ def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
     """The row's figures in words, by name."""
     configuration = candidate.measured
     results = dataset.environment_of(configuration.environment_id)
-    environment = results.environment if results else {}
-    versions = [f"{name} {environment[name]}" for name in _LIBRARIES if name in environment]
-    column = results.memory_column if results else "memory"
-    return {
-        "memory": f"{memory(configuration.memory_bytes)} ({column})",
+    figures = {
+        "memory": memory(configuration.memory_bytes),
         "speed": f"{number(configuration.samples_per_second)} samples/s",
-        "on": results.hardware if results else "unknown hardware",
-        "with": ", ".join(versions),
     }
+    if results is None:
+        return {**figures, "on": "unknown hardware", "with": ""}
+    environment = results.environment
+    versions = [f"{name} {environment[name]}" for name in _LIBRARIES if name in environment]
+    figures["memory"] += f" ({results.memory_column})"
+    return {**figures, "on": results.hardware, "with": ", ".join(versions)}
 
 
 def _warnings(source: SourceTrial, row: Row) -> list[str]:
