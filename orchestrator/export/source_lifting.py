@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.export.generated_code import Code, NotExportableError
 
-
 _NOT_RUN = ("annotation", "returns", "decorator_list")
 """Fields of a syntax node that an exported function does not run."""
 
