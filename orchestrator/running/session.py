@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
@@ -29,30 +29,6 @@ _REPEATED_BY_A_SECOND_RUN = frozenset(
 
 _OWN_TIMEOUT_SHARE = 0.95
 """A trial that timed out before this share of its own timeout was cut by the sweep's budget."""
-
-
-class CloseReason(enum.StrEnum):
-    """Why a session starts nothing more. The value is the rule of trials that did not run."""
-
-    TIME_BUDGET = "time_budget"
-    INTERRUPTED = "interrupted"
-    NO_NODES = "no_nodes"
-    UNWRITABLE = "unwritable"
-    ENDED = "ended"
-
-    @property
-    def sentence(self) -> str:
-        """The reason in the records of trials that did not run."""
-        return f"{_WHAT_HAPPENED[self]} before this trial could start"
-
-
-_WHAT_HAPPENED = {
-    CloseReason.TIME_BUDGET: "the sweep's time budget ended",
-    CloseReason.INTERRUPTED: "the sweep was interrupted",
-    CloseReason.NO_NODES: "the last node with a fit GPU was lost",
-    CloseReason.UNWRITABLE: "the run folder could not be written",
-    CloseReason.ENDED: "the sweep ended",
-}
 
 
 class Session:
@@ -108,14 +84,15 @@ class Session:
         outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
         A search that makes its trials as it goes is told when it asks for the trial.
         """
-        known_environments = list(environments)
+        measured_in = list(environments)
         for trial_id, record in earlier.items():
-            if not record.outcome.is_final or record.environment not in known_environments:
+            if not record.outcome.is_final or record.environment not in measured_in:
                 continue
             if not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN:
                 self._second_best[trial_id] = record
             else:
                 self._reusable[trial_id] = record
+        # A search with a plan is told now; one without a plan when it asks for the trial.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
         return self.reused
@@ -138,6 +115,7 @@ class Session:
         self._asked_ahead = None
         if first is None or self.close_reason is not None:
             return ()
+        # The rounds of a tie-break alternate on one GPU, so one slot gets all of them.
         series = [first]
         while _is_tie_break(first) and (spec := self.next_trial()) is not None:
             if not _in_same_tie_break(first, spec):
@@ -169,6 +147,7 @@ class Session:
     def ended(self, record: TrialRecord) -> None:
         """Take the record of a trial that was started."""
         self._given_out.pop(record.trial_id, None)
+        # The outcome is settled before anything is written or told.
         record = self._with_budget_rule(record)
         try:
             record = self._folder.write(record)
@@ -187,6 +166,7 @@ class Session:
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
+        # Records that the disk refused come first: their trials were measured.
         while self._unwritten:
             self._folder.write(self._unwritten[-1])
             self._unwritten.pop()
@@ -265,7 +245,9 @@ class Session:
             return specs
         self._given_out.pop(specs[0].trial_id, None)
         chosen = self.search.reconsider(specs[0])
-        return () if chosen is None else (chosen,)
+        if chosen is None:
+            return ()
+        return (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
         """Whether a trial's earlier record takes its place; the search is told of it then."""
@@ -283,6 +265,7 @@ class Session:
 
     def _with_budget_rule(self, record: TrialRecord) -> TrialRecord:
         """The record, skipped if it was the sweep's time budget that ended its trial."""
+        # A trial that was given less time than its own timeout was cut by the sweep's budget.
         own_timeout = _OWN_TIMEOUT_SHARE * record.spec.measure.timeout_seconds
         if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
             return record

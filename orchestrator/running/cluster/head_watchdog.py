@@ -33,6 +33,7 @@ def watched_head() -> Iterator[None]:
 
 def _watch(address: str, is_over: threading.Event) -> None:
     host, _, port = address.rpartition(":")
+    # One missed answer is no loss: a busy head may take a second.
     last_answer = time.monotonic()
     limit = _limit_seconds()
     while not is_over.wait(_CHECK_SECONDS):

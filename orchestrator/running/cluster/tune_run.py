@@ -46,6 +46,7 @@ def run_trials(
     ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
     is begun again that lost its actor.
     """
+    # Our parts, each told of the session: who joins, what runs, what has ended.
     membership = Membership(session, cluster, asked)
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
@@ -75,12 +76,15 @@ def _tuner(
         tune_config=tune.TuneConfig(
             search_alg=limiter,
             scheduler=SlotScheduler(lambda: membership.slots.total),
+            # Without end: the searcher says when there are no more.
             num_samples=-1,
+            # An actor keeps its slot warm for the next trial.
             reuse_actors=True,
             trial_dirname_creator=_trial_id,
         ),
         run_config=tune.RunConfig(
             name="sweep",
+            # Tune insists on a folder; a temporary one keeps its files out of the run.
             storage_path=storage,
             verbose=0,
             callbacks=[callback, membership],
@@ -117,7 +121,9 @@ def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
     """Equal reservations as one object, because Tune keeps one for every trial."""
-    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
+    selectors = None
+    if label_selector:
+        selectors = [{"ray.io/node-id": label_selector}]
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
 
 

@@ -84,7 +84,9 @@ def logger_observers(
     observers = []
     for name, arguments in choices.items():
         row = rows[name]
-        defaults = {row.name_argument: sweep} if row.name_argument else {}
+        defaults = {}
+        if row.name_argument:
+            defaults[row.name_argument] = sweep
         try:
             make = pkgutil.resolve_name(row.class_path)
             logger = make(folder / name, **{**defaults, **arguments})
@@ -137,6 +139,7 @@ class LoggerObserver:
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
     """What loggers write of a record."""
+    # Identity goes among the parameters, because every library can filter by them.
     spec = record.spec
     identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
     return LoggedTrial(
@@ -156,6 +159,7 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
     }
     for name in METRICS:
         value: Any = record.measurements.get(name)
+        # NaN and infinity are refused by some libraries and drawn as zero by others.
         if isinstance(value, (int, float)) and math.isfinite(value):
             metrics[name] = value
     return metrics
