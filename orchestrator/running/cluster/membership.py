@@ -96,13 +96,16 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
+        self._session.check_folder()
         alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
         self._meet_new_nodes(alive)
         self._count_slots(alive)
         self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
-        """Whether to wait no longer for a node."""
+        """Whether to end now: no node joined in time, or no record can be written any more."""
+        if self._session.is_futile:
+            return True
         if self._empty_since is None:
             return False
         if self._clock() <= self._empty_since + self._no_node_seconds:

@@ -68,6 +68,10 @@ class ExperimentLogger(Protocol):
         """Finish writing."""
 
 
+def _always() -> bool:
+    return True
+
+
 def logger_observers(
     choices: LoggerChoices,
     folder: Path,
@@ -75,10 +79,12 @@ def logger_observers(
     axes: Sequence[str],
     *,
     rows: Mapping[str, LoggerRow] = LOGGERS,
+    may_write: Callable[[], bool] = _always,
 ) -> list[LoggerObserver]:
     """An observer for each chosen logger, ready to log.
 
     ``folder`` is the run folder, ``sweep`` the sweep's name, ``axes`` those that labels name.
+    Where ``may_write`` is False nothing is logged: the folder belongs to another driver by now.
     Raises LoggerError if a logger refuses to start.
     """
     observers = []
@@ -92,7 +98,7 @@ def logger_observers(
             logger = make(folder / name, **{**defaults, **arguments})
         except Exception as error:  # whatever a library raises means that it cannot start
             raise LoggerError(f"loggers: {name}: {_one_line(error)}") from error
-        observers.append(LoggerObserver(name, logger, axes))
+        observers.append(LoggerObserver(name, logger, axes, may_write))
     return observers
 
 
@@ -102,7 +108,14 @@ class LoggerObserver:
     A logger that fails is reported once on stderr and then left alone.
     """
 
-    def __init__(self, name: str, logger: ExperimentLogger, axes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        logger: ExperimentLogger,
+        axes: Sequence[str],
+        may_write: Callable[[], bool] = _always,
+    ) -> None:
+        self._may_write = may_write
         self._name = name
         self._logger = logger
         self._axes = axes
@@ -114,7 +127,7 @@ class LoggerObserver:
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log the trial if it ran now."""
-        if measured:
+        if measured and self._may_write():
             trial = logged_trial(record, self._axes)
             self._thread.submit(self._attempt, lambda: self._logger.log(trial))
 
