@@ -14,6 +14,7 @@ from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
 from orchestrator.storage.layout import RUN
 from orchestrator.storage.migration import upgraded_run
+from orchestrator.storage.redaction import redacted
 
 
 class UnreadableRunError(ValueError):
@@ -59,7 +60,8 @@ class RunMetadata:
         """
         if raw.get("schema_version", 1) < SCHEMA_VERSION:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
-        given = {key: value for key, value in raw.items() if value is not None}
+        # Earlier versions wrote secrets down; tables and pages made from them must not.
+        given = {key: value for key, value in redacted(raw).items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         if run.schema_version > SCHEMA_VERSION:
             raise ValueError(f"written by a newer version (schema {run.schema_version})")
