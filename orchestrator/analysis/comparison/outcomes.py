@@ -17,11 +17,9 @@ def outcome_changes(
 ) -> Iterator[Change]:
     """A "regressed" or "fixed" for each configuration that ended ok in one run only."""
     for earlier, later in results:
-        was_ok = isinstance(earlier, Configuration)
-        is_ok = isinstance(later, Configuration)
-        if was_ok and not is_ok:
+        if isinstance(earlier, Configuration) and not isinstance(later, Configuration):
             yield _change("regressed", before.label(earlier.choices), later)
-        elif is_ok and not was_ok:
+        elif isinstance(later, Configuration) and not isinstance(earlier, Configuration):
             yield _change("fixed", after.label(later.choices), earlier)
 
 
