@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.storage.tables.parquet import tool_version, write
+from orchestrator.storage.distribution import tool_version
+from orchestrator.storage.tables.parquet import write
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
 

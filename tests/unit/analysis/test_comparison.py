@@ -23,7 +23,7 @@ from orchestrator.analysis.dataset import Dataset, build_dataset, dataset_of_rec
 from orchestrator.storage.layout import STEPS
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import read_run_folder
-from orchestrator.storage.tables.parquet import TrialTable
+from orchestrator.storage.tables.trial_table import TrialTable
 from tests.support.records import make_record
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
