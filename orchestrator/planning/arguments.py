@@ -51,6 +51,7 @@ def runner_reason(name: str) -> str | None:
     """Why the user may not set a training argument, and what to use instead; None: the user may."""
     if name in RUNNER:
         return RUNNER[name]
+    # Whole families of arguments are decided by what a trial is.
     for prefix, reason in RUNNER_PREFIXES.items():
         if name.startswith(prefix):
             return reason
@@ -62,10 +63,14 @@ def owned_arguments() -> dict[str, str]:
     """Training argument -> the technique axis that sets it."""
     owners: dict[str, str] = {}
     for axis in AXES.values():
-        names = {axis.integer_argument} if axis.integer_argument else set()
+        names = set()
+        if axis.integer_argument:
+            names.add(axis.integer_argument)
         for variant in axis.variants.values():
             names.update(variant.training_arguments)
+        # The user may write an argument by the name of a newer transformers.
         names |= {RENAMED[name] for name in names if name in RENAMED}
+        # Sorted, because a set has no order and errors list the names.
         owners |= dict.fromkeys(sorted(names), axis.name)
     return owners
 
@@ -81,10 +86,12 @@ def argument_names() -> frozenset[str] | None:
     if text is None:
         return None
     # The text before the first method is a class of fields alone, and parses in milliseconds.
+    # Only the part with the fields is parsed; the whole file would take ten times as long.
     start = text.index("class TrainingArguments")
     end = text.index("\n    def ", start)
     (fields,) = ast.parse(text[start:end]).body
     assert isinstance(fields, ast.ClassDef)
+    # Both names of what transformers renamed are accepted.
     names = set(RENAMED) | set(RENAMED.values())
     for statement in fields.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -99,17 +106,22 @@ def architecture_names() -> frozenset[str] | None:
     Read from the source's text, like the arguments.
     """
     names: set[str] = set()
+    # The table of model types moved from the second file to the first with transformers 5.
     for file in ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py"):
         text = _source(file) or ""
         for table in re.findall(_MODEL_TYPES, text, re.DOTALL | re.MULTILINE):
+            # Entries are ("bert", "BertConfig") or "bert": "BertConfig".
             names.update(re.findall(r'"([\w.-]+)"[,:] *"\w+Config"', table))
     return frozenset(names) or None
 
 
 def _source(file: str) -> str | None:
     """The text of a file of the installed transformers."""
+    # Finds the package without importing it.
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
         return None
     path = Path(spec.submodule_search_locations[0], file)
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    if not path.exists():
+        return None
+    return path.read_text(encoding="utf-8")

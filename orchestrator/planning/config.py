@@ -33,13 +33,16 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     renaming = with_new_keys(read_document(Path(path)))
     document = renaming.document
     section = section_of(document.value)
+    # What is written in axes depends on more than the schema can say.
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
     problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
     if not isinstance(section, SweepSection):
-        problems += [document.problem(at, message) for at, message in section]
+        for at, message in section:
+            problems.append(document.problem(at, message))
         raise ConfigError(problems)
+    # Keys of the right type may still name what does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
     if problems:
         raise ConfigError(problems)
@@ -67,9 +70,12 @@ def _model_problems(
     architectures = architecture_names()
     if name is not None and architectures is not None and name not in architectures:
         meant = closest(name, architectures)
-        hint = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
+        hint = "see transformers' list of model types"
+        if meant:
+            hint = f'did you mean "{meant}"?'
         message = f'transformers has no architecture "{name}"; {hint}'
         yield document.problem(("model", "architecture"), message)
+    # Both must say so: files are passed around, command lines are typed.
     if section.model.trust_remote_code and not trust_remote_code:
         message = (
             "runs code that the checkpoint brings; to allow it, give --trust-remote-code on the "
@@ -87,6 +93,7 @@ def _data_problems(document: Document, section: SweepSection) -> Iterator[Proble
 
 
 def _size_problems(document: Document, grids: Grids, repeats: int) -> Iterator[Problem]:
+    # Counted before exclusions, which a grid this large would take too long to apply.
     trials = repeats * grids.size
     if trials > MAX_TRIALS:
         message = (

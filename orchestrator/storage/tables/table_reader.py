@@ -46,6 +46,7 @@ def read_trials_file(path: Path) -> TrialTable:
 
 def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
+    # The file says its version, its axes and its run; the rows say the rest.
     metadata = metadata_of(table)
     schema_version = int(metadata.get("schema_version", 1))
     axes = axes_of(table)
@@ -121,6 +122,7 @@ def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, An
 
     Raises UnreadableRunError on a damaged or foreign file.
     """
+    # Most readers want none, and then the file need not exist.
     if not trial_ids:
         return {}
     wanted = _read_anatomies(run_folder).filter(pc.field("trial_id").isin(list(trial_ids)))
