@@ -54,6 +54,7 @@ class RunFolder:
         Raises RunFolderBusyError if another one does, else RunFolderError.
         """
         try:
+            # The lock file lies in the folder, so the folder comes first.
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
             lock = open(self.path / _LOCK, "a")  # noqa: SIM115
         except OSError as error:
@@ -95,6 +96,7 @@ class RunFolder:
         if all went well.
         """
         path = self._path_of(record.trial_id)
+        # The text first: the record names its file.
         if record.delivery.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
@@ -111,12 +113,12 @@ class RunFolder:
             with written_beside(self.path / name) as partial:
                 partial.write_text(record.delivery.log)
             written = name
+        # The record keeps an excerpt only where there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
-            kept = ""
-        else:
-            kept = record.delivery.log[-LAST_LOG_CHARACTERS:]
-        return delivered(record, log=kept, log_file=written)
+            excerpt = ""
+        return delivered(record, log=excerpt, log_file=written)
 
     def remove(self, trial_id: str) -> None:
         """Remove a trial's record, because it is going to be repeated or is no longer planned."""
@@ -129,13 +131,14 @@ class RunFolder:
 
         ``unreadable`` lists the other files.
         """
-        found = find_records(self.path)
-        self.unreadable = list(found.unreadable)
+        contents = find_records(self.path)
+        self.unreadable = list(contents.unreadable)
         latest: dict[str, TrialRecord] = {}
-        for path, record in found.records:
+        for path, record in contents.records:
             self._files.setdefault(record.trial_id, set()).add(path)
-            known = latest.get(record.trial_id)
-            if known is None or known.started_at < record.started_at:
+            # Two files hold one trial where an earlier version gave it another name.
+            earlier = latest.get(record.trial_id)
+            if earlier is None or earlier.started_at < record.started_at:
                 latest[record.trial_id] = record
         return latest
 
@@ -160,6 +163,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     try:
         with written_beside(path) as partial, open(partial, "w") as file:
             file.write(json.dumps(content))  # in C; json.dump is not
+            # A machine that loses power after the move must find the content, too.
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
