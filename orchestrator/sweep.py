@@ -51,6 +51,7 @@ class SweepOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     @property
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.output or config.output,
             lambda folder: _run(config, options, folder),
             resume=options.resume,
+            force=options.force,
         )
 
 
