@@ -14,7 +14,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.export import arguments
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
 from orchestrator.export.script import readme, train_script
-from orchestrator.reporting.recommendation import notes
+from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import memory, number
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
@@ -55,7 +55,9 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
         yield ""
         yield f"{_shift(comparison.shift)}."
     if comparison.differences:
-        rows = [[own.label, own.before, own.after] for own in comparison.differences]
+        rows = []
+        for difference in comparison.differences:
+            rows.append([difference.label, difference.before, difference.after])
         yield ""
         yield from grid(["differs", "before", "after"], rows)
     yield ""
@@ -66,7 +68,9 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
 
 
 def _change_table(comparison: Comparison) -> Iterator[str]:
-    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
+    changes = []
+    for changed in comparison.changes:
+        changes.append([changed.kind, changed.label, _figures(changed)])
     is_long = len(changes) > FOLD_FROM
     if is_long:
         yield f"<details><summary>{count(len(changes), 'change')}</summary>"
@@ -78,21 +82,18 @@ def _change_table(comparison: Comparison) -> Iterator[str]:
 
 
 def _name(run: Dataset) -> str:
-    hardware = run.main.hardware if run.main else "nothing measured"
+    hardware = "nothing measured"
+    if run.main is not None:
+        hardware = run.main.hardware
     return f"{run.name} ({hardware})"
 
 
 def _counts(comparison: Comparison) -> str:
     kinds = Counter(changed.kind for changed in comparison.changes)
     parts = [f"{count(comparison.matched, 'configuration')} compared"]
-    parts += [f"{number} {kind}" for kind, number in kinds.items()]
-    if comparison.unsteady:
-        parts.append(f"{comparison.unsteady} too unsteady to compare by speed")
-    if comparison.other_hosts:
-        why = "because they are not GPU-bound and the hosts differ"
-        parts.append(f"{comparison.other_hosts} not compared by speed, {why}")
-    if not comparison.losses_compared:
-        parts.append("losses not compared, because seed or number of steps differ")
+    for kind, occurrences in kinds.items():
+        parts.append(f"{occurrences} {kind}")
+    parts += _not_compared(comparison)
     if comparison.only_before:
         parts.append(f"{comparison.only_before} missing from the later run")
     if comparison.only_after:
@@ -100,27 +101,52 @@ def _counts(comparison: Comparison) -> str:
     return ", ".join(parts)
 
 
+def _not_compared(comparison: Comparison) -> list[str]:
+    """What was left out of the comparison, and why."""
+    parts = []
+    if comparison.unsteady:
+        parts.append(f"{comparison.unsteady} too unsteady to compare by speed")
+    if comparison.other_hosts:
+        why = "because they are not GPU-bound and the hosts differ"
+        parts.append(f"{comparison.other_hosts} not compared by speed, {why}")
+    if not comparison.losses_compared:
+        parts.append("losses not compared, because seed or number of steps differ")
+    return parts
+
+
 def _shift(shift: MedianShift) -> str:
     interval = f"{_signed(shift.low)} to {_signed(shift.high)}"
     decision = "no change"
-    if shift.is_real:
-        decision = "all slower" if shift.ratio < 1 else "all faster"
+    if shift.is_real and shift.ratio < 1:
+        decision = "all slower"
+    elif shift.is_real:
+        decision = "all faster"
     return f"median of {shift.rows} steady rows: {_signed(shift.ratio)} ({interval}): {decision}"
 
 
 def _figures(changed: Change) -> str:
     if changed.outcome is not None:
-        was = "was " if changed.kind == "fixed" else ""
-        reason = f": {changed.reason}" if changed.reason else ""
-        return f"{was}{changed.outcome}{reason}"
+        return _failure(changed)
     if changed.kind == "loss mismatch":
         if changed.after is None:
             return "losses are no longer finite"
         return f"mean loss {number(changed.after)} times the earlier run's"
     if changed.before is None or changed.after is None or changed.ratio is None:
         return ""
-    write = _speed if changed.kind in _OF_SPEED else memory
+    write: Callable[[float], str] = memory
+    if changed.kind in _OF_SPEED:
+        write = _speed
     return f"{write(changed.before)} → {write(changed.after)} ({_ratio(changed)})"
+
+
+def _failure(changed: Change) -> str:
+    """``was out_of_memory: CUDA out of memory`` of a configuration that works now."""
+    text = str(changed.outcome)
+    if changed.kind == "fixed":
+        text = f"was {text}"
+    if changed.reason:
+        text = f"{text}: {changed.reason}"
+    return text
 
 
 def _speed(value: float) -> str:
@@ -129,7 +155,10 @@ def _speed(value: float) -> str:
 
 def _ratio(changed: Change) -> str:
     assert changed.ratio is not None
-    ratio = change(changed.ratio) if changed.ratio >= 2 else _signed(changed.ratio)
+    # From doubling on a factor says more than a percentage.
+    ratio = _signed(changed.ratio)
+    if changed.ratio >= 2:
+        ratio = change(changed.ratio)
     if changed.margin is None:
         return ratio
     return f"{ratio}, chance explains ±{100 * changed.margin:.1f} %"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -47,20 +48,25 @@ def render(report: Report) -> RenderableType:
             lines += _part(part)
     if report.files:
         lines += [Text(), Text("Files", style="bold")]
-        lines += [Text(f"  {path}") for path in report.files]
+    for path in report.files:
+        lines.append(Text(f"  {path}"))
     return Group(*lines)
 
 
 def _part(part: Part) -> Iterator[RenderableType]:
     content = part.content
     if content.title:
-        hardware = f" on {part.environment.hardware}" if part.environment else ""
+        hardware = ""
+        if part.environment is not None:
+            hardware = f" on {part.environment.hardware}"
         yield Text()
         yield Text.assemble((content.title, "bold"), hardware)
-    yield from (_dim(sentence) for sentence in content.text)
+    for sentence in content.text:
+        yield _dim(sentence)
     for table in content.tables:
         yield from _table(table, part.section.terminal_rows)
-    yield from (_dim(note, indent=2) for note in content.notes)
+    for note in content.notes:
+        yield _dim(note, indent=2)
 
 
 def _dim(line: str, indent: int = 0) -> RenderableType:
@@ -69,20 +75,23 @@ def _dim(line: str, indent: int = 0) -> RenderableType:
 
 def _table(table: Table, room: int) -> Iterator[RenderableType]:
     columns = [column for column in table.shown_columns if not column.is_detail]
-    made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
     for column in columns:
-        made.add_column(
-            column.heading,
-            justify="right" if column.is_figure else "left",
-            no_wrap=column.format not in (Format.TEXT, Format.CONFIGURATION),
-        )
+        may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
+        grid.add_column(column.heading, justify=_justified(column), no_wrap=not may_wrap)
     rows = _rows(table, room)
     for row in rows:
-        made.add_row(*(Text(_short(column, row)) for column in columns))
-    yield made
+        grid.add_row(*[Text(_short(column, row)) for column in columns])
+    yield grid
     left_out = len(table.rows) - len(rows)
     if left_out:
         yield _dim(f"{count(left_out, 'more row')} in the report", indent=2)
+
+
+def _justified(column: Column) -> Literal["left", "right"]:
+    if column.is_figure:
+        return "right"
+    return "left"
 
 
 def _short(column: Column, row: Row) -> str:
@@ -95,6 +104,7 @@ def _short(column: Column, row: Row) -> str:
 def _rows(table: Table, room: int) -> Sequence[Row]:
     if not table.is_curve:
         return table.rows[:room]
-    # Counted from the last, the fastest, which is what most readers look for.
+    # Counted from the last, the fastest, which is what most readers look for. Rounded up, so that
+    # the rows fit the room.
     every = -(-len(table.rows) // room) or 1
     return table.rows[::-every][::-1]
