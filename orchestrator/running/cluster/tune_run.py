@@ -117,7 +117,9 @@ def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
     """Equal reservations as one object, because Tune keeps one for every trial."""
-    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
+    selectors = None
+    if label_selector:
+        selectors = [{"ray.io/node-id": label_selector}]
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
 
 
