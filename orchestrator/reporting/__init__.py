@@ -5,7 +5,7 @@ sections/          the sections of a report, one file each
 report.py          a run's data set with its sections filled in
 configurations.py  configurations as rows: columns, marks, and what the marks mean
 flags.py           flags in words
-terminal.py        renderers: the printed end of a run,
+terminal/          renderers: the printed end of a run,
 markdown.py        report.md,
 json_output.py     JSON,
 html/              report.html

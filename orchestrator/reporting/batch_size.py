@@ -10,6 +10,7 @@ from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
 from orchestrator.labels import batch_label
+from orchestrator.reporting.terminal.safe_text import visible
 
 _WIDTH = 118
 
@@ -20,7 +21,7 @@ def describe(answer: BatchSizeAnswer, hardware: str) -> str:
     for note in _notes(answer):
         filled = textwrap.fill(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
         lines.append(filled)
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _heading(answer: BatchSizeAnswer, hardware: str) -> str:

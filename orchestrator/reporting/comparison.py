@@ -11,6 +11,7 @@ from orchestrator.analysis.comparison import Change, Comparison, MedianShift
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.markdown import grid
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, count, memory, number
 
 _OF_SPEED = ("faster", "slower")
@@ -20,7 +21,7 @@ FOLD_FROM = 10
 
 def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """Lines of text: what was compared, how the runs differ, what changed."""
-    return "\n".join(_lines(before, after, comparison))
+    return visible("\n".join(_lines(before, after, comparison)))
 
 
 def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
@@ -37,7 +38,7 @@ def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[
 
 def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """The same for GitHub: tables, the long ones folded."""
-    return "\n".join(_markdown(before, after, comparison)) + "\n"
+    return visible("\n".join(_markdown(before, after, comparison))) + "\n"
 
 
 def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str, Any]:

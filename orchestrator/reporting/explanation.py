@@ -11,6 +11,7 @@ from orchestrator.analysis.loss_parity import LossWindow
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
 SMALL = 0.02
@@ -83,7 +84,7 @@ RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 def render(explanation: Explanation) -> str:
     """Lines of text: the trials, their time and memory, what ran differently, losses, cautions."""
-    return "\n".join(_lines(explanation))
+    return visible("\n".join(_lines(explanation)))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.content import Table
 from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.terminal.safe_text import visible
 
 
 def render(report: Report, *, picture: str = "") -> str:
@@ -32,11 +33,20 @@ def render(report: Report, *, picture: str = "") -> str:
 
 def _command_and_picture(report: Report, picture: str) -> list[str]:
     lines = []
-    if report.dataset.run.command:
-        lines += ["```console", *report.dataset.run.command.splitlines(), "```", ""]
+    command = visible(report.dataset.run.command)
+    if command:
+        fence = _fence(command)
+        lines += [f"{fence}console", *command.splitlines(), fence, ""]
     if picture and report.dataset.environments:
         lines += [f"![Memory against speed, with the Pareto front]({picture})", ""]
     return lines
+
+
+def _fence(code: str) -> str:
+    """A fence longer than any row of backticks within, so that nothing ends the block early."""
+    rows = re.findall(r"`+", code)
+    longest = max(map(len, rows), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def _part(part: Part) -> list[str]:
@@ -91,6 +101,6 @@ def _line(cells: Iterable[str]) -> str:
 
 def text(value: str) -> str:
     """Foreign text as one harmless Markdown cell: no markup, no table bars, no line breaks."""
-    flat = html.escape(" ".join(value.split()), quote=False)
+    flat = html.escape(visible(" ".join(value.split())), quote=False)
     # An underscore within a word, as in a column's name, is no markup.
     return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)

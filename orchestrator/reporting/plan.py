@@ -11,6 +11,7 @@ from orchestrator.labels import trial_label
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import count, duration, error, memory
 
 _SHOWN_TRIALS = 8
@@ -23,7 +24,7 @@ def describe(plan: Plan, config: SweepConfig) -> str:
     lines += _table(_facts(plan, config))
     lines += _ruled_out(plan)
     lines += _first_trials(plan.trials, config)
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
     lines = [f"{header}  {cards} GB"]
     for prediction in predictions:
         lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:

@@ -20,6 +20,7 @@ from orchestrator.reporting.configurations import (
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.sections.budgets import check_to_json
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.workload import Workload
 from orchestrator.units import count, memory, number
 
@@ -43,7 +44,7 @@ def render(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
 ) -> str:
     """Lines of text: the answer, its notes, the next ones, and what each constraint costs."""
-    return "\n".join(_lines(dataset, recommendation, workload))
+    return visible("\n".join(_lines(dataset, recommendation, workload)))
 
 
 def _lines(

@@ -10,6 +10,7 @@ from orchestrator.analysis.explanation import Breakdown, Explanation
 from orchestrator.analysis.loss_curves import LossCurves
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import memory
 
 _WIDTH = 10.0
@@ -58,7 +59,7 @@ def _heading(figure: Any, explanation: Explanation, height: float) -> None:
     for index, (name, side) in enumerate(sides.items()):
         # 0.2 inches below the top edge, each line 0.27 inches below the former.
         y = 1 - (0.2 + 0.27 * index) / height
-        text = f"{name}  {side.label}"
+        text = visible(f"{name}  {side.label}")
         figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
 
 
@@ -144,7 +145,7 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
             left=ends,
             height=0.62,
             color=colour,
-            label=part.name,
+            label=visible(part.name),
             edgecolor="white",
             linewidth=0.8,
         )

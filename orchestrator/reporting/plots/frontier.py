@@ -23,6 +23,7 @@ from orchestrator.reporting.plots.style import (
     new_figure,
     png,
 )
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
@@ -237,8 +238,8 @@ def _title(picture: _Picture) -> None:
         measured = f"{measured} ({skipped} more skipped)"
     subtitle = f"{measured}. Memory: {memory_meaning(results)}."
     heading = {"color": INK, "va": "top", "parse_math": False}
-    picture.figure.text(0.018, 0.968, title, **heading, fontsize=15, fontweight="bold")
-    picture.figure.text(0.018, 0.912, subtitle, **{**heading, "color": SOFT}, fontsize=9.5)
+    picture.figure.text(0.018, 0.968, visible(title), **heading, fontsize=15, fontweight="bold")
+    picture.figure.text(0.018, 0.912, visible(subtitle), **{**heading, "color": SOFT}, fontsize=9.5)
 
 
 def _labels(picture: _Picture) -> None:
@@ -271,7 +272,7 @@ def _axes_of_labels(dataset: Dataset, ranked: Sequence[Configuration]) -> Sequen
 def _label(picture: _Picture, configuration: Configuration, axes: Sequence[str]) -> Label:
     size = configuration.memory_bytes
     speed = configuration.samples_per_second
-    name = label_of(configuration.choices, axes)
+    name = visible(label_of(configuration.choices, axes))
     text = f"{name}\n{memory(size)}, {number(speed)}/s"
     return Label(x=size / picture.unit, y=speed, text=text)
 

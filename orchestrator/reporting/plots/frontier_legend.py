@@ -11,6 +11,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.plots.style import INK, SOFT
+from orchestrator.reporting.terminal.safe_text import visible
 
 DOTTED = (0, (1, 2))
 """The style of the line across recipes."""
@@ -54,7 +55,7 @@ def _legend_section(
     legend = figure.legend(
         [handle for _, handle in entries],
         [_short(name) for name, _ in entries],
-        title=heading.replace("_", " ").replace("$", r"\$"),
+        title=visible(heading).replace("_", " ").replace("$", r"\$"),
         loc="upper left",
         bbox_to_anchor=(0.81, top),
         frameon=False,
@@ -98,7 +99,7 @@ def _line_keys(results: EnvironmentResults) -> list[tuple[Choice, Any]]:
 
 
 def _short(value: Choice) -> str:
-    name = str(value)
+    name = visible(str(value))
     if len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME - 1]}…"

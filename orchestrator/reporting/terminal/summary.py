@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import textwrap
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -16,6 +16,8 @@ from rich.text import Text
 from orchestrator.reporting.content import Column, Format, Row, Table
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.terminal.safe_text import raw_stream, visible
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import count
 
 WIDTH = 96
@@ -34,7 +36,8 @@ def print_summary(report: Report, console: Console | None = None, *, as_json: bo
         print(json.dumps(to_json(report), indent=2))
         return
     if console is None:
-        console = _Console()
+        # The console writes colours of its own, so each text is made visible before it gets there.
+        console = _Console(file=raw_stream(sys.stdout))
         console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
     console.print(render(report))
 
@@ -42,14 +45,14 @@ def print_summary(report: Report, console: Console | None = None, *, as_json: bo
 def render(report: Report) -> RenderableType:
     """The same as something rich can print."""
     trials, _, rest = report.headline.partition(": ")
-    lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), rest)]
+    lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), visible(rest))]
     for part in report.parts:
         if part.section.terminal_rows:
             lines += _part(part)
     if report.files:
         lines += [Text(), Text("Files", style="bold")]
     for path in report.files:
-        lines.append(Text(f"  {path}"))
+        lines.append(Text(visible(f"  {path}")))
     return Group(*lines)
 
 
@@ -60,7 +63,7 @@ def _part(part: Part) -> Iterator[RenderableType]:
         if part.environment is not None:
             hardware = f" on {part.environment.hardware}"
         yield Text()
-        yield Text.assemble((content.title, "bold"), hardware)
+        yield Text.assemble((content.title, "bold"), visible(hardware))
     for sentence in content.text:
         yield _dim(sentence)
     for table in content.tables:
@@ -70,7 +73,7 @@ def _part(part: Part) -> Iterator[RenderableType]:
 
 
 def _dim(line: str, indent: int = 0) -> RenderableType:
-    return Padding(Text(line, style="dim"), (0, 0, 0, indent), expand=False)
+    return Padding(Text(visible(line), style="dim"), (0, 0, 0, indent), expand=False)
 
 
 def _table(table: Table, room: int) -> Iterator[RenderableType]:
@@ -78,7 +81,9 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
     for column in columns:
         may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
-        grid.add_column(column.heading, justify=_justified(column), no_wrap=not may_wrap)
+        grid.add_column(
+            Text(visible(column.heading)), justify=_justified(column), no_wrap=not may_wrap
+        )
     rows = _rows(table, room)
     for row in rows:
         grid.add_row(*[Text(_short(column, row)) for column in columns])
@@ -95,10 +100,7 @@ def _justified(column: Column) -> Literal["left", "right"]:
 
 
 def _short(column: Column, row: Row) -> str:
-    written = column.text(row)
-    if len(written) <= MAX_CELL_CHARACTERS:
-        return written
-    return textwrap.shorten(written, MAX_CELL_CHARACTERS, placeholder=" …")
+    return shortened(visible(column.text(row)), MAX_CELL_CHARACTERS)
 
 
 def _rows(table: Table, room: int) -> Sequence[Row]:
