@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
+from orchestrator.reporting.terminal.safe_text import safe_streams
 from orchestrator.running.nodes import ClusterError, NoSuchGpuError
 from orchestrator.storage.location import Location, Uri, folder_of, location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
@@ -57,10 +58,14 @@ _CANNOT_WRITE = (
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe."""
+    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe.
+
+    Nothing that it prints acts on the terminal: names and reasons of a run may be somebody else's.
+    """
     try:
         try:
-            status = main()
+            with safe_streams():
+                status = main()
         finally:
             # Here, and not when Python ends, an error of writing still becomes an exit status.
             sys.stdout.flush()

@@ -105,7 +105,7 @@ def command_line() -> argparse.ArgumentParser:
 def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
     """Measure, and print what came of it."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
     # The report is written however the sweep ended: finished rows are worth reading.
