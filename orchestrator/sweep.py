@@ -51,6 +51,7 @@ class SweepOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     @property
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.output or config.output,
             lambda folder: _run(config, options, folder),
             resume=options.resume,
+            force=options.force,
         )
 
 
@@ -103,7 +105,7 @@ def command_line() -> argparse.ArgumentParser:
 def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
     """Measure, and print what came of it."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
     # The report is written however the sweep ended: finished rows are worth reading.

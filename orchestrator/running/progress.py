@@ -12,6 +12,8 @@ from typing import TextIO
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.labels import trial_label
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
@@ -96,7 +98,7 @@ class Progress:
     def print(self, text: str) -> None:
         """Print a line. A closed pipe (``| head``) does not end the sweep."""
         with contextlib.suppress(BrokenPipeError):
-            print(text, file=self._stream, flush=True)
+            print(visible(text), file=self._stream, flush=True)
 
     def status(self) -> str:
         """Where the sweep stands, in one line."""
@@ -165,7 +167,7 @@ def _speed(record: TrialRecord | None) -> float:
 
 def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
-        return record.reason[:_REASON_CHARACTERS]
+        return shortened(record.reason, _REASON_CHARACTERS)
     peak = record.measurements.get("device_peak_bytes")
     if peak is None:  # without a GPU
         peak = record.measurements.get("peak_allocated_bytes")

@@ -30,6 +30,8 @@ def written_beside(path: Path) -> Iterator[Path]:
     """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
     error.
     """
+    # In the same folder, because only a move within one filesystem is atomic. The process id keeps
+    # two writers apart.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial

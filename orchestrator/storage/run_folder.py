@@ -62,6 +62,7 @@ class RunFolder:
         Raises RunFolderBusyError if another one does, else RunFolderError.
         """
         try:
+            # The lock file lies in the folder, so the folder comes first.
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
             lock = folder_lock.acquire(self.path / _LOCK)
         except folder_lock.NotLockableError as error:
@@ -125,6 +126,7 @@ class RunFolder:
         self.check_ours()
         path = self._path_of(record.trial_id)
         self._set_aside_replaced(path, record)
+        # The text first: the record names its file.
         if record.delivery.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
@@ -157,12 +159,12 @@ class RunFolder:
             with written_beside(self.path / name) as partial:
                 partial.write_text(record.delivery.log)
             written = name
+        # The record keeps an excerpt only where there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
-            kept = ""
-        else:
-            kept = record.delivery.log[-LAST_LOG_CHARACTERS:]
-        return delivered(record, log=kept, log_file=written)
+            excerpt = ""
+        return delivered(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
         """Move a trial's record aside: today's plan does not name it, or it is measured anew."""
@@ -184,13 +186,14 @@ class RunFolder:
 
         ``unreadable`` lists the other files.
         """
-        found = find_records(self.path)
-        self.unreadable = list(found.unreadable)
+        contents = find_records(self.path)
+        self.unreadable = list(contents.unreadable)
         latest: dict[str, TrialRecord] = {}
-        for path, record in found.records:
+        for path, record in contents.records:
             self._files.setdefault(record.trial_id, set()).add(path)
-            known = latest.get(record.trial_id)
-            if known is None or known.started_at < record.started_at:
+            # Two files hold one trial where an earlier version gave it another name.
+            earlier = latest.get(record.trial_id)
+            if earlier is None or earlier.started_at < record.started_at:
                 latest[record.trial_id] = record
         return latest
 
@@ -222,6 +225,7 @@ class RunFolder:
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     with _named_errors(path), written_beside(path) as partial, open(partial, "w") as file:
         file.write(json.dumps(content))  # in C; json.dump is not
+        # A machine that loses power after the move must find the content, too.
         file.flush()
         os.fsync(file.fileno())
 

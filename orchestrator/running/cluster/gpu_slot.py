@@ -14,6 +14,7 @@ from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.node import cuda_probe, environment, nvml
 from jobs.record import Outcome, TrialRecord, delivered
 from jobs.spec import TrialSpec
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
 
 INFRASTRUCTURE_RETRIES = 2
@@ -253,7 +254,7 @@ def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialReco
         TrialRecord(
             spec=spec,
             outcome=outcome,
-            reason=reason.partition(". ")[0][:_REASON_CHARACTERS],
+            reason=shortened(reason.partition(". ")[0], _REASON_CHARACTERS),
             environment=where,
         ),
         started_at=time.time(),

@@ -10,6 +10,7 @@ from typing import Any
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from jobs.spec import TrialSpec
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
@@ -127,5 +128,5 @@ def _actor_error(trial: Any) -> str:
         lines = Path(error_file).read_text().split("\n")
         for line in reversed(lines):
             if line.strip():
-                return line.strip()[:_ERROR_CHARACTERS]
+                return shortened(line, _ERROR_CHARACTERS)
     return "the actor died"

@@ -18,6 +18,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, LoggerChoices, LoggerError, LoggerRow
+from orchestrator.reporting.terminal.shortening import shortened
 
 METRICS = (
     "samples_per_second",
@@ -180,4 +181,4 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
 
 def _one_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_ERROR_CHARACTERS]
+    return shortened(lines[0], _ERROR_CHARACTERS)
