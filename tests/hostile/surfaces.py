@@ -1,0 +1,163 @@
+"""What shows, exports or executes a run, each with a judge: it must be inert or refuse."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator import cli
+from tests.hostile.payloads import CANARY
+
+REFUSALS = (1, 2, 3)
+"""Exit statuses of a verb that says no in a sentence."""
+JOB_SECONDS = 120.0
+"""A trial of a record ends within this time."""
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What became of one run on one surface."""
+
+    surface: str
+    refused: bool
+    wrong: str = ""
+    """What went wrong; "" if the run was shown as text, or refused in a sentence."""
+
+
+def findings(run: Path, plain: Path, work: Path) -> Iterator[Finding]:
+    """Every verb on a run, in the folder ``work``; ``plain`` is a harmless run to compare with."""
+    trials = [path.stem.partition("-")[0] for path in sorted((run / "records").iterdir())]
+    calls: dict[str, Sequence[str]] = {
+        "report": ["report", str(run)],
+        "report --json": ["report", str(run), "--json"],
+        "recommend": ["recommend", str(run)],
+        "recommend --json": ["recommend", str(run), "--json"],
+        "compare": ["compare", str(plain), str(run), "--different-hardware"],
+        "compare --markdown": ["compare", str(run), str(run), "--markdown"],
+        "explain": ["explain", str(run), *trials[:2]],
+    }
+    for surface, (verb, *arguments) in calls.items():
+        yield _judged(surface, work, _verb(verb, arguments))
+    yield _exported(run, work)
+
+
+def _verb(verb: str, arguments: Sequence[str]) -> Callable[[], int]:
+    module = importlib.import_module(f"orchestrator.{verb}")
+    return lambda: int(module.main(arguments))
+
+
+def _judged(surface: str, work: Path, main: Callable[[], int]) -> Finding:
+    """Run a verb as its command does, and look at its status, its output and its traces."""
+    output = io.StringIO()
+    status: Any = None
+    with (
+        contextlib.chdir(work),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+    ):
+        try:
+            cli.finish(main)
+        except SystemExit as end:
+            status = end.code
+        except BaseException:  # whatever it is, a user would see a traceback
+            return Finding(surface=surface, refused=False, wrong=traceback.format_exc()[-1500:])
+    return Finding(
+        surface=surface,
+        refused=status in REFUSALS,
+        wrong=_wrong(status, output.getvalue(), work, is_json="--json" in surface),
+    )
+
+
+def _wrong(status: Any, printed: str, work: Path, *, is_json: bool) -> str:
+    if status not in (0, *REFUSALS):
+        return f"exit status {status}"
+    acting = _ACTING.search(printed)
+    if acting:
+        return f"printed a raw {acting[0]!r}"
+    if status != 0 and not printed.strip():
+        return "refused without a word"
+    if status == 0 and is_json:
+        start = printed.index("{")
+        json.JSONDecoder().raw_decode(printed[start:])
+    return _trace(work)
+
+
+def _trace(work: Path) -> str:
+    """Whether a payload was executed."""
+    return "a payload was executed" if (work / CANARY).exists() else ""
+
+
+def _exported(run: Path, work: Path) -> Finding:
+    """Export the pick, and execute the script up to where it would begin to train."""
+    surface = "recommend --export"
+    folder = work / "train"
+    finding = _judged(surface, work, _verb("recommend", [str(run), "--export", str(folder)]))
+    script = folder / "train.py"
+    if finding.wrong or not script.is_file():
+        return finding
+    ast.parse(script.read_text())
+    # Without its arguments the script stops at its own check, after every value was evaluated.
+    subprocess.run(
+        [sys.executable, "-I", str(script), "--help"],
+        cwd=work,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        check=False,
+        timeout=JOB_SECONDS,
+    )
+    return Finding(surface=surface, refused=False, wrong=_trace(work))
+
+
+def job(run: Path, work: Path) -> Finding:
+    """``python -m jobs`` on a record of the run."""
+    record = sorted((run / "records").iterdir())[0]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobs", str(record)],
+            cwd=work,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=JOB_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(surface="jobs", refused=False, wrong=f"took over {JOB_SECONDS:.0f} s")
+    wrong = _trace(work)
+    if done.returncode not in (0, *REFUSALS):
+        wrong = f"exit status {done.returncode}: {done.stderr[-300:]}"
+    return Finding(surface="jobs", refused=done.returncode != 0, wrong=wrong)
+
+
+def page(browser: Any, html: Path) -> Finding:
+    """The report in a browser: no script of the run's, no request to anywhere, no error."""
+    wrong: list[str] = []
+    opened = browser.new_page()
+    opened.on("request", lambda request: _note_request(request.url, wrong))
+    opened.on("pageerror", lambda error: wrong.append(f"script error: {error}"))
+    opened.on("dialog", lambda dialog: (wrong.append("a dialog opened"), dialog.dismiss()))
+    opened.goto(html.as_uri())
+    opened.wait_for_load_state()
+    if opened.evaluate(f"typeof window.{CANARY}") != "undefined":
+        wrong.append("a payload was executed")
+    opened.close()
+    return Finding(surface="report.html in a browser", refused=False, wrong="; ".join(wrong))
+
+
+def _note_request(url: str, wrong: list[str]) -> None:
+    if not url.startswith(("file:", "data:", "blob:")):
+        wrong.append(f"a request to {url[:80]}")
