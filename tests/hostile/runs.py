@@ -26,6 +26,8 @@ def hostile_run(folder: Path, seed: int) -> Path:
     chance = random.Random(seed)
     write_run(folder, _records(chance), **_about(chance))
     files = [folder / "run.json", *sorted((folder / "records").iterdir())]
+    for path in files[1:]:
+        _make_exportable(path)
     for _ in range(chance.randint(1, MAX_PAYLOADS)):
         _poison(chance.choice(files), chance)
     # One payload that every record has: it becomes an axis's value, a column or a name everywhere.
@@ -64,6 +66,16 @@ def _about(chance: random.Random) -> dict[str, Any]:
             {"budgets": [2**30, 24 * 2**30]},
         )
     )
+
+
+def _make_exportable(path: Path) -> None:
+    """Leave only arguments that TrainingArguments has, or every export would be refused."""
+    document = json.loads(path.read_text())
+    arguments = document["spec"]["settings"]["training_arguments"]
+    for name in list(arguments):
+        if name.startswith("synthetic_"):
+            del arguments[name]
+    path.write_text(json.dumps(document))
 
 
 def _poison(path: Path, chance: random.Random) -> None:

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.record import Outcome
 from orchestrator import cli
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.storage.run_metadata import UnreadableRunError
 from tests.hostile.payloads import CANARY
 
 REFUSALS = (1, 2, 3)
@@ -39,7 +42,7 @@ class Finding:
 
 def findings(run: Path, plain: Path, work: Path) -> Iterator[Finding]:
     """Every verb on a run, in the folder ``work``; ``plain`` is a harmless run to compare with."""
-    trials = [path.stem.partition("-")[0] for path in sorted((run / "records").iterdir())]
+    trials = _measured_trials(run)
     calls: dict[str, Sequence[str]] = {
         "report": ["report", str(run)],
         "report --json": ["report", str(run), "--json"],
@@ -52,6 +55,16 @@ def findings(run: Path, plain: Path, work: Path) -> Iterator[Finding]:
     for surface, (verb, *arguments) in calls.items():
         yield _judged(surface, work, _verb(verb, arguments))
     yield _exported(run, work)
+
+
+def _measured_trials(run: Path) -> list[str]:
+    """Two trials that ``explain`` can compare, if the run can be read at all."""
+    try:
+        rows = load_dataset(run).rows
+    except (OSError, UnreadableRunError):
+        return ["0", "1"]
+    measured = [row["trial_id"] for row in rows if row["outcome"] == Outcome.OK]
+    return [*measured, "0", "1"][:2]
 
 
 def _verb(verb: str, arguments: Sequence[str]) -> Callable[[], int]:
