@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+from jobs.infrastructure import DISK_FULL, disk_full_reason, is_disk_full
 from jobs.record import Outcome
 
 
@@ -75,6 +76,8 @@ def classify(error: BaseException) -> tuple[Outcome, str, str]:
             return Outcome.OUT_OF_MEMORY, "", _first_line(text)
         if isinstance(cause, MemoryError) or _HOST_OOM.search(text):
             return Outcome.HOST_OUT_OF_MEMORY, "", _first_line(text)
+    if is_disk_full(error):
+        return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
     text = f"{type(error).__name__}: {error}"
     if _UNSUPPORTED.search(text):
         return Outcome.UNSUPPORTED, "library", _first_line(text)
