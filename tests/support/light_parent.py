@@ -57,7 +57,7 @@ def _pretend(spec: TrialSpec, announce: Any, *, scratch: Path, context: Any = No
 
 def _fill(folder: Path) -> None:
     """Leave no byte free on the folder's disk, and end well."""
-    with open(folder.parent / "filler", "wb", buffering=0) as file:
+    with open(folder / "filler", "wb", buffering=0) as file:
         for size in (2**16, 2**12, 1):
             try:
                 while True:
