@@ -121,9 +121,11 @@ class ChildRunner:
         self, spec: TrialSpec, phase: str, oom_kills_before: int
     ) -> TrialRecord:
         """The record of a child that ended by itself and left no result."""
+        # Before the child's files are removed, which makes room again.
+        disk = disk_in_words(self._folder)
         status = self.reap()
         if status == child_main.UNWRITABLE:
-            reason = f"the record could not be written: {disk_in_words(self._folder)}"
+            reason = f"the record could not be written: {disk}"
             return _unmeasured(spec, DISK_FULL, reason, phase)
         # The kernel counts kills since boot, so that the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before

@@ -43,6 +43,10 @@ def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
     assert not Outcome(outcome).is_final
     assert "(tmpfs) has" in reason
     assert "free and" in reason
+    if case == "no inodes":
+        assert "and 0 inodes" in reason
+    else:
+        assert "has 0 B free" in reason
     assert after == [Outcome.OK, "", ""], "the same slot goes on once there is room"
 
 
