@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
-        raise  # the reader of the summary left: the pages are written
+        raise  # the reader of the summary left, which is no failure of the pages
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE

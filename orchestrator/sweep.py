@@ -65,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
-        if not options.is_plan_only:
-            refuse_missing(config.loggers)
+        refuse_missing(() if options.is_plan_only else config.loggers)
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
@@ -128,9 +127,7 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
             return cli.EXIT_USAGE
         document["predicted"] = rows
         text = f"{text}\n\n{table}"
-    if options.as_json:
-        text = json.dumps(document, indent=2)
-    print(text)
+    print(json.dumps(document, indent=2) if options.as_json else text)
     return cli.EXIT_OK
 
 
@@ -146,8 +143,7 @@ def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[
     with without_gpus():
         predictions = predict(planned.trials, gpu)
     text = table(predictions, labels(predictions, config))
-    rows = [row(prediction) for prediction in predictions]
-    return rows, f"Predicted for {gpu.name}, GiB\n{text}"
+    return [row(prediction) for prediction in predictions], f"Predicted for {gpu.name}, GiB\n{text}"
 
 
 if __name__ == "__main__":

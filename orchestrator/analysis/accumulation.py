@@ -220,7 +220,7 @@ def _with_evidence(
     promised = replace(
         promised,
         samples_per_second=evidence.samples_per_second,
-        samples_per_second_ci95=evidence.samples_per_second_ci95,
+        speed_error=evidence.speed_error,
     )
     return Candidate(
         configuration=promised,

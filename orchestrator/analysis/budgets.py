@@ -10,6 +10,7 @@ from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.recommendation import Constraints, Ranking
+from orchestrator.analysis.repeatability import difference_error
 from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
 
@@ -162,17 +163,12 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:
-    # Two independent 95 % intervals overlap by chance as their quadratic sum says.
-    margin = max(CLOSE, math.hypot(_ci95(configuration), _ci95(best)))
+    """Whether another trial of each may turn out the other way round."""
+    error = difference_error(configuration.speed_error, best.speed_error).half_width95
+    margin = CLOSE
+    if math.isfinite(error):
+        margin = max(CLOSE, error)
     return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
-
-
-def _ci95(configuration: Configuration) -> float:
-    """Half the relative interval; 0 where it is not known or infinite."""
-    half_width = configuration.samples_per_second_ci95
-    if half_width is None or not math.isfinite(half_width):
-        return 0.0
-    return half_width
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:

@@ -12,6 +12,7 @@ from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.loss_parity import CheckState, LossCheck, SameLosses
 from orchestrator.analysis.loss_parity.checks import NOT_CHECKED
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed_error
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
@@ -44,8 +45,8 @@ class Configuration:
     row: Row = field(repr=False)
     """The first repeat's whole row."""
     trial_ids: tuple[str, ...] = ()
-    samples_per_second_ci95: float | None = None
-    """Half the 95 % interval relative to the speed: the largest of the repeats."""
+    speed_error: SpeedError = UNKNOWN_ERROR
+    """How far the speed of another trial of this configuration may be from this one."""
     flags: tuple[Flag, ...] = ()
     """Those of any repeat."""
     loss_check: LossCheck = NOT_CHECKED
@@ -57,6 +58,17 @@ class Configuration:
     def effective_batch(self) -> int:
         """Samples per optimizer step."""
         return int(self.row["effective_batch"])
+
+    @property
+    def error95(self) -> float | None:
+        """Half the 95 % interval of the speed relative to it, between-trial variation included.
+
+        None where the speed is not known that well.
+        """
+        half_width = self.speed_error.half_width95
+        if not math.isfinite(half_width):
+            return None
+        return half_width
 
     @property
     def is_host_bound(self) -> bool:
@@ -147,7 +159,6 @@ def _combined(
 ) -> Configuration:
     """One configuration of its repeats: median speed, and the worst of everything else."""
     first = repeats[0]
-    errors = [row["samples_per_second_ci95"] for row in repeats if _has_error(row)]
     return Configuration(
         choices={axis: first[name] for axis, name in axes.items()},
         environment_id=first["environment_id"],
@@ -156,14 +167,10 @@ def _combined(
         samples_per_second=float(statistics.median(row["samples_per_second"] for row in repeats)),
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
-        samples_per_second_ci95=max(errors, default=None),
+        speed_error=speed_error(repeats),
         flags=_flags(repeats),
         loss_check=_weakest(checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
     )
-
-
-def _has_error(row: Row) -> bool:
-    return row.get("samples_per_second_ci95") is not None
 
 
 def _flags(repeats: Iterable[Row]) -> tuple[Flag, ...]:

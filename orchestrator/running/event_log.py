@@ -33,7 +33,7 @@ class EventLog:
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log what came of the trial, and where it ran."""
-        values = {
+        known = {
             "outcome": record.outcome.value,
             "reason": record.reason,
             "rule": record.rule,
@@ -44,13 +44,8 @@ class EventLog:
             "node": record.delivery.node,
             "log_file": record.delivery.log_file,
         }
-        fields = {}
-        for name, value in values.items():
-            if value not in ("", None, 0.0):
-                fields[name] = value
-        event = "settled"
-        if measured:
-            event = "ended"
+        fields = {name: value for name, value in known.items() if value not in ("", None, 0.0)}
+        event = "ended" if measured else "settled"
         self._write(event, trial_id=record.trial_id, **fields)
 
     def message(self, text: str) -> None:

@@ -32,9 +32,7 @@ def follow(
     folder = RunFolder(path)
     with Console(stderr=to_stderr).status("") as status_line:
         # rich has replaced the streams in a terminal by now, to keep its line below the others.
-        stream = sys.stdout
-        if to_stderr:
-            stream = sys.stderr
+        stream = sys.stderr if to_stderr else sys.stdout
         follower = _Follower(path, stream)
         while True:
             is_running = folder.in_use()  # asked first, so that the last look sees everything

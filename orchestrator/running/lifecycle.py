@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
@@ -42,16 +42,7 @@ def time_budget_seconds(config: SweepConfig, options: RunOptions, cluster: Clust
     """The budget of the command line; without one, and without a GPU, the configuration's."""
     if options.time_budget_seconds is not None:
         return options.time_budget_seconds
-    if cluster.gpus:
-        return None
-    return config.cpu_fallback.time_budget_seconds
-
-
-def progress_stream(options: RunOptions) -> TextIO:
-    """Where progress is printed: stderr if stdout is for JSON."""
-    if options.as_json:
-        return sys.stderr
-    return sys.stdout
+    return None if cluster.gpus else config.cpu_fallback.time_budget_seconds
 
 
 def wanted_records(
@@ -114,9 +105,7 @@ def say_what_is_kept(session: Session) -> None:
 
 def slots_in_words(cluster: Cluster) -> str:
     """``2 GPUs (NVIDIA H200)``, or that there is none."""
-    gpus = "no GPU: measuring on the CPU"
-    if cluster.gpus:
-        gpus = count(cluster.gpus, "GPU")
+    gpus = count(cluster.gpus, "GPU") if cluster.gpus else "no GPU: measuring on the CPU"
     return f"{gpus} ({cluster.hardware})"
 
 
@@ -136,14 +125,14 @@ def measure(
     configuration wants a trial to reserve, ``run`` what ``run.json`` says of the run, and
     ``on_slots`` as in ``run_trials``. Raises RunFolderError.
     """
+    ops = sorted({op for spec in to_build_for for op in spec.settings.builds})
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})
-        described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
+        described = {**run, "one_time_costs": prepare(cluster, ops)}
         folder.describe({**described, "finished": False})
         notes = run_trials(session, cluster, needs, on_slots=on_slots)
         session.write_missing_records()
-        # A search that makes its trials as it goes meets earlier records only now.
         if session.reused > reused_at_first:
             say_what_is_kept(session)
     finally:
@@ -151,11 +140,3 @@ def measure(
     all_notes = [*run.get("notes", ()), *notes]
     search = dict(session.search.summary())
     folder.describe({**described, "notes": all_notes, "search": search})
-
-
-def _ops_of(trials: Iterable[TrialSpec]) -> list[str]:
-    """The DeepSpeed ops that the trials need, each once, by name."""
-    ops: set[str] = set()
-    for spec in trials:
-        ops.update(spec.settings.builds)
-    return sorted(ops)

@@ -45,15 +45,11 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
     ) -> None:
-        if stream is None:
-            stream = sys.stdout
-        if began is None:
-            began = clock()
         self._planned = planned
         self._axes = tuple(axes)
-        self._stream = stream
+        self._stream = sys.stdout if stream is None else stream
         self._clock = clock
-        self._began = began
+        self._began = clock() if began is None else began
         self._counts: Counter[Outcome] = Counter()
         self._measured = 0
         self._slot_seconds = 0.0
@@ -111,9 +107,7 @@ class Progress:
 
     def _done(self) -> str:
         done = self._counts.total()
-        if not self._planned:
-            return str(done)
-        return f"{done} of {self._planned}"
+        return f"{done} of {self._planned}" if self._planned else str(done)
 
     def _counted(self) -> str:
         counts = self._counts.most_common()
@@ -124,7 +118,6 @@ class Progress:
         done = self._counts.total()
         if not self._measured or not self._planned or done >= self._planned:
             return None
-        # Seconds of wall time per measured trial: several slots make the pace faster.
         pace = (self._clock() - self._began) / self._measured
         return pace * (self._planned - done)
 

@@ -9,7 +9,7 @@ from ray.util.metrics import Counter, Gauge
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.session import CloseReason
 
 _SWEEP = ("sweep",)
 _CUT_SHORT = {reason.value for reason in CloseReason}
@@ -84,7 +84,6 @@ class Metrics:
             self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
 
     def _publish(self) -> None:
-        # A trial that the search skipped would have cost the mean of those measured.
         mean = self._measured_seconds / max(1, self._measured_count)
         running = len(self._started_ids)
         self._saved.set(mean * self._skipped_count, self._tags)

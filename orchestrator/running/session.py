@@ -108,9 +108,9 @@ class Session:
         outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
         A search that makes its trials as it goes is told when it asks for the trial.
         """
-        measured_in = list(environments)
+        known_environments = list(environments)
         for trial_id, record in earlier.items():
-            if not record.outcome.is_final or record.environment not in measured_in:
+            if not record.outcome.is_final or record.environment not in known_environments:
                 continue
             if not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN:
                 self._second_best[trial_id] = record
@@ -138,7 +138,6 @@ class Session:
         self._asked_ahead = None
         if first is None or self.close_reason is not None:
             return ()
-        # The rounds of a tie-break alternate on one GPU, so one slot gets all of them.
         series = [first]
         while _is_tie_break(first) and (spec := self.next_trial()) is not None:
             if not _in_same_tie_break(first, spec):
@@ -188,7 +187,6 @@ class Session:
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
-        # Records that the disk refused come first: their trials were measured.
         while self._unwritten:
             self._folder.write(self._unwritten[-1])
             self._unwritten.pop()
@@ -267,9 +265,7 @@ class Session:
             return specs
         self._given_out.pop(specs[0].trial_id, None)
         chosen = self.search.reconsider(specs[0])
-        if chosen is None:
-            return ()
-        return (chosen,)
+        return () if chosen is None else (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
         """Whether a trial's earlier record takes its place; the search is told of it then."""

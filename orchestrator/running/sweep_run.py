@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from orchestrator.planning.plan import order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
 from orchestrator.running.background_prediction import BackgroundPredictor
-from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.event_log import EventLog
 from orchestrator.running.gpu_screening import Screening, screened_cluster
 from orchestrator.running.loggers import logger_observers
@@ -22,7 +22,7 @@ from orchestrator.running.observers import Observer
 from orchestrator.running.options import RunOptions
 from orchestrator.running.progress import Progress
 from orchestrator.running.prometheus import Metrics
-from orchestrator.running.session import Session
+from orchestrator.running.session import CloseReason, Session
 from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
 from orchestrator.search.registry import SEARCHES, SearchFactory
 from orchestrator.storage.run_folder import RunFolder
@@ -61,19 +61,15 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
         return ""
     if not listed:
         return "no trial ended ok: nothing is planned"
-    outcomes = Counter[Outcome]()
-    reasons = Counter[tuple[Outcome, str]]()
-    for record in _most_informative(listed):
-        outcomes[record.outcome] += 1
-        reasons[record.outcome, record.reason] += 1
-    # First the commonest outcome, then the commonest of its reasons.
-    outcome, amount = outcomes.most_common(1)[0]
-    reason = next(reason for (of, reason), _ in reasons.most_common() if of is outcome)
+    telling = _most_telling(listed)
+    outcome, amount = Counter(record.outcome for record in telling).most_common(1)[0]
+    reasons = Counter(record.reason for record in telling if record.outcome is outcome)
+    reason, _ = reasons.most_common(1)[0]
     trials = f"{amount} of {count(len(listed), 'trial')}"
     return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}"
 
 
-def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+def _most_telling(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
     """The trials that were started. If there is none, those not skipped, and then all."""
     started = [record for record in records if record.started_at]
     not_skipped = [record for record in records if record.outcome is not Outcome.SKIPPED]
@@ -108,9 +104,8 @@ class _Sweep:
         """GPU model -> its slots by now; the search reads it."""
         self._trials = {model: self._trials_for(model) for model in self._parts}
         """GPU model -> its trials of the plan."""
-        self._planned_ids: set[str] = set()
-        for trials in self._trials.values():
-            self._planned_ids.update(spec.trial_id for spec in trials)
+        trials = [spec for specs in self._trials.values() for spec in specs]
+        self._planned_ids = {spec.trial_id for spec in trials}
 
     def run(self, factory: SearchFactory) -> Session:
         """Measure; returns the session once it has ended."""
@@ -119,7 +114,8 @@ class _Sweep:
         session = self._session(factory, [progress, *self._other_observers()])
         for line in self._opening_lines():
             progress.print(line)
-        session.reuse(earlier, self._cluster.environments, resume=self._options.resume)
+        environments = [node.environment for node in self._cluster.nodes]
+        session.reuse(earlier, environments, resume=self._options.resume)
         lifecycle.say_what_is_kept(session)
         for record in self._plan.ruled_out:
             self._folder.write(record)
@@ -153,13 +149,12 @@ class _Sweep:
         )
 
     def _progress(self) -> Progress:
-        stream = lifecycle.progress_stream(self._options)
+        stream = sys.stderr if self._options.as_json else sys.stdout
         return Progress(len(self._planned_ids), self._config.axes_in_play, stream=stream)
 
     def _other_observers(self) -> Sequence[Observer]:
         """What else watches the sweep. Raises LoggerError."""
-        config = self._config
-        path = self._folder.path
+        config, path = self._config, self._folder.path
         loggers = logger_observers(config.loggers, path, config.name, config.axes_in_play)
         return [EventLog(path), Metrics(config.name, len(self._planned_ids)), *loggers]
 
@@ -171,16 +166,13 @@ class _Sweep:
         )
 
     def _is_wanted(self, spec: TrialSpec) -> bool:
-        if spec.follow_up is not None:
-            return spec.follow_up.follows_trial in self._planned_ids
-        return spec.trial_id in self._planned_ids
+        followed = spec.follow_up.follows_trial if spec.follow_up else spec.trial_id
+        return followed in self._planned_ids
 
     def _opening_lines(self) -> Iterator[str]:
         """What is printed before measuring."""
         trials = count(len(self._plan.trials), "trial")
-        each = ""
-        if len(self._parts) > 1:
-            each = f" on each of {len(self._parts)} GPU models"
+        each = f" on each of {len(self._parts)} GPU models" if len(self._parts) > 1 else ""
         ruled_out = len(self._plan.ruled_out)
         where = lifecycle.slots_in_words(self._cluster)
         yield f"{self._config.name}: {trials}{each}, {ruled_out} ruled out, on {where}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.accumulation import (
     Basis,
     Candidate,
@@ -15,13 +16,21 @@ from orchestrator.analysis.accumulation import (
     gradient_bytes,
 )
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.repeatability import SpeedError
 
 LEAST_SPEED = 0.9
-"""Of the interpolated speed, what is promised. Of 661 recorded sizes between their neighbours, half
-and twice as large, 97 % of the GPU-bound ones are as fast as that.
+"""What is promised of an interpolated speed. Of the recorded sizes between their neighbours, half
+and twice as large, 312 of 315 GPU-bound ones are as fast as that.
 """
+LEAST_HOST_SPEED = 0.75
+"""The same where the host sets the pace of a neighbour, which repeats less well."""
 MOST_MEMORY = 1.07
-"""Of the interpolated memory, what is promised. The largest of those 661 is 1.063 times."""
+"""What is promised of an interpolated memory. The largest of 645 recorded ones is 1.063 times."""
+MOST_OF_LARGER = 1.02
+"""A smaller batch takes no more memory than the larger one, but for workspaces: the largest of the
+645 takes 1.019 times.
+"""
+_HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 
 
 def candidates_between(
@@ -93,8 +102,8 @@ def _between(
     promised = replace(
         promised,
         samples_per_second=_speed(smaller, larger, micro_batch),
-        samples_per_second_ci95=_widest((smaller, larger)),
-        flags=tuple(dict.fromkeys((*smaller.flags, *larger.flags))),
+        speed_error=max(smaller.speed_error, larger.speed_error, key=_half_width95),
+        flags=_worst_flags((*smaller.flags, *larger.flags)),
     )
     return Candidate(
         configuration=promised,
@@ -113,7 +122,7 @@ def _memory(smaller: Configuration, larger: Configuration, micro_batch: int) -> 
     # between two peaks lies above it but for the allocator's rounding.
     share = _share(smaller, larger, micro_batch)
     line = (1 - share) * smaller.memory_bytes + share * larger.memory_bytes
-    return math.ceil(min(line * MOST_MEMORY, max(smaller.memory_bytes, larger.memory_bytes)))
+    return math.ceil(min(line * MOST_MEMORY, larger.memory_bytes * MOST_OF_LARGER))
 
 
 def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
@@ -121,8 +130,11 @@ def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> f
     # The seconds of a step are convex, too: launches set a floor, then each sample adds the same.
     share = _share(smaller, larger, micro_batch)
     line = (1 - share) * _step_seconds(smaller) + share * _step_seconds(larger)
-    # The smaller batch takes no longer than the larger one, whatever lies between.
-    return max(LEAST_SPEED * micro_batch / line, micro_batch / _step_seconds(larger))
+    interpolated = micro_batch / line
+    if has_any((*smaller.flags, *larger.flags), _HOST_PACE):
+        return LEAST_HOST_SPEED * interpolated
+    # On a GPU the smaller batch takes no longer than the larger one, whatever lies between.
+    return max(LEAST_SPEED * interpolated, micro_batch / _step_seconds(larger))
 
 
 def _share(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
@@ -135,6 +147,15 @@ def _step_seconds(configuration: Configuration) -> float:
     return _micro_batch(configuration) / configuration.samples_per_second
 
 
-def _widest(configurations: Sequence[Configuration]) -> float | None:
-    errors = [own.samples_per_second_ci95 for own in configurations]
-    return max((error for error in errors if error is not None), default=None)
+def _half_width95(error: SpeedError) -> float:
+    return error.half_width95
+
+
+def _worst_flags(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """One flag of each kind, with the largest value."""
+    worst: dict[FlagKind, Flag] = {}
+    for flag in flags:
+        other = worst.get(flag.kind)
+        if other is None or (flag.value or 0.0) > (other.value or 0.0):
+            worst[flag.kind] = flag
+    return tuple(worst.values())

@@ -136,7 +136,7 @@ def _measured(configurations: Sequence[Configuration]) -> dict[str, Any]:
         "batch": [own.effective_batch for own in configurations],
         "repeats": [len(own.trial_ids) for own in configurations],
         "trial": [own.trial_ids[0] for own in configurations],
-        "ci95": [_short(own.samples_per_second_ci95) for own in configurations],
+        "ci95": [_short(own.error95) for own in configurations],
         "hostBound": [int(own.is_host_bound) for own in configurations],
         "lossMismatch": [int(bool(own.loss_flags)) for own in configurations],
         "flags": _dictionary([_flags(own) for own in configurations]),

@@ -11,8 +11,8 @@ from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
     MEMORY,
     SPEED,
     labels_of_trials,
@@ -41,7 +41,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
         tables=(
             Table(
-                columns=(BUDGET, SPEED, CI95, MEMORY, UNDER_CAP, CONFIGURATION), rows=tuple(rows)
+                columns=(BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION), rows=tuple(rows)
             ),
         ),
         notes=(*dict.fromkeys(notes), *_cap_notes(dataset, results)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
     MEMORY,
     OTHER_RECIPE,
     SPEED,
@@ -29,7 +29,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         title="Pareto front",
         text=tuple(text),
         tables=(
-            Table(columns=(MEMORY, SPEED, CI95, CONFIGURATION), rows=tuple(rows), is_curve=True),
+            Table(columns=(MEMORY, SPEED, ERROR95, CONFIGURATION), rows=tuple(rows), is_curve=True),
         ),
         notes=mark_notes(results, results.front),
     )

@@ -46,13 +46,10 @@ def _join(address: str) -> None:
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
-    include_dashboard = None
-    if address == "local":
-        include_dashboard = False
     try:
         ray.init(
             address=address,
-            include_dashboard=include_dashboard,
+            include_dashboard=False if address == "local" else None,
             logging_level=logging.ERROR,
             log_to_driver=False,
             configure_logging=True,
@@ -77,14 +74,12 @@ def ask_nodes(
     except ray.exceptions.AuthenticationError as error:
         raise ConnectionError(str(error)) from None
     with context:
-        # All nodes are asked before the first answer is awaited.
-        references = {}
-        for node in list_nodes():
-            if node["Alive"]:
-                task = on_node(node["NodeID"], gpus=0)(_call)
-                references[task.remote(question)] = node["NodeManagerAddress"]
-        ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
-        return [(address, _answer(reference)) for reference, address in references.items()]
+        alive = [node for node in list_nodes() if node["Alive"]]
+        references = [on_node(node["NodeID"], gpus=0)(_call).remote(question) for node in alive]
+        ray.wait(references, num_returns=len(references), timeout=timeout_seconds)
+        addresses = [node["NodeManagerAddress"] for node in alive]
+        answers = [_answer(reference) for reference in references]
+        return list(zip(addresses, answers, strict=True))
 
 
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
@@ -102,10 +97,7 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
 
 def _survey() -> tuple[Node, ...]:
     """Every live node with a core, described from inside. Raises ClusterError if there is none."""
-    nodes = []
-    for raw in list_nodes():
-        if raw["Alive"] and raw["Resources"].get("CPU"):
-            nodes.append(_node(raw))
+    nodes = [_node(raw) for raw in list_nodes() if raw["Alive"] and raw["Resources"].get("CPU")]
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
     ray.wait(references, num_returns=len(references))
     described = []
@@ -113,10 +105,9 @@ def _survey() -> tuple[Node, ...]:
         answer = _answer(reference)
         # One that was cut off a moment ago is still listed as alive.
         if not isinstance(answer, ray.exceptions.RayError):
-            node_environment, cores = answer
-            # Ray may be told of more cores than the process may use.
+            own_environment, cores = answer
             cpus = min(node.cpus, cores)
-            described.append(dataclasses.replace(node, environment=node_environment, cpus=cpus))
+            described.append(dataclasses.replace(node, environment=own_environment, cpus=cpus))
     if not described:
         raise ClusterError(
             "no node of the Ray cluster has a core to run trials on, or none answers"
@@ -154,6 +145,4 @@ def _build(ops: list[str]) -> Any:
     command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    if done.returncode != 0:
-        return {"failed": done.returncode}
-    return json.loads(done.stdout)
+    return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.returncode}

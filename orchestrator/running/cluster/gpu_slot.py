@@ -24,14 +24,11 @@ driver takes a moment to free the memory of a killed one."""
 WATCH_SECONDS = 2.0
 """Between two looks at an unfit GPU."""
 _POLL_SECONDS = 0.02
-_REASON_CHARACTERS = 300
-_RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
-"""Words of Ray's message about a worker that it killed to free the host's memory."""
 _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 
 
 class GpuProbe:
-    """Questions about the visible GPU. An answer is why the GPU is unfit; empty: it is fit."""
+    """What can be asked of the GPU in sight. Each answer is a reason, empty if all is well."""
 
     def session(self) -> contextlib.AbstractContextManager[object]:
         """Keeps NVML initialised, which every question would otherwise do for itself."""
@@ -50,7 +47,7 @@ class GpuProbe:
         return nvml.shared(waiting=own_processes)
 
     def gpu_model(self) -> str:
-        """The GPU's model; empty without a GPU."""
+        """The GPU's model; empty without a GPU. No reason, for once."""
         return str(environment.describe()["gpu_model"] or "")
 
 
@@ -153,7 +150,6 @@ class GpuSlot:
     def _run(self, spec: TrialSpec) -> TrialRecord:
         if self._slot is None:
             self._slot = self._make_slot(spec.needs.cpus)
-        # A trial that was begun gets a second at least, so that it ends with an outcome.
         seconds_left = max(1.0, self._ends_at - self._clock())
         return self._slot.run(spec, min(spec.measure.timeout_seconds, seconds_left))
 
@@ -236,22 +232,18 @@ class GpuSlot:
 
     @property
     def _own_processes(self) -> int:
-        if self._slot is None:
-            return 0
-        return self._slot.children
+        return 0 if self._slot is None else self._slot.children
 
 
 def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
     """The record of a trial that was lost with its slot, its actor or its node."""
-    outcome = Outcome.CRASHED
-    # Ray's memory monitor kills a worker before the kernel would.
-    if any(words in reason for words in _RAY_KILLED_FOR_MEMORY):
-        outcome = Outcome.HOST_OUT_OF_MEMORY
+    words = ("OutOfMemoryError", "memory pressure", "low on memory")
+    killed_for_memory = any(word in reason for word in words)
     return delivered(
         TrialRecord(
             spec=spec,
-            outcome=outcome,
-            reason=reason.partition(". ")[0][:_REASON_CHARACTERS],
+            outcome=Outcome.HOST_OUT_OF_MEMORY if killed_for_memory else Outcome.CRASHED,
+            reason=reason.partition(". ")[0][:300],
             environment=where,
         ),
         started_at=time.time(),

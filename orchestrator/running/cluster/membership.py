@@ -9,14 +9,13 @@ from typing import Any, Protocol
 from ray import tune
 
 from jobs.spec import Needs
-from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.messages import UNFIT
 from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
 from orchestrator.running.cluster.searcher import Unpickled
 from orchestrator.running.cluster.slots import Slots
 from orchestrator.running.cluster.unfit_gpus import UnfitGpus
 from orchestrator.running.nodes import Cluster, Placement
-from orchestrator.running.session import Session
+from orchestrator.running.session import CloseReason, Session
 
 LOOK_SECONDS = 2.0
 """Between two looks at the cluster."""
@@ -54,9 +53,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._session = session
         self._cluster = cluster
         self._nodes = nodes
-        if inquiries is None:
-            inquiries = NodeInquiries()
-        self._inquiries = inquiries
+        self._inquiries = NodeInquiries() if inquiries is None else inquiries
         self._clock = clock
         self._no_node_seconds = no_node_seconds
         self.slots = Slots(cluster, asked or Needs())
@@ -131,7 +128,6 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
             return  # their actors find out
         if self._known_nodes is None:
             self._known_nodes = set(alive)
-        # A node is asked once. Its answer comes at a later look.
         for node_id, node in alive.items():
             gpus = int(node["Resources"].get("GPU", 0))
             if gpus and node_id not in self._known_nodes:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from jobs.spec import TrialSpec
 
-RECORD = "record"
-"""Key of an actor's result: a ``TrialRecord``."""
-UNFIT = "unfit"
-"""Key of an actor's result: an ``UnfitGpu``."""
+RECORD, UNFIT = "record", "unfit"
+"""Keys of an actor's result: a ``TrialRecord``, or an ``UnfitGpu``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

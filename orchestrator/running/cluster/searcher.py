@@ -68,9 +68,7 @@ class SessionSearcher(Unpickled, Searcher):
         """A Tune trial's config: plain values, of which Tune keeps copies."""
         placement = self._trials.give_out(trial_id)
         if placement is None:
-            if self._session.finished:
-                return Searcher.FINISHED
-            return None
+            return Searcher.FINISHED if self._session.finished else None
         return {
             "bundle": dict(placement.bundle),
             "label_selector": placement.label_selector,

@@ -94,16 +94,12 @@ class TuneCallback(Unpickled, TrialProgressCallback):
 
     def _assignment(self, tune_trial_id: str) -> Assignment:
         specs = self._trials.start(tune_trial_id)
-        may_share = False
-        hardware = ""
-        if specs:
-            may_share = self._membership.may_share(specs[0].gpu_model)
-            hardware = self._membership.placements[specs[0].gpu_model].hardware
+        gpu_model = specs[0].gpu_model if specs else ""
         return Assignment(
             specs=specs,
             seconds_left=self._session.seconds_left(),
-            may_share=may_share,
-            gpu_model=hardware,
+            may_share=bool(specs) and self._membership.may_share(gpu_model),
+            gpu_model=self._membership.placements[gpu_model].hardware if specs else "",
         )
 
     def _count_loss(self, spec: TrialSpec, error: str) -> None:
@@ -119,8 +115,8 @@ def _actor_error(trial: Any) -> str:
     """The last line of what Tune keeps of an actor's end."""
     error_file = getattr(trial, "error_file", None)
     if error_file and Path(error_file).exists():
-        lines = Path(error_file).read_text().split("\n")
-        for line in reversed(lines):
-            if line.strip():
-                return line.strip()[:_ERROR_CHARACTERS]
+        lines = [line.strip() for line in Path(error_file).read_text().splitlines()]
+        written = [line for line in lines if line]
+        if written:
+            return written[-1][:_ERROR_CHARACTERS]
     return "the actor died"

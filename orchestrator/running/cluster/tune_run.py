@@ -117,9 +117,7 @@ def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
     """Equal reservations as one object, because Tune keeps one for every trial."""
-    selectors = None
-    if label_selector:
-        selectors = [{"ray.io/node-id": label_selector}]
+    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
 
 

@@ -84,9 +84,7 @@ def logger_observers(
     observers = []
     for name, arguments in choices.items():
         row = rows[name]
-        defaults = {}
-        if row.name_argument:
-            defaults[row.name_argument] = sweep
+        defaults = {row.name_argument: sweep} if row.name_argument else {}
         try:
             make = pkgutil.resolve_name(row.class_path)
             logger = make(folder / name, **{**defaults, **arguments})

@@ -35,7 +35,6 @@ class MlflowLogger:
 
     def log(self, trial: LoggedTrial) -> None:
         """Write the trial as a run that has ended."""
-        # MLflow wants Unix time in whole milliseconds. A trial that never started has no time.
         started_ms = round(1000 * (trial.started_at or time.time()))
         ended_ms = max(started_ms, round(1000 * trial.ended_at))
         metrics = [Metric(name, value, ended_ms, 0) for name, value in trial.metrics.items()]
@@ -45,9 +44,7 @@ class MlflowLogger:
         )
         run_id = run.info.run_id
         self._client.log_batch(run_id, metrics=metrics, params=params, tags=self._tags)
-        status = "FAILED"
-        if trial.is_ok:
-            status = "FINISHED"
+        status = "FINISHED" if trial.is_ok else "FAILED"
         self._client.set_terminated(run_id, status=status, end_time=ended_ms)
 
     def close(self) -> None:

@@ -32,6 +32,4 @@ class TensorBoardLogger:
 
 def _plain(value: str | int | float | bool | None) -> str | int | float | bool:
     """TensorBoard has no empty value."""
-    if value is None:
-        return ""
-    return value
+    return "" if value is None else value
