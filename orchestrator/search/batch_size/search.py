@@ -19,6 +19,7 @@ from orchestrator.analysis.batch_size import (
     margin_bytes,
     measurement_of,
 )
+from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import next_way
 from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation
@@ -115,7 +116,7 @@ class BatchSizeSearch(Search):
         margin = None
         if device_bytes:
             margin = margin_bytes(device_bytes, self._margin)
-        return BatchSizeAnswer(
+        measured = BatchSizeAnswer(
             techniques=self._techniques,
             device_bytes=device_bytes,
             margin_bytes=margin,
@@ -127,6 +128,7 @@ class BatchSizeSearch(Search):
             granularity=self._largest.granularity(self._sizes.largest),
             unfinished=self._why_unfinished(),
         )
+        return advised(measured, tuple(self._records.values()))
 
     def _next_trial(self) -> TrialSpec | None:
         """The trial of the first batch that a rule wants.
