@@ -19,7 +19,7 @@ from orchestrator.export.packages import requirements
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
 from orchestrator.export.script import readme, train_script
 from orchestrator.reporting import flags
-from orchestrator.reporting.recommendation import notes
+from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.user_files import refuse_used_folder

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.storage.tables.rows import Row
 
 Part = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
 VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
 """Where these differ, a configuration's losses may differ beyond rounding."""
 SCHEDULE: tuple[Part, ...] = ("measure",)
-"""It decides batches and learning rates step by step: where it differs, losses have nothing in
-common.
+"""The schedule decides batches and learning rates step by step: where it differs, losses have
+nothing in common.
 """
 HOSTS: tuple[Part, ...] = ("host",)
-"""The pace of rows that are not GPU-bound."""
+"""Hosts set the pace of rows that are not GPU-bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,20 +43,21 @@ def differences(
 ) -> Iterator[Difference]:
     """The settings that differ. One that a run does not have counts as off."""
     for part in parts:
-        old, new = _settings(before, part), _settings(after, part)
-        for name in sorted(old.keys() | new.keys()):
-            if (old.get(name) or None) != (new.get(name) or None):
+        earlier = _settings(before, part)
+        later = _settings(after, part)
+        for name in sorted(earlier.keys() | later.keys()):
+            if (earlier.get(name) or None) != (later.get(name) or None):
                 yield Difference(
                     part=part,
                     name=name,
-                    before=str(old.get(name, "–")),
-                    after=str(new.get(name, "–")),
+                    before=str(earlier.get(name, "–")),
+                    after=str(later.get(name, "–")),
                 )
 
 
 def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
     if part == "environment":
-        return run.main.environment if run.main else {}
+        return {} if run.main is None else run.main.environment
     if part == "measure":
         return _schedule(run)
     if part == "host":
@@ -68,8 +70,7 @@ def _schedule(run: Dataset) -> Mapping[str, Any]:
     ``cpu_fallback``.
     """
     config = run.run.config
-    configurations = run.main.configurations if run.main else ()
-    has_gpu = any(own.row["gpu_model"] for own in configurations)
+    has_gpu = any(row["gpu_model"] for row in _measured_rows(run))
     measure = {**config.get("measure", {})}
     if not has_gpu:
         measure |= config.get("cpu_fallback", {})
@@ -78,7 +79,17 @@ def _schedule(run: Dataset) -> Mapping[str, Any]:
 
 def _host(run: Dataset) -> Mapping[str, Any]:
     """How many cores a trial had, and how many GPUs shared the host."""
-    rows = [own.row for own in run.main.configurations] if run.main else []
-    cores = Counter(row["cpus"] for row in rows if row.get("cpus")).most_common(1)
+    rows = _measured_rows(run)
+    cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
     gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
-    return {"cores per trial": cores[0][0] if cores else None, "GPUs in use": len(gpus)}
+    usual_cores = None
+    for number, _ in cores.most_common(1):
+        usual_cores = number
+    return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
+
+
+def _measured_rows(run: Dataset) -> list[Row]:
+    """A row of each configuration that ended ok in the run's main environment."""
+    if run.main is None:
+        return []
+    return [configuration.row for configuration in run.main.configurations]
