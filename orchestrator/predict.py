@@ -15,6 +15,7 @@ from orchestrator.cli import (
     EXIT_USAGE,
     add_config,
     add_json,
+    check_files,
     epilog,
     finish,
     print_notes,
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = _chosen_trials(plan(config).trials, options.trial)
     except (ConfigError, ValueError) as error:

@@ -17,11 +17,14 @@ _SHOWN_TRIALS = 8
 _SHOWN_VALUES = 12
 
 
-def describe(plan: Plan, config: SweepConfig) -> str:
-    """How many trials over which axes, what is ruled out and why, and where the results go."""
+def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, str]] = ()) -> str:
+    """How many trials over which axes, what is ruled out and why, and where the results go.
+
+    ``model_facts`` are names and texts about the model, which come first.
+    """
     lines = [
         f"{config.name}: {_subject(config)}",
-        *_table(_facts(plan, config)),
+        *_table([*model_facts, *_facts(plan, config)]),
         *_ruled_out(plan),
         *_first_trials(plan.trials, config),
     ]
