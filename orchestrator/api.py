@@ -119,12 +119,16 @@ class Run:
         )
 
     def export(
-        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1
+        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with; returns them. Raises NotExportableError."""
+        """Write the files to train ``candidate`` with; returns them.
+
+        Raises NotExportableError, and FileExistsError where ``folder`` holds files: only with
+        ``force`` are those of the same names overwritten.
+        """
         from orchestrator.export import export_candidate
 
-        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs)
+        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs, force=force)
 
     def compare(self, after: Run) -> Comparison:
         """What became of this run's configurations in another one."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
+from orchestrator.reporting.terminal.safe_text import safe_streams
 from orchestrator.running.nodes import ClusterError, NoSuchGpuError
 from orchestrator.storage.location import Location, Uri, folder_of, location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError
+from orchestrator.storage.user_files import refuse_folder_of_another
 from orchestrator.units import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
@@ -60,10 +62,14 @@ _CANNOT_WRITE = (
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe."""
+    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe.
+
+    Nothing that it prints acts on the terminal: names and reasons of a run may be somebody else's.
+    """
     try:
         try:
-            status = main()
+            with safe_streams():
+                status = main()
         finally:
             # Here, and not when Python ends, an error of writing still becomes an exit status.
             sys.stdout.flush()
@@ -175,6 +181,7 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     add = parser.add_argument
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
     add("--output", type=run_location, metavar="DIR", help=folder)
+    add_force(parser)
     add("--dry-run", action="store_true", help="print the plan and stop")
     budget = "end in this time; trials that have not started by then are recorded as skipped"
     add("--time-budget", type=duration, metavar="15m", help=budget)
@@ -193,11 +200,26 @@ def add_run(
     parser.add_argument(name, type=run_location, metavar=metavar, help=what)
 
 
-def holding(target: Location, run: Callable[[RunFolder], int], *, resume: bool) -> int:
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """The switch of every verb that writes to a place of the user's choice."""
+    force = "write into a folder that holds other files, and over files of the same names"
+    parser.add_argument("--force", action="store_true", help=force)
+
+
+def holding(
+    target: Location, run: Callable[[RunFolder], int], *, resume: bool, force: bool = False
+) -> int:
     """The exit status of ``run``, which has the run folder to itself; or why it could not begin.
 
-    A run at a URI is downloaded before, and uploaded at the end.
+    A run at a URI is downloaded before, and uploaded at the end. A folder that holds other files
+    than a run's is refused unless ``force``.
     """
+    if isinstance(target, Path):
+        try:
+            refuse_folder_of_another(target, force=force)
+        except FileExistsError as error:
+            print(error, file=sys.stderr)
+            return EXIT_USAGE
     folder = RunFolder(folder_of(target))
     # Before the lock, which would make the folder. A run at a URI is known only once downloaded.
     if resume and isinstance(target, Path) and not folder.exists():

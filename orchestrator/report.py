@@ -90,7 +90,7 @@ def _report_folder(folder: Path, options: argparse.Namespace) -> int:
 def _publish(folder: Path, options: argparse.Namespace) -> Report:
     """Write the pages, print the summary, and open report.html if stdout is a terminal."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
 
     report = publish(folder)
     print_summary(report, as_json=options.json)

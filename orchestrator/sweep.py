@@ -51,6 +51,7 @@ class SweepOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     @property
@@ -62,6 +63,7 @@ class SweepOptions(RunOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is
     wrong, 130 interrupted."""
+    # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
@@ -71,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
         if options.is_plan_only:
             return _show_plan(config, options)
+        # The parents preload while Ray is imported and starts.
         with ray_address.preloading(options.address, config.resources.cpus_per_trial):
             # A model that cannot be built would fail in every trial.
             cli.model_facts(config)
@@ -78,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.output or config.output,
                 lambda folder: _run(config, options, folder),
                 resume=options.resume,
+                force=options.force,
             )
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
@@ -104,9 +108,10 @@ def command_line() -> argparse.ArgumentParser:
 def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
     """Measure, and print what came of it."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
+    # The report is written however the sweep ended: finished rows are worth reading.
     end = run_sweep(config, options, folder)
     print_summary(publish(folder.path), as_json=options.as_json)
     if end.is_interrupted:

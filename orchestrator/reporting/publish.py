@@ -40,6 +40,7 @@ def publish(run_folder: Path) -> Report:
     Raises FileNotFoundError where the folder holds neither records nor a table, UnreadableRunError
     on a damaged file.
     """
+    # Tables first: if a page cannot be drawn, the figures are there.
     dataset = write_tables(run_folder)
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
@@ -69,28 +70,34 @@ def frontier_table(dataset: Dataset) -> Any:
 
     Each is its first repeat's row with what the repeats combine to.
     """
-    entries = list(_on_fronts(dataset))
-    first = [configuration.row for configuration, _ in entries]
-    rows = dataclasses.replace(dataset.table, rows=[dict(row) for row in first])
-    table = parquet.arrow_table(rows)
-    return parquet.append_columns(table, FRONTIER_COLUMNS, [combined for _, combined in entries])
+    first_repeats: list[dict[str, Any]] = []
+    combined: list[dict[str, Any]] = []
+    for configuration, values in _on_fronts(dataset):
+        first_repeats.append(dict(configuration.row))
+        combined.append(values)
+    table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
+    return parquet.append_columns(table, FRONTIER_COLUMNS, combined)
 
 
 def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
     """Each configuration with its values of ``FRONTIER_COLUMNS``."""
     for results in dataset.environments:
-        of_recipes = _trial_ids(own for front in results.fronts.values() for own in front)
+        of_recipes: set[tuple[str, ...]] = set()
+        for front in results.fronts.values():
+            of_recipes |= _trial_ids(front)
         across = _trial_ids(results.front_across_recipes)
         for front in fronts_by(results.configurations, _trains_like).values():
-            for own in front:
-                combined = {
-                    "frontier_memory_bytes": own.memory_bytes,
-                    "frontier_samples_per_second": own.samples_per_second,
-                    "repeats": len(own.trial_ids),
-                    "on_frontier": own.trial_ids in of_recipes,
-                    "across_recipes": own.trial_ids in across,
-                }
-                yield own, combined
+            for configuration in front:
+                yield (
+                    configuration,
+                    {
+                        "frontier_memory_bytes": configuration.memory_bytes,
+                        "frontier_samples_per_second": configuration.samples_per_second,
+                        "repeats": len(configuration.trial_ids),
+                        "on_frontier": configuration.trial_ids in of_recipes,
+                        "across_recipes": configuration.trial_ids in across,
+                    },
+                )
 
 
 def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
@@ -98,7 +105,7 @@ def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
 
 
 def _trial_ids(configurations: Iterable[Configuration]) -> set[tuple[str, ...]]:
-    return {own.trial_ids for own in configurations}
+    return {configuration.trial_ids for configuration in configurations}
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import TextIO
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.labels import trial_label
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
@@ -85,6 +87,7 @@ class Progress:
         """Count a trial without printing it. ``measured``: it took slot time in this sweep."""
         if record.spec.follow_up is not None:
             return
+        # The fastest so far is named in the status line.
         self._counts[record.outcome] += 1
         if record.outcome is Outcome.OK and _speed(record) > _speed(self._fastest):
             self._fastest = record
@@ -95,7 +98,7 @@ class Progress:
     def print(self, text: str) -> None:
         """Print a line. A closed pipe (``| head``) does not end the sweep."""
         with contextlib.suppress(BrokenPipeError):
-            print(text, file=self._stream, flush=True)
+            print(visible(text), file=self._stream, flush=True)
 
     def status(self) -> str:
         """Where the sweep stands, in one line."""
@@ -164,7 +167,7 @@ def _speed(record: TrialRecord | None) -> float:
 
 def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
-        return record.reason[:_REASON_CHARACTERS]
+        return shortened(record.reason, _REASON_CHARACTERS)
     peak = record.measurements.get("device_peak_bytes")
     if peak is None:  # without a GPU
         peak = record.measurements.get("peak_allocated_bytes")

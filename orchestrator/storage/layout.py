@@ -10,6 +10,7 @@ from pathlib import Path
 RUN = "run.json"
 RECORDS = "records"
 LOGS = "logs"
+SUPERSEDED = "superseded"
 TRIALS = "trials.parquet"
 STEPS = "steps.parquet"
 ANATOMY = "anatomy.parquet"
