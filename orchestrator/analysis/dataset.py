@@ -23,8 +23,8 @@ from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equiva
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
-from orchestrator.storage.tables.parquet import TrialTable, table_of_records
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
 __all__ = [
     "Dataset",
@@ -84,9 +84,10 @@ class Dataset:
         """A configuration in a few words."""
         return label(choices, self.varying_axes)
 
-    def pick_label(self, choices: Mapping[str, Choice]) -> str:
-        """The same with its accumulation, even if that is 1: a pick says all that is to be set."""
-        return label(choices, (*self.varying_axes, "accumulation"))
+    def pick_label(self, configuration: Configuration) -> str:
+        """The name of a pick: its accumulation is part of it even where that is 1."""
+        batch = {name: configuration.row.get(name) for name in ("micro_batch", "accumulation")}
+        return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:
         """A row's configuration in a few words."""

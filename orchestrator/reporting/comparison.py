@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
@@ -11,6 +11,7 @@ from orchestrator.analysis.comparison import Change, Comparison, Shift
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.markdown import grid
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, count, memory, number
 
 _OF_SPEED = ("faster", "slower")
@@ -20,7 +21,7 @@ FOLD_FROM = 10
 
 def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """Lines of text: what was compared, how the runs differ, what changed."""
-    return "\n".join(_lines(before, after, comparison))
+    return visible("\n".join(_lines(before, after, comparison)))
 
 
 def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
@@ -38,7 +39,7 @@ def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[
 
 def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """The same for GitHub: tables, the long ones folded."""
-    return "\n".join(_markdown(before, after, comparison)) + "\n"
+    return visible("\n".join(_markdown(before, after, comparison))) + "\n"
 
 
 def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str, Any]:
@@ -59,7 +60,9 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
         yield ""
         yield f"{line}."
     if comparison.differences:
-        rows = [[own.label, own.before, own.after] for own in comparison.differences]
+        rows = []
+        for difference in comparison.differences:
+            rows.append([difference.label, difference.before, difference.after])
         yield ""
         yield from grid(["differs", "before", "after"], rows)
     yield ""
@@ -70,7 +73,9 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
 
 
 def _change_table(comparison: Comparison) -> Iterator[str]:
-    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
+    changes = []
+    for changed in comparison.changes:
+        changes.append([changed.kind, changed.label, _figures(changed)])
     is_long = len(changes) > FOLD_FROM
     if is_long:
         yield f"<details><summary>{count(len(changes), 'change')}</summary>"
@@ -82,14 +87,17 @@ def _change_table(comparison: Comparison) -> Iterator[str]:
 
 
 def _name(run: Dataset) -> str:
-    hardware = run.main.hardware if run.main else "nothing measured"
+    hardware = "nothing measured"
+    if run.main is not None:
+        hardware = run.main.hardware
     return f"{run.name} ({hardware})"
 
 
 def _counts(comparison: Comparison) -> str:
     kinds = Counter(changed.kind for changed in comparison.changes)
     parts = [f"{count(comparison.matched, 'configuration')} compared"]
-    parts += [f"{number} {kind}" for kind, number in kinds.items()]
+    for kind, occurrences in kinds.items():
+        parts.append(f"{occurrences} {kind}")
     return ", ".join(parts)
 
 
@@ -144,17 +152,27 @@ def _decision(shift: Shift) -> str:
 
 def _figures(changed: Change) -> str:
     if changed.outcome is not None:
-        was = "was " if changed.kind == "fixed" else ""
-        reason = f": {changed.reason}" if changed.reason else ""
-        return f"{was}{changed.outcome}{reason}"
+        return _failure(changed)
     if changed.kind == "loss mismatch":
         if changed.after is None:
             return "losses are no longer finite"
         return f"mean loss {number(changed.after)} times the earlier run's"
     if changed.before is None or changed.after is None or changed.ratio is None:
         return ""
-    write = _speed if changed.kind in _OF_SPEED else memory
+    write: Callable[[float], str] = memory
+    if changed.kind in _OF_SPEED:
+        write = _speed
     return f"{write(changed.before)} → {write(changed.after)} ({_ratio(changed)})"
+
+
+def _failure(changed: Change) -> str:
+    """``was out_of_memory: CUDA out of memory`` of a configuration that works now."""
+    text = str(changed.outcome)
+    if changed.kind == "fixed":
+        text = f"was {text}"
+    if changed.reason:
+        text = f"{text}: {changed.reason}"
+    return text
 
 
 def _speed(value: float) -> str:
@@ -163,7 +181,10 @@ def _speed(value: float) -> str:
 
 def _ratio(changed: Change) -> str:
     assert changed.ratio is not None
-    ratio = change(changed.ratio) if changed.ratio >= 2 else _signed(changed.ratio)
+    # From doubling on a factor says more than a percentage.
+    ratio = _signed(changed.ratio)
+    if changed.ratio >= 2:
+        ratio = change(changed.ratio)
     if changed.margin is None:
         return ratio
     return f"{ratio}, equal runs differ by up to ±{_percent(changed.margin)}"

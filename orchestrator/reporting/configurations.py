@@ -15,7 +15,9 @@ from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Format
 from orchestrator.units import count, error
 
-OTHER_RECIPE, HOST_BOUND, LOSS_MISMATCH = "†", "h", "≠"
+OTHER_RECIPE = "†"
+HOST_BOUND = "h"
+LOSS_MISMATCH = "≠"
 MARKS_MEAN = {
     OTHER_RECIPE: "other training recipe",
     HOST_BOUND: "host-bound: the GPU waited for the host, so this is the host's speed",
@@ -70,16 +72,20 @@ def mark_notes(
     results: EnvironmentResults, configurations: Iterable[Configuration]
 ) -> tuple[str, ...]:
     """What the marks on these configurations mean, a line each."""
-    met: set[str] = set()
-    others: dict[TrainingRecipe, None] = {}
+    used_marks: set[str] = set()
+    other_recipes: dict[str, None] = {}
     for configuration in configurations:
-        met.update(marks(results, configuration))
+        used_marks.update(marks(results, configuration))
         if configuration.training_recipe != results.recipe:
-            others[configuration.training_recipe] = None
-    notes = [f"{mark} {meaning}" for mark, meaning in MARKS_MEAN.items() if mark in met]
-    if others:
-        named = "; ".join(recipe_name(results, recipe) for recipe in others)
-        notes[0] = f"{notes[0]}: {named}"
+            other_recipes[recipe_name(results, configuration.training_recipe)] = None
+    notes = []
+    for mark, meaning in MARKS_MEAN.items():
+        if mark not in used_marks:
+            continue
+        note = f"{mark} {meaning}"
+        if mark == OTHER_RECIPE:
+            note = f"{note}: {'; '.join(other_recipes)}"
+        notes.append(note)
     return tuple(notes)
 
 
@@ -97,16 +103,19 @@ def memory_meaning(results: EnvironmentResults) -> str:
 
 def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) -> str:
     """The result of a tie-break of two configurations; ``labels`` maps trials to labels."""
-    own, reference = labels[comparison.trial_id], labels[comparison.reference_id]
+    challenger = labels[comparison.trial_id]
+    reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
-    ratio, uncertainty = comparison.ratio, error(comparison.ci95)
+    uncertainty = error(comparison.ci95)
+    # The ratio is the challenger's speed divided by the reference's.
+    gain = 100 * (comparison.ratio - 1)
     if comparison.is_faster:
-        return f"{own} is {100 * (ratio - 1):.1f} % {uncertainty} faster than {reference} {rounds}."
+        return f"{challenger} is {gain:.1f} % {uncertainty} faster than {reference} {rounds}."
     if comparison.is_slower:
-        gain = 100 * (1 / ratio - 1)
-        return f"{reference} is {gain:.1f} % {uncertainty} faster than {own} {rounds}."
-    difference = f"{100 * (ratio - 1):+.1f} % {uncertainty}".replace("-", "−")
-    return f"No difference in speed between {reference} and {own}: {difference} {rounds}."
+        inverse = 100 * (1 / comparison.ratio - 1)
+        return f"{reference} is {inverse:.1f} % {uncertainty} faster than {challenger} {rounds}."
+    difference = f"{gain:+.1f} % {uncertainty}".replace("-", "−")
+    return f"No difference in speed between {reference} and {challenger}: {difference} {rounds}."
 
 
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:

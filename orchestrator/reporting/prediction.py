@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
     """
     if not predictions:
         return "no trials"
+    # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
     lines = [f"{header}  {cards} GB"]
     for prediction in predictions:
         lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
@@ -52,15 +54,18 @@ def row(prediction: Prediction) -> dict[str, Any]:
     is_known = prediction.allocated is not None
     for kind in KINDS:
         column = f"{kind.replace(' ', '_').lower()}_bytes"
-        values[column] = prediction.anatomy.get(kind, 0) if is_known else None
+        values[column] = None
+        if is_known:
+            values[column] = prediction.anatomy.get(kind, 0)
     for card, fit in prediction.cards.items():
         values[f"fits_{card}_gb"] = fit
     return values
 
 
 def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
-    parts = ("bytes", "low", "high")
-    return {f"{name}_{part}": getattr(figure, part) if figure else None for part in parts}
+    if figure is None:
+        return {f"{name}_bytes": None, f"{name}_low": None, f"{name}_high": None}
+    return {f"{name}_bytes": figure.bytes, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
@@ -85,8 +90,11 @@ def _device(device: Figure | None) -> str:
 def _anatomy(prediction: Prediction) -> str:
     """The kinds of memory at the peak, the largest first."""
     sizes = prediction.anatomy
-    kinds = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    return ", ".join(f"{kind} {_gib(sizes[kind])}" for kind in kinds if sizes[kind] >= _SHOWN_BYTES)
+    parts = []
+    for kind in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if sizes[kind] >= _SHOWN_BYTES:
+            parts.append(f"{kind} {_gib(sizes[kind])}")
+    return ", ".join(parts)
 
 
 def _gib(nbytes: int) -> str:

@@ -29,6 +29,7 @@ def render(report: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
+    # What no template escapes by itself: Markup below marks what is safe already.
     pages = Environment(
         loader=PackageLoader("orchestrator.reporting", "html"),
         autoescape=True,
@@ -37,6 +38,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     pages.filters["memory"] = memory
+    # The script's data: what it draws and filters, thinned where there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
     data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
@@ -44,7 +46,7 @@ def render(report: Report) -> str:
         name=dataset.name or "Run",
         opening=list(_opening(report, left_out(dataset, shown))),
         front=_front(dataset),
-        budgets=[pick.budget_bytes for pick in dataset.main.budget_picks] if dataset.main else [],
+        budgets=_budgets(dataset),
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
         library=Markup(packed_library()),
@@ -55,9 +57,18 @@ def render(report: Report) -> str:
     )
 
 
+def _budgets(dataset: Dataset) -> list[int]:
+    """The budgets in bytes that the page offers as buttons."""
+    if dataset.main is None:
+        return []
+    return [pick.budget_bytes for pick in dataset.main.budget_picks]
+
+
 def _front(dataset: Dataset) -> Content | None:
     """The Pareto front as it reads without a script."""
-    return None if dataset.main is None else pareto_front.make(dataset, dataset.main)
+    if dataset.main is None:
+        return None
+    return pareto_front.make(dataset, dataset.main)
 
 
 def _opening(report: Report, missing: str) -> Iterator[str]:
@@ -76,16 +87,21 @@ def _parts(report: Report) -> Iterator[tuple[Part, str, str]]:
     for part in report.parts:
         if not (part.section.on_page and part.content.tables):
             continue
-        place = environments.index(part.environment) if part.environment else 0
-        suffix = f"-{place + 1}" if place else ""
-        is_ambiguous = part.environment is not None and len(environments) > 1
-        on = f" on {part.environment.hardware}" if part.environment and is_ambiguous else ""
-        yield part, f"{part.section.name}{suffix}", on
+        section_id = part.section.name
+        on = ""
+        if part.environment is not None and len(environments) > 1:
+            on = f" on {part.environment.hardware}"
+            index = environments.index(part.environment)
+            # The first environment's sections keep the plain name, so that links to it stay.
+            if index:
+                section_id = f"{part.section.name}-{index + 1}"
+        yield part, section_id, on
 
 
 def _config(dataset: Dataset) -> str:
-    config = dataset.run.config
-    return json.dumps(config, indent=2, sort_keys=True) if config else ""
+    if not dataset.run.config:
+        return ""
+    return json.dumps(dataset.run.config, indent=2, sort_keys=True)
 
 
 def packed_library() -> str:
@@ -105,7 +121,10 @@ def script_json(value: Any) -> str:
 
 def queries(dataset: Dataset) -> list[tuple[str, str, str]]:
     """(tool, snippet before the budget in GiB, snippet after it): the fastest within a budget."""
-    size = dataset.main.memory_column if dataset.main else "peak_allocated_bytes"
+    size = "peak_allocated_bytes"
+    if dataset.main is not None:
+        size = dataset.main.memory_column
+    # Only plain identifiers can stand in a query without quotes.
     axes = [axis for axis in dataset.varying_axes if axis.isidentifier()]
     columns = list(dict.fromkeys(["trial_id", "micro_batch", *axes]))
     return [("DuckDB", *_duckdb(columns, size)), ("Polars", *_polars(columns, size))]

@@ -8,7 +8,10 @@ from typing import Any
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#6c757d")
 """Okabe and Ito's colours, which people with any colour vision can distinguish, and two more."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-INK, SOFT, FAINT = "#1b1f24", "#57606a", "#d8dee4"
+INK = "#1b1f24"
+SOFT = "#57606a"
+FAINT = "#d8dee4"
+"""Text, secondary text, and lines that stay in the background."""
 _DOTS_PER_INCH = 160
 
 

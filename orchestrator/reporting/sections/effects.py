@@ -29,7 +29,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             "Medians over pairs of configurations that differ in nothing else; accumulation is "
             "compared at equal effective batch.",
         ),
-        tables=(Table(columns=COLUMNS, rows=tuple(_row(effect) for effect in results.effects)),),
+        tables=(Table(columns=COLUMNS, rows=tuple(map(_row, results.effects))),),
     )
 
 
@@ -49,7 +49,9 @@ def _training(effect: TechniqueEffect) -> str:
     """Whether the technique leaves the training as it was, in a word or two."""
     if effect.same_training:
         return "same"
-    return "other batch" if effect.axis == "micro_batch" else "other recipe"
+    if effect.axis == "micro_batch":
+        return "other batch"
+    return "other recipe"
 
 
 SECTION = EnvironmentSection(name="effects", make=make)

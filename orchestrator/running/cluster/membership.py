@@ -9,13 +9,14 @@ from typing import Any, Protocol
 from ray import tune
 
 from jobs.spec import Needs
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.messages import UNFIT
 from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
 from orchestrator.running.cluster.searcher import Unpickled
 from orchestrator.running.cluster.slots import Slots
 from orchestrator.running.cluster.unfit_gpus import UnfitGpus
 from orchestrator.running.nodes import Cluster, Placement
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 
 LOOK_SECONDS = 2.0
 """Between two looks at the cluster."""
@@ -53,7 +54,9 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._session = session
         self._cluster = cluster
         self._nodes = nodes
-        self._inquiries = NodeInquiries() if inquiries is None else inquiries
+        if inquiries is None:
+            inquiries = NodeInquiries()
+        self._inquiries = inquiries
         self._clock = clock
         self._no_node_seconds = no_node_seconds
         self.slots = Slots(cluster, asked or Needs())
@@ -93,13 +96,16 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
+        self._session.check_folder()
         alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
         self._meet_new_nodes(alive)
         self._count_slots(alive)
         self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
-        """Whether to wait no longer for a node."""
+        """Whether to end now: no node joined in time, or no record can be written any more."""
+        if self._session.is_futile:
+            return True
         if self._empty_since is None:
             return False
         if self._clock() <= self._empty_since + self._no_node_seconds:
@@ -112,6 +118,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         gpu = result.get(UNFIT)
         if gpu is None:
             return False
+        # An unfit GPU is kept by its Tune trial until the GPU is fit or the sweep ends.
         slots = self.slots.of(self.slots.model_of(gpu.planned_model))
         gives_back = self._unfit.report(trial_id, gpu, slots=slots)
         return bool(gpu.reason) and (gives_back or self._session.finished)
@@ -128,6 +135,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
             return  # their actors find out
         if self._known_nodes is None:
             self._known_nodes = set(alive)
+        # A node is asked once. Its answer comes at a later look.
         for node_id, node in alive.items():
             gpus = int(node["Resources"].get("GPU", 0))
             if gpus and node_id not in self._known_nodes:
@@ -148,6 +156,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
     def _watch_emptiness(self, now: float) -> None:
         """Note since when no fit GPU has been there for the trials that are out."""
+        # Only models that trials wait for count: an idle model may be gone.
         waiting = self._session.gpu_models_given_out
         if not waiting or any(self._has_fit_slot(model) for model in waiting):
             self._empty_since = None

@@ -24,7 +24,7 @@ from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.layout import STEPS
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import read_run_folder
-from orchestrator.storage.tables.parquet import TrialTable
+from orchestrator.storage.tables.trial_table import TrialTable
 from tests.benchmarks.recorded.false_alarms import judge
 from tests.support.records import GPU_BOUND, make_record
 

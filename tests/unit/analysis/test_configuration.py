@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import memory_column
-from orchestrator.storage.tables.parquet import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.configurations import measured
 from tests.support.records import COLUMNS, H200, MIB, make_record
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.report import Report
-from orchestrator.reporting.terminal import print_summary
+from orchestrator.reporting.terminal.summary import print_summary
 from tests.support.records import make_grid, make_record, write_run
 
 
