@@ -34,14 +34,15 @@ _SENDS_AWAY = ("trackio_",)
 """Beginnings of arguments that name where to send figures to."""
 
 
-def with_accumulation(spec: TrialSpec, accumulation: int) -> TrialSpec:
-    """The same trial at another gradient accumulation."""
+def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
+    """The same trial at another micro-batch and gradient accumulation."""
     arguments = {
         **spec.settings.training_arguments,
+        "per_device_train_batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
     }
     settings = dataclasses.replace(spec.settings, training_arguments=arguments)
-    choices = {**spec.choices, "accumulation": accumulation}
+    choices = {**spec.choices, "micro_batch": micro_batch, "accumulation": accumulation}
     return dataclasses.replace(spec, choices=choices, settings=settings)
 
 

@@ -96,7 +96,7 @@ def export_candidate(
     source = source_trial(dataset, row)
     spec = source.spec
     if candidate.is_inferred:
-        spec = arguments.with_accumulation(spec, candidate.accumulation)
+        spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     return export(
