@@ -16,6 +16,8 @@ _COLLATORS: Mapping[Task, str] = {
     "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
 }
 _DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
+_CHAT_COLUMNS = ("messages", "prompt", "completion")
+"""Names of columns that a chat template makes texts from, which train.py does not have."""
 _WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
 """Fields of ``DatasetFile`` that train.py reads the data by."""
 
@@ -31,6 +33,7 @@ def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
     return {
         "file": _file(data.file),
         "synthetic": _synthetic(data.synthetic),
+        "needs_class_labels": task == "sequence-classification",
         "collator": Code(_COLLATORS.get(task, _DEFAULT_COLLATOR)),
     }
 
@@ -39,6 +42,11 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
     _check_fields(file)
+    for name in _CHAT_COLUMNS:
+        if name in file.columns:
+            raise NotExportableError(
+                f"the data have a column of {name}, which the exported files cannot read yet"
+            )
     # Through a URL, the training would read what another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
