@@ -167,7 +167,9 @@ def test_exported_accumulation_that_would_be_wrong_stops_with_a_sentence(
     # A model that divides by something else, and a Trainer that does not divide.
     broken = path.read_text().replace(
         "    return model.to(device)",
+        "    import functools\n"
         "    plain = model.forward\n"
+        "    @functools.wraps(plain)\n"
         "    def forward(*args, num_items_in_batch=None, **kwargs):\n"
         "        outputs = plain(*args, **kwargs)\n"
         "        outputs.loss = outputs.loss / (num_items_in_batch or 1) ** 0.5\n"
