@@ -67,7 +67,10 @@ def opening_lines(
         yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
-        yield f"-- {path} is not a record of this program, or of a newer one; it is left alone"
+        yield (
+            f"-- {path} is not a record of this program; it is left alone, or moves to superseded/"
+            " if its trial is measured"
+        )
 
 
 def environment_lines(

@@ -124,10 +124,21 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
         )
     except Exception as error:  # Ray raises bare Exception, too: whatever it is, Ray is not there
         refusal = _one_line(error)
+        if isinstance(error, OSError) and _is_at_home(error):
+            raise ClusterError(
+                f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
+                " that can be written"
+            ) from error
         if address == "local":
             raise ClusterError(f"Ray could not be started here: {refusal}; try again") from error
         sentence = f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
         raise ClusterError(sentence) from error
+
+
+def _is_at_home(error: OSError) -> bool:
+    """Whether it was a file below the home folder that could not be used."""
+    home = os.path.expanduser("~")
+    return str(error.filename or "").startswith(home)
 
 
 def ask_nodes(
