@@ -13,6 +13,8 @@ from typing import Any
 import ray
 import ray._private.worker
 
+from orchestrator.running.cluster.own_ray import end_at_once
+
 _CHECK_SECONDS = 1.0
 _QUESTION = b"orchestrator"
 """A key that no cluster has: the answer is short."""
@@ -64,4 +66,4 @@ def _answers() -> bool:
 def _end_process(address: str) -> None:
     sentence = f"the Ray cluster was lost: its head at {address} does not answer; --resume goes on"
     print(sentence, file=sys.stderr, flush=True)
-    os._exit(1)
+    end_at_once()

@@ -145,6 +145,11 @@ def _end_process(loss: str, ray: OwnRay) -> NoReturn:
             " command with --resume goes on"
         )
     print(sentence, file=sys.stderr, flush=True)
+    end_at_once()
+
+
+def end_at_once() -> NoReturn:
+    """End this process with exit status 1, and all that it started: nothing else would end it."""
     for process in descendants():
         with contextlib.suppress(psutil.Error):
             process.kill()
