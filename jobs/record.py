@@ -145,6 +145,7 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
 
     Raises KeyError, TypeError or ValueError on a foreign document.
     """
+    # Every other field is plain JSON already.
     parsed = {
         "spec": spec_from_json(raw["spec"]),
         "outcome": Outcome(raw["outcome"]),

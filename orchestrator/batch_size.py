@@ -65,6 +65,7 @@ class BatchSizeOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     def effective_batch_for(self, config: SweepConfig) -> int | None:
@@ -91,7 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
         return cli.holding(
-            output, lambda folder: _run(config, sets, options, folder), resume=options.resume
+            output,
+            lambda folder: _run(config, sets, options, folder),
+            resume=options.resume,
+            force=options.force,
         )
 
 

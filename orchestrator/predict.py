@@ -14,6 +14,7 @@ from orchestrator.cli import (
     EXIT_OK,
     EXIT_USAGE,
     add_config,
+    add_force,
     add_json,
     epilog,
     finish,
@@ -26,16 +27,19 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.libraries import without_gpus
 from orchestrator.reporting.prediction import labels, row, table
+from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
     options = command_line().parse_args(arguments)
     try:
+        if options.output is not None:
+            refuse_used_file(options.output, force=options.force)
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         gpu = load_gpu(options.gpu)
         trials = _chosen_trials(plan(config).trials, options.trial)
-    except (ConfigError, ValueError) as error:
+    except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     print_notes(config.notes)
@@ -74,6 +78,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table"
     )
+    add_force(parser)
     return parser
 
 

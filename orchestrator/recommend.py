@@ -64,6 +64,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_workload(parser)
     export = "write the files to train with"
     parser.add_argument("--export", type=Path, metavar="DIR", help=export)
+    cli.add_force(parser)
     cli.add_json(parser)
     return parser
 
@@ -113,8 +114,10 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
 
     assert answer.best is not None
     try:
-        written = answer.run.export(answer.best, options.export, epochs=options.epochs)
-    except NotExportableError as error:
+        written = answer.run.export(
+            answer.best, options.export, epochs=options.epochs, force=options.force
+        )
+    except (NotExportableError, FileExistsError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     for path in written:

@@ -51,6 +51,7 @@ class SweepOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     @property
@@ -62,6 +63,7 @@ class SweepOptions(RunOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is
     wrong, 130 interrupted."""
+    # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
@@ -73,11 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.print_notes(config.notes)
     if options.is_plan_only:
         return _show_plan(config, options)
+    # The parents preload while Ray is imported and starts.
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
         return cli.holding(
             options.output or config.output,
             lambda folder: _run(config, options, folder),
             resume=options.resume,
+            force=options.force,
         )
 
 
@@ -104,6 +108,7 @@ def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
     from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
+    # The report is written however the sweep ended: finished rows are worth reading.
     end = run_sweep(config, options, folder)
     print_summary(publish(folder.path), as_json=options.as_json)
     if end.is_interrupted:

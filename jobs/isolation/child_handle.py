@@ -1,4 +1,4 @@
-"""A trial's own process, from its parent's side: made, given its trial, waited for, ended."""
+"""A trial's own process, from its parent's side: start it, give it its trial, wait, end it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from jobs.isolation.child_main import (
 from jobs.spec import TrialSpec, to_json
 
 _LOG_TAIL_CHARACTERS = 16_000
+"""What is kept of a log: its end, where errors are."""
 
 
 class Child:
@@ -44,40 +45,42 @@ class Child:
         self.pid = pid
         self._folder = folder
         self._trial_pipe = trial_pipe
-        """Written to: what to run. None for a process that was started with its trial."""
+        """The trial is written to it. None for a process that was started with its trial."""
         self._news_pipe = news_pipe
-        """Read from: that it is ready, that it is done."""
+        """The child writes to it that it is ready, and that it is done."""
         self._pidfd = os.pidfd_open(pid)
-        self._made_at = self._begun_at = time.monotonic()
+        self._made_at = time.monotonic()
+        self._begun_at = self._made_at
         self._news = b""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def is_ready(self, deadline: float, requests: int) -> bool:
-        """Wait for its CUDA context, if it needs one; False: it has none.
+        """Wait until it can take a trial; returns whether it has its CUDA context (or no GPU).
 
-        Exits this process if ``requests`` is closed meanwhile.
+        ``deadline`` is in monotonic seconds. Exits this process if ``requests`` is closed.
         """
         while self._ready is None and self.is_alive and self._listen(deadline, requests):
             pass
         return self._ready is not None and self._ready[1]
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
-        """Give a forked child its trial, and tell it how much GPU memory its context took."""
+        """Give a forked child its trial, and the GPU memory that its context took."""
         self._begun_at = time.monotonic()
         if self._trial_pipe is None:
             return
-        descriptor, self._trial_pipe = self._trial_pipe, None
+        descriptor = self._trial_pipe
+        self._trial_pipe = None
         with contextlib.suppress(BrokenPipeError), open(descriptor, "w") as pipe:
             json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, pipe)
 
     def wait(self, deadline: float, requests: int) -> bool:
-        """Wait for its result or its end; False: neither came by ``deadline`` (monotonic seconds).
+        """Wait for its result or its end; False if neither came by ``deadline``.
 
-        Exits this process if ``requests`` is closed meanwhile.
+        ``deadline`` is in monotonic seconds. Exits this process if ``requests`` is closed.
         """
         while self.is_alive and len(self._news) <= READY.size:
             if not self._listen(deadline, requests):
@@ -85,7 +88,8 @@ class Child:
         return True
 
     def _listen(self, deadline: float, requests: int) -> bool:
-        """Wait for news of it, or its end, until ``deadline``; False if neither came."""
+        """Wait for news or the process's end, until ``deadline``; False if neither came."""
+        # A pidfd is readable once its process has ended.
         watched = [self._pidfd, requests]
         if self._news_pipe is not None:
             watched.append(self._news_pipe)
@@ -100,25 +104,28 @@ class Child:
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
-        """When it was ready (monotonic seconds), and whether with a context; None: not yet."""
+        """When it was ready (monotonic seconds), and whether with a context; None: it is not."""
         if len(self._news) < READY.size:
             return None
         return READY.unpack(self._news[: READY.size])
 
     @property
     def busy_seconds(self) -> float:
-        """Since it was made, without its idle wait for a trial."""
-        ready_at = self._made_at if self._ready is None else self._ready[0]
+        """Seconds since it was made, without its idle wait for a trial."""
+        ready_at = self._made_at
+        if self._ready is not None:
+            ready_at = self._ready[0]
+        # A child that was forked ahead is ready before its trial begins; any other is not.
         idle = max(0.0, self._begun_at - ready_at)
         return time.monotonic() - self._made_at - idle
 
     def kill(self) -> None:
-        """End it and its whole process group. Their memory is free only after ``reap``."""
+        """End the process and its group. Their memory is free only after ``reap``."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end and remove its folder; returns its exit status."""
+        """Wait for its end and remove its folder; returns ``os.waitstatus_to_exitcode``'s value."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         for descriptor in (self._pidfd, self._trial_pipe, self._news_pipe):
             if descriptor is not None:
@@ -138,36 +145,39 @@ class Child:
 
     @property
     def phase(self) -> str:
-        """The last phase that it announced."""
+        """The last phase that the trial announced; empty before the first."""
+        # The phase is padded with zeros.
         return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
 
 
 def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
-    """A child that waits for its trial; it closes its copies of ``parent_channels``."""
+    """Fork a child that waits for its trial; it closes its copies of ``parent_channels``."""
     own_folder = _make_folder(folder)
     parent = os.getpid()
     read_trial, write_trial = os.pipe()
     read_news, write_news = os.pipe()
+    # One pipe each way. The child's ends are closed here after the fork, and this process's there.
     pid = os.fork()
     if pid == 0:
         end_with(parent)
-        # While the child held them open, nobody at their other end would see them close.
+        # While the child holds a channel open, the process at its other end cannot see it close.
         for descriptor in (*parent_channels, write_trial, read_news):
             os.close(descriptor)
         run_as_forked_child(own_folder, read_trial, write_news)
     os.close(read_trial)
     os.close(write_news)
-    # Parent and child both ask for the process group; whoever comes second finds it made.
+    # Parent and child both ask for the process group. The second request fails, or changes nothing.
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
     return Child(pid, own_folder, write_trial, read_news)
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """A fresh interpreter, started with its trial."""
+    """Start a fresh interpreter with its trial."""
     own_folder = _make_folder(folder)
     spec_file = own_folder / "spec.json"
     spec_file.write_text(json.dumps(to_json(spec)))
+    # As a user would run one trial by hand.
     command = [sys.executable, "-m", "jobs", str(spec_file)]
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
     with open(own_folder / LOG, "w") as log:
@@ -184,7 +194,9 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
 
 
 def _make_folder(folder: Path) -> Path:
+    """A child's own folder, with its empty log and phase."""
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
+    # The child maps this file, so that it must have its full size.
     (made / PHASE).write_bytes(bytes(PHASE_BYTES))
     (made / LOG).touch()
     return made

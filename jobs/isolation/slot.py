@@ -35,9 +35,9 @@ class Slot:
         self._parent: subprocess.Popen[str] | prewarm.PrewarmedParent | None = None
         self._errors: IO[str]
         self.hello: dict[str, Any] = {}
-        """What the parent said when it was ready: ``preload_seconds``, ``unclean``,
-        ``environment``."""
+        """The parent's first message: ``preload_seconds``, ``unclean``, ``environment``."""
         self.parents_started = 0
+        """How many parents this slot has had."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +59,7 @@ class Slot:
 
     @property
     def children(self) -> int:
-        """Child processes of the parent; 1 where the kernel does not list them."""
+        """How many child processes the parent has; 1 where the kernel does not list them."""
         pid = self.parent_pid
         if pid is None:
             return 0
@@ -82,6 +82,7 @@ class Slot:
         self.hello = self._answer()
 
     def _start_parent(self) -> tuple[subprocess.Popen[str], IO[str]]:
+        """A new parent and the file of its stderr."""
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
         parent = subprocess.Popen(
             [sys.executable, "-m", "jobs.isolation.forkserver"],
@@ -124,6 +125,7 @@ class Slot:
         self._parent = None
 
     def _answer(self) -> dict[str, Any]:
+        """The parent's next message. Raises SlotDiedError if the parent ends without one."""
         assert self._parent is not None
         assert self._parent.stdout is not None
         line = self._parent.stdout.readline()
@@ -139,4 +141,6 @@ class Slot:
         """The last line that the parent wrote to stderr; empty if it wrote none."""
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
-        return lines[-1] if lines else ""
+        if not lines:
+            return ""
+        return lines[-1]

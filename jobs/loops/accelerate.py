@@ -19,6 +19,7 @@ from jobs.techniques.axes.optimizer import decay_groups
 def train(setup: Setup) -> Trained:
     """Train until the meter stops it; as in the guide, without clipping, schedule and logging."""
     loop = _Loop(setup)
+    # The guide's "Time" begins with the first batch, when everything is prepared.
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
@@ -55,6 +56,7 @@ class _Loop:
         meter.train_begin()
         batches = _timed(_endless(self.dataloader), meter.data_wait)
         while not is_complete:
+            # ``left`` counts the micro-batches of the step that follow this one.
             for left in reversed(range(self._accumulation)):
                 meter.phase("data")
                 batch = next(batches)
@@ -73,6 +75,7 @@ class _Loop:
     def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
         """One micro-batch; returns its loss, scaled for accumulation."""
         meter.phase("forward")
+        # Gradients of micro-batches add up, so each contributes its share of the step's mean.
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation
         meter.phase("backward")
         self.accelerator.backward(loss)
@@ -91,6 +94,7 @@ def enable_checkpointing(model: Any, arguments: Any) -> None:
 
     transformers 5.23 renamed the arguments and gave them options; older ones have only the old.
     """
+    # None: this transformers has no such argument, or the caller left it open.
     is_enabled = getattr(arguments, "activation_checkpointing", None)
     if is_enabled:
         kwargs = dict(arguments.activation_checkpointing_kwargs or {})
@@ -116,12 +120,15 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
 
 
 def _mixed_precision(arguments: Any) -> str:
-    if arguments.bf16:
-        return "bf16"
-    return "fp16" if arguments.fp16 else "no"
+    """Accelerate's name for the precision that the training arguments ask for."""
+    for precision in ("bf16", "fp16"):
+        if getattr(arguments, precision):
+            return precision
+    return "no"
 
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:
+    """The data in random order, loaded as the training arguments ask."""
     arguments = setup.arguments
     return DataLoader(
         setup.dataset,

@@ -56,6 +56,7 @@ class Meter:
     ) -> None:
         self._trackers = trackers
         self._announce = announce
+        # A short training keeps one step that counts.
         self._warmup_steps = min(warmup_steps, total_steps - 1)
         self._total_steps = total_steps
         self._relative_error = relative_error
@@ -105,6 +106,7 @@ class Meter:
         if not self._is_complete():
             self._begin_step()
             return False
+        # The trackers learn only now which steps count: steadiness is judged over all of them.
         begin, end = self._steps.close(self._warmup_steps, self._relative_error)
         for tracker in self._trackers:
             tracker.counted(begin, end)

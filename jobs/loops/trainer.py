@@ -40,6 +40,7 @@ class MeteredTrainer(transformers.Trainer):
         """One micro-batch, forward and backward."""
         self._micro_batches_left -= 1
         self.meter.micro_batch(inputs)
+        # A profile leaves out most micro-batches; the Trainer still adds up their losses.
         if not self.meter.wants(self._micro_batches_left):
             return torch.zeros((), device=self.args.device)
         loss: torch.Tensor = super().training_step(model, inputs, *args, **kwargs)
@@ -63,6 +64,7 @@ class MeteredTrainer(transformers.Trainer):
     def train_on(self, meter: Listener) -> None:
         """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""
         self.meter = meter
+        # The first training has reached its limit: lift it, so that only the meter ends this one.
         self.state.max_steps = sys.maxsize
         self.control.should_training_stop = False
         self.control.should_epoch_stop = False
@@ -73,6 +75,7 @@ class MeteredTrainer(transformers.Trainer):
                 self._train_epoch(dataloader)
 
     def _train_epoch(self, dataloader: Any) -> None:
+        # An epoch's last step may have fewer micro-batches than the others.
         updates = math.ceil(len(dataloader) / self.args.gradient_accumulation_steps)
         self._run_epoch(  # type: ignore[no-untyped-call]
             model=self.model_wrapped,
@@ -96,15 +99,19 @@ class _StepReporter(transformers.TrainerCallback):
         self._trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Everything is prepared."""
         self._trainer.meter.train_begin()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Gradients are ready and clipped."""
         self._trainer.meter.phase("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The weights are updated."""
         self._trainer.meter.phase("upkeep")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Gradients are zeroed; the meter may end the training here."""
         if self._trainer.meter.step_end():
             control.should_training_stop = True
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from jobs.record import Column
 from jobs.trackers.base import Moment, Phase, Tracker
 from jobs.trackers.sources import cuda_events
-from jobs.trackers.sources.cuda_events import LaunchPoint
+from jobs.trackers.sources.cuda_events import IDLE_LAG_SECONDS, LaunchPoint
 
 if TYPE_CHECKING:
     import torch
@@ -22,10 +22,8 @@ _PART_OF_PHASE: Mapping[Phase, Part] = {
     "optimizer": "update",
 }
 
-_IDLE_LAG_SECONDS = 200e-6
-"""A GPU that is less behind the host than this waits for it."""
 _LONGEST_SECONDS = 5.0
-"""In a longer time the clocks of host and GPU may drift apart by as much as that."""
+"""Over a longer time the clocks of host and GPU may drift apart by ``IDLE_LAG_SECONDS``."""
 
 
 class LaunchBound(Tracker):
@@ -72,12 +70,14 @@ class LaunchBound(Tracker):
         self._shares: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
+        """Training begins on an idle device: the first point of which that is known."""
         import torch
 
         if moment is Moment.TRAIN_BEGIN and torch.cuda.is_initialized():
             self._idle_point = LaunchPoint.now()
 
     def phase(self, name: Phase) -> None:
+        """Begin or end a forward pass or an update."""
         if self._idle_point is None:
             return
         previous = self._phase
@@ -91,25 +91,34 @@ class LaunchBound(Tracker):
             self._end("update", self._idle_point)
 
     def loss(self, value: torch.Tensor) -> None:
+        """Record an event behind the backward pass."""
         self._record_event()
 
     def step_end(self) -> None:
+        """Record an event behind the update."""
         self._record_event()
 
     def counted(self, begin: float, end: float) -> None:
+        """Add up the launch-bound spans within the counted steps."""
         if not self._spans:
             return
-        spans = [span for span in self._spans if begin <= span.begin.seconds <= end]
-        launch_bound = [span for span in spans if span.is_launch_bound]
+        seconds = dict.fromkeys(_PARTS, 0.0)
+        for span in self._spans:
+            # By the host's clock, in which the counted steps are given.
+            is_counted = begin <= span.begin.seconds <= end
+            if is_counted and span.is_launch_bound:
+                seconds[span.part] += span.seconds
         for part in _PARTS:
-            seconds = sum(span.seconds for span in launch_bound if span.part == part)
-            self._shares[f"launch_bound_{part}_share"] = seconds / (end - begin)
+            # A share of all counted time, so that the shares of both parts can be added.
+            self._shares[f"launch_bound_{part}_share"] = seconds[part] / (end - begin)
 
     def measurements(self) -> Mapping[str, Any]:
+        """The shares, once the counted steps are over; empty without a GPU."""
         return self._shares
 
     def _begin(self, part: Part) -> None:
-        # Nothing that takes long was launched after the last event: if it is over, the GPU idles.
+        # Nothing that takes long was launched after the last event: if the GPU has reached that
+        # event, the GPU idles.
         is_idle = self._last_event is not None and self._last_event.query()
         here = LaunchPoint.now()
         self._begins[part] = here
@@ -147,4 +156,6 @@ class _Span:
         seconds_since_idle = self.end.seconds - self.idle_point.seconds
         if seconds_since_idle >= _LONGEST_SECONDS:
             return False
-        return self.idle_point.lag_at(self.end) < _IDLE_LAG_SECONDS
+        # At the idle point the GPU was not behind the host, so that the lag since then is the whole
+        # lag. None means that the last kernel ended as soon as it was launched.
+        return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from jobs.anatomy_record import Anatomy
-    from jobs.loops.base import Trained
+    from jobs.loops.base import Setup, Trained
 
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
@@ -42,10 +42,13 @@ def run(
     phases = [""]
 
     def enter(phase: str) -> None:
+        """A phase begins."""
         phases.append(phase)
         announce(phase)
 
-    outcome, rule, reason = Outcome.OK, "", ""
+    outcome = Outcome.OK
+    rule = ""
+    reason = ""
     anatomy: Anatomy | None = None
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
@@ -54,6 +57,7 @@ def run(
         except Exception as error:
             outcome, rule, reason = _classify(error, spec)
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
+        # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
     return TrialRecord(
         spec=spec,
@@ -69,11 +73,13 @@ def run(
 
 
 def _trackers(spec: TrialSpec) -> list[Tracker]:
+    """New instruments for a trial. Without inspection, no operator is looked at."""
     from jobs.trackers import TRACKERS, Operators
 
-    if spec.measure.inspect:
-        return [kind() for kind in TRACKERS]
-    return [kind() for kind in TRACKERS if kind is not Operators]
+    kinds = list(TRACKERS)
+    if not spec.measure.inspect:
+        kinds.remove(Operators)
+    return [kind() for kind in kinds]
 
 
 def _classify(error: Exception, spec: TrialSpec) -> tuple[Outcome, str, str]:
@@ -108,10 +114,9 @@ def _measure(
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
         setup = assemble(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
-        train = bound(spec, "loop")
-        assert train is not None
-        trained = train(setup)
+        trained = _train(setup, spec)
         notify(trackers, Moment.TRAIN_END, device)
+        # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
         if spec.measure.inspect:
             enter("inspection")
@@ -121,6 +126,14 @@ def _measure(
             return values, None
         enter("profile")
         return _profile(trained, values)
+
+
+def _train(setup: Setup, spec: TrialSpec) -> Trained:
+    """Run the training loop that the trial's techniques name."""
+    train = bound(spec, "loop")
+    assert train is not None
+    trained: Trained = train(setup)
+    return trained
 
 
 def _prepare_device(
@@ -175,6 +188,7 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
     )
     derived: Measurements = flag_columns(flags)
     if "energy_joules" in values:
+        # Energy and speed are both of the counted steps.
         samples = values["samples_per_second"] * values["counted_seconds"]
         derived["joules_per_sample"] = values["energy_joules"] / samples
     if "persistent_bytes" in values and "cpu_step_peak_bytes" in values:
@@ -185,6 +199,7 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
 
 def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measurements:
     """The Hugging Face guide's "Time" and "Samples/second", without the time of inspection."""
+    # Inspecting operators is this program's own work, which the guide's trainings do not have.
     seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
     samples = trained.samples_per_second * trained.train_seconds
     return {"hf_guide_seconds": seconds, "hf_guide_samples_per_second": samples / seconds}

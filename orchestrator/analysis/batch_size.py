@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FILE = "batch_size.json"
 """The answers in the run folder."""
@@ -32,9 +33,10 @@ class BatchMeasurement:
     without a GPU.
     """
     samples_per_second: float | None
-    ci95: float
-    """Half the 95 % confidence interval of the speed, relative to it; infinite where it is not
-    known.
+    error95: float
+    """Half the 95 % interval of the speed relative to it, between-trial variation included.
+
+    Infinite where the speed is not known.
     """
     flags: tuple[Flag, ...]
     slot_seconds: float
@@ -67,7 +69,7 @@ class BatchMeasurement:
             "fits": self.fits,
             "memory_bytes": self.memory_bytes,
             "samples_per_second": self.samples_per_second,
-            "samples_per_second_ci95": self.ci95 if math.isfinite(self.ci95) else None,
+            "samples_per_second_error95": self.error95 if math.isfinite(self.error95) else None,
             "flags": flag_columns(self.flags)["flags"],
             "slot_seconds": self.slot_seconds,
         }
@@ -185,7 +187,11 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     measured = record.measurements
     is_ok = record.outcome is Outcome.OK
     memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
-    ci95 = measured.get("samples_per_second_ci95")
+    speed = measured.get("samples_per_second")
+    error = UNKNOWN_ERROR
+    if is_ok and speed:
+        batch = {"effective_batch": record.spec.effective_batch, "gpu_model": _gpu_model(record)}
+        error = speed_error([{**measured, **batch}])
     return BatchMeasurement(
         micro_batch=record.spec.micro_batch,
         accumulation=record.spec.accumulation,
@@ -194,11 +200,15 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         reason=record.reason,
         memory_bytes=memory if is_ok else None,
         limit_bytes=_limit_bytes(record, margin),
-        samples_per_second=measured.get("samples_per_second") if is_ok else None,
-        ci95=ci95 if ci95 is not None else math.inf,
+        samples_per_second=speed if is_ok else None,
+        error95=error.half_width95,
         flags=record.flags,
         slot_seconds=record.slot_seconds,
     )
+
+
+def _gpu_model(record: TrialRecord) -> str | None:
+    return record.environment.get("gpu_model")
 
 
 def _limit_bytes(record: TrialRecord, margin: float) -> float:

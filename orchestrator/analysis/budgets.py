@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.repeatability import difference_error
 from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first, fastest_of
 from orchestrator.units import GIB
 
@@ -129,15 +130,10 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:
-    # Two independent 95 % intervals overlap by chance as their quadratic sum says.
-    margin = max(CLOSE, math.hypot(_ci95(configuration), _ci95(best)))
+    """Whether another trial of each may turn out the other way round."""
+    error = difference_error(configuration.speed_error, best.speed_error).half_width95
+    margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
     return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
-
-
-def _ci95(configuration: Configuration) -> float:
-    """Half the relative interval; 0 where it is not known or infinite."""
-    known = configuration.samples_per_second_ci95
-    return known if known is not None and math.isfinite(known) else 0.0
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed_error
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
@@ -31,8 +32,8 @@ class Configuration:
     row: Row = field(repr=False)
     """The first repeat's whole row."""
     trial_ids: tuple[str, ...] = ()
-    samples_per_second_ci95: float | None = None
-    """Half the 95 % interval relative to the speed: the largest of the repeats."""
+    speed_error: SpeedError = UNKNOWN_ERROR
+    """How far the speed of another trial of this configuration may be from this one."""
     flags: tuple[Flag, ...] = ()
     """Those of any repeat."""
 
@@ -40,6 +41,15 @@ class Configuration:
     def effective_batch(self) -> int:
         """Samples per optimizer step."""
         return int(self.row["effective_batch"])
+
+    @property
+    def error95(self) -> float | None:
+        """Half the 95 % interval of the speed relative to it, between-trial variation included.
+
+        None where the speed is not known that well.
+        """
+        half_width = self.speed_error.half_width95
+        return half_width if math.isfinite(half_width) else None
 
     @property
     def is_host_bound(self) -> bool:
@@ -106,7 +116,6 @@ def _repeats(rows: Iterable[Row], axes: Mapping[str, str]) -> Iterable[list[Row]
 
 def _combined(repeats: Sequence[Row], axes: Mapping[str, str], column: str) -> Configuration:
     first = repeats[0]
-    errors = [row["samples_per_second_ci95"] for row in repeats if _has_error(row)]
     flags = dict.fromkeys(flag for row in repeats for flag in flags_of(row))
     return Configuration(
         choices={axis: first[name] for axis, name in axes.items()},
@@ -116,10 +125,6 @@ def _combined(repeats: Sequence[Row], axes: Mapping[str, str], column: str) -> C
         samples_per_second=float(statistics.median(row["samples_per_second"] for row in repeats)),
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
-        samples_per_second_ci95=max(errors, default=None),
+        speed_error=speed_error(repeats),
         flags=tuple(flags),
     )
-
-
-def _has_error(row: Row) -> bool:
-    return row.get("samples_per_second_ci95") is not None

@@ -33,8 +33,8 @@ from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparison
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
-from orchestrator.storage.tables.parquet import TrialTable, table_of_records
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,9 @@ from typing import Any
 
 from orchestrator.export.generated_code import Code, NotExportableError
 
+_NOT_RUN = ("annotation", "returns", "decorator_list")
+"""Fields of a syntax node that an exported function does not run."""
+
 
 def lifted(function: Callable[..., Any]) -> Code:
     """The text of a function and of its module's own definitions that it uses, in file order.
@@ -20,6 +23,7 @@ def lifted(function: Callable[..., Any]) -> Code:
     """
     text = _module_source(function)
     tree = ast.parse(text)
+    # What the module's top level defines, and what it imports.
     definitions: dict[str, ast.stmt] = {}
     imported: set[str] = set()
     for node in tree.body:
@@ -28,13 +32,16 @@ def lifted(function: Callable[..., Any]) -> Code:
     if function.__name__ not in definitions:
         raise NotExportableError(f"{function.__qualname__} is not at the top level of its module")
     needed = _needed_definitions(function.__name__, definitions, imported)
-    nodes = {id(definitions[name]): definitions[name] for name in needed}
-    in_order = sorted(nodes.values(), key=_line)
-    sources = [ast.get_source_segment(text, node) or "" for node in in_order]
+    # One statement may define several of the names, and is written once.
+    by_line = {definitions[name].lineno: definitions[name] for name in needed}
+    sources = []
+    for line in sorted(by_line):
+        sources.append(ast.get_source_segment(text, by_line[line]) or "")
     return Code("\n\n\n".join(sources))
 
 
 def _module_source(function: Callable[..., Any]) -> str:
+    """The text of the file that defines a function."""
     path = inspect.getsourcefile(function)
     if path is None:
         raise NotExportableError(f"{function.__qualname__} has no source file")
@@ -61,11 +68,8 @@ def _needed_definitions(
     return needed
 
 
-def _line(node: ast.stmt) -> int:
-    return node.lineno
-
-
 def _defined_names(node: ast.stmt) -> list[str]:
+    """The names that a statement at a module's top level defines; imports are not among them."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, ast.Assign):
@@ -74,20 +78,26 @@ def _defined_names(node: ast.stmt) -> list[str]:
 
 
 def _imported_names(node: ast.stmt) -> list[str]:
+    """The names that an import binds; none for another statement."""
     if not isinstance(node, (ast.Import, ast.ImportFrom)):
         return []
+    # ``import a.b`` binds ``a``.
     return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
 
 
 def _used_names(node: ast.AST) -> Iterator[str]:
-    """Names read at run time; annotations are text, and decorators are left out."""
+    """Names read at run time; annotations are text then, and decorators are left out."""
     if isinstance(node, ast.arg):
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
+        if field not in _NOT_RUN:
+            for child in _nodes_in(value):
                 yield from _used_names(child)
+
+
+def _nodes_in(value: Any) -> list[ast.AST]:
+    """The syntax nodes in a field of a node: one, several or none."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, ast.AST)]

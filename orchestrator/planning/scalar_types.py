@@ -18,14 +18,19 @@ def _steps(value: object) -> int | None:
 
 
 def _cpus(value: object) -> int:
-    return 0 if value == "auto" else _at_least_one(value, 'an integer from 1, or "auto"')
+    if value == "auto":
+        return 0
+    return _at_least_one(value, 'an integer from 1, or "auto"')
 
 
 def _host_memory(value: object) -> int:
-    return 0 if value == "auto" else size_bytes(value)
+    if value == "auto":
+        return 0
+    return size_bytes(value)
 
 
 def _at_least_one(value: object, expected: str) -> int:
+    # To Python, True is the integer 1.
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"must be {expected}")
     return value
@@ -48,6 +53,7 @@ def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
             "properties": arguments,
             "description": row.doc,
         }
+    # The short form: names alone.
     names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
     return names, {"type": "object", "additionalProperties": False, "properties": by_name}
 

@@ -63,7 +63,7 @@ def _batch(size: BatchMeasurement) -> str:
 
 
 def _speed(size: BatchMeasurement) -> str:
-    return f"{units.number(size.samples_per_second)} {units.error(size.ci95)}".rstrip()
+    return f"{units.number(size.samples_per_second)} {units.error(size.error95)}".rstrip()
 
 
 def _why_slower(
@@ -135,17 +135,17 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
         faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
         yield f"multiples of 8 matter here: {faster}"
     fastest = answer.fastest
-    if fastest is not None and answer.tolerance < fastest.ci95:
-        yield _precision_note(fastest.ci95)
+    if fastest is not None and answer.tolerance < fastest.error95:
+        yield _precision_note(fastest.error95)
     if answer.sizes:
         listed = ", ".join(map(_measured, answer.sizes))
         trials = units.count(len(answer.sizes), "trial")
         yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
 
 
-def _precision_note(ci95: float) -> str:
-    if math.isfinite(ci95):
-        return f"speeds are known to {units.error(ci95)}: closer sizes cannot be ranked"
+def _precision_note(error95: float) -> str:
+    if math.isfinite(error95):
+        return f"speeds are known to {units.error(error95)}: closer sizes cannot be ranked"
     return "speeds come from a single step: close sizes cannot be ranked"
 
 

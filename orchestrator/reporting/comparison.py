@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
-from orchestrator.analysis.comparison import Change, Comparison, MedianShift
+from orchestrator.analysis.comparison import Change, Comparison, Shift
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.markdown import grid
@@ -26,14 +26,15 @@ def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
 
 def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
     yield f"{_name(before)} -> {_name(after)}: {_counts(comparison)}"
+    for line in _not_compared(comparison):
+        yield f"  {line}"
     for difference in comparison.differences:
-        yield f"  {difference.label}: {difference.before} -> {difference.after}"
-    if comparison.shift is not None:
-        yield _shift(comparison.shift)
+        yield f"  differs: {difference.label}: {difference.before} -> {difference.after}"
+    yield from _shifts(comparison)
     for changed in comparison.changes:
         yield f"{changed.kind}: {changed.label}: {_figures(changed)}"
     if not comparison.changes:
-        yield "no configuration changed"
+        yield "no single configuration changed beyond what equal runs differ by"
 
 
 def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
@@ -52,9 +53,12 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
     yield f"### {_name(before)} → {_name(after)}"
     yield ""
     yield f"{_counts(comparison)}."
-    if comparison.shift is not None:
+    for line in _not_compared(comparison):
         yield ""
-        yield f"{_shift(comparison.shift)}."
+        yield f"{line.capitalize()}."
+    for line in _shifts(comparison):
+        yield ""
+        yield f"{line}."
     if comparison.differences:
         rows = []
         for difference in comparison.differences:
@@ -65,7 +69,7 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
     if comparison.changes:
         yield from _change_table(comparison)
     else:
-        yield "No configuration changed beyond chance."
+        yield "No single configuration changed beyond what equal runs differ by."
 
 
 def _change_table(comparison: Comparison) -> Iterator[str]:
@@ -94,35 +98,56 @@ def _counts(comparison: Comparison) -> str:
     parts = [f"{count(comparison.matched, 'configuration')} compared"]
     for kind, occurrences in kinds.items():
         parts.append(f"{occurrences} {kind}")
-    parts += _not_compared(comparison)
-    if comparison.only_before:
-        parts.append(f"{comparison.only_before} missing from the later run")
-    if comparison.only_after:
-        parts.append(f"{comparison.only_after} new")
     return ", ".join(parts)
 
 
-def _not_compared(comparison: Comparison) -> list[str]:
-    """What was left out of the comparison, and why."""
-    parts = []
-    if comparison.unsteady:
-        parts.append(f"{comparison.unsteady} too unsteady to compare by speed")
+def _not_compared(comparison: Comparison) -> Iterator[str]:
+    """What was left out, and why."""
+    reasons = []
+    if comparison.host_bound:
+        reasons.append(f"{comparison.host_bound} host-bound")
     if comparison.other_hosts:
-        why = "because they are not GPU-bound and the hosts differ"
-        parts.append(f"{comparison.other_hosts} not compared by speed, {why}")
+        reasons.append(f"{comparison.other_hosts} not GPU-bound, on different hosts")
+    if comparison.unsteady:
+        reasons.append(f"{comparison.unsteady} too unsteady")
+    if reasons:
+        yield f"speed not judged: {'; '.join(reasons)}"
     if not comparison.losses_compared:
-        parts.append("losses not compared, because seed or number of steps differ")
-    return parts
+        yield "losses not judged: seed or number of steps differ"
+    if comparison.only_before:
+        yield f"only in the earlier run: {count(comparison.only_before, 'configuration')}"
+    if comparison.only_after:
+        yield f"only in the later run: {count(comparison.only_after, 'configuration')}"
 
 
-def _shift(shift: MedianShift) -> str:
-    interval = f"{_signed(shift.low)} to {_signed(shift.high)}"
-    decision = "no change"
-    if shift.is_real and shift.ratio < 1:
-        decision = "all slower"
-    elif shift.is_real:
-        decision = "all faster"
-    return f"median of {shift.rows} steady rows: {_signed(shift.ratio)} ({interval}): {decision}"
+def _shifts(comparison: Comparison) -> Iterator[str]:
+    """What changed for many rows together, and what would have been found."""
+    shift = comparison.shift
+    if shift is not None:
+        yield f"all {shift.rows} GPU-bound rows together: {_interval(shift)}: {_decision(shift)}"
+    for of_technique in comparison.technique_shifts:
+        name = f"{of_technique.rows} rows with {of_technique.axis} {of_technique.value}"
+        interval = _interval(of_technique)
+        yield f"{name}, against all other rows: {interval}: {_decision(of_technique)}"
+    limits = []
+    if shift is not None:
+        limits.append(f"{_percent(shift.smallest_visible)} of all GPU-bound rows together")
+    if comparison.smallest_visible is not None:
+        limits.append(
+            f"{_percent(comparison.smallest_visible)} of a single GPU-bound row, in the median"
+        )
+    if limits:
+        yield f"smallest change of speed that would be found: {'; '.join(limits)}"
+
+
+def _interval(shift: Shift) -> str:
+    return f"{_signed(shift.ratio)} ({_signed(shift.low)} to {_signed(shift.high)})"
+
+
+def _decision(shift: Shift) -> str:
+    if not shift.is_real:
+        return "no change beyond what equal runs differ by"
+    return "slower" if shift.ratio < 1 else "faster"
 
 
 def _figures(changed: Change) -> str:
@@ -162,9 +187,13 @@ def _ratio(changed: Change) -> str:
         ratio = change(changed.ratio)
     if changed.margin is None:
         return ratio
-    return f"{ratio}, chance explains ±{100 * changed.margin:.1f} %"
+    return f"{ratio}, equal runs differ by up to ±{_percent(changed.margin)}"
 
 
 def _signed(ratio: float) -> str:
     """A ratio as a change with one decimal: ``−1.3 %``."""
     return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,22 +35,18 @@ MEMORY_MEANS: Mapping[str, str] = {
 CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
 SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
-CI95 = Column(key="samples_per_second_ci95", heading="±", format=Format.CI95)
+ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
 
 
 def row_of(
     dataset: Dataset, results: EnvironmentResults, configuration: Configuration
 ) -> dict[str, Any]:
     """A configuration as plain values: label, figures, marks and what identifies it."""
-    # A single counted step has no interval; JSON has no infinity.
-    ci95 = configuration.samples_per_second_ci95
-    if ci95 is not None and not math.isfinite(ci95):
-        ci95 = None
     return {
         "configuration": dataset.label(configuration.choices),
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
-        "samples_per_second_ci95": ci95,
+        "samples_per_second_error95": configuration.error95,
         "marks": marks(results, configuration),
         "trial_id": configuration.trial_ids[0],
         "choices": dict(configuration.choices),

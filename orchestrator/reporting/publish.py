@@ -21,6 +21,7 @@ from orchestrator.storage.run_metadata import read_run
 from orchestrator.storage.run_reader import losses_of
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
+from orchestrator.storage.tables.trial_table import table_of_records
 
 _WRITTEN = (
     layout.REPORT_HTML,
@@ -56,7 +57,7 @@ def write_tables(run_folder: Path) -> Dataset:
     records = read_records(run_folder)
     if not records:
         return load_dataset(run_folder)
-    table = parquet.table_of_records(records, read_run(run_folder))
+    table = table_of_records(records, read_run(run_folder))
     dataset = build_dataset(table, losses_of(records), run_folder)
     parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
     parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)

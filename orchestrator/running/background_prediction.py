@@ -52,6 +52,7 @@ class BackgroundPredictor:
 
         ``gpu_model`` is the name that NVML gives. What cannot be predicted stays out.
         """
+        # The dictionary fills from the pool; the search reads whatever is there.
         gpu = load_gpu(_constants_of(gpu_model))
         predicted: dict[str, float] = {}
 

@@ -16,6 +16,7 @@ from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables
 from orchestrator.running import lifecycle
 from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.loggers import logger_observers
 from orchestrator.running.nodes import Cluster
@@ -84,13 +85,14 @@ def tune_batch_sizes(
 ) -> list[HardwareAnswers]:
     """Tune every set on one GPU model after another, each in a folder of its own if there are more.
 
-    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    Raises ClusterError, LoggerError or RunFolderError; NoSuchGpuError also in a run of GPU rows
+    where no GPU is seen.
     """
     run = lifecycle.run_description(config, VERB)
-    folder.describe(run)
     started_at = time.monotonic()
     tuned: list[HardwareAnswers] = []
     with screened_cluster(options.address, config.resources) as screening:
+        refuse_without_gpu(folder, screening.cluster, fresh=options.fresh)
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:
@@ -138,13 +140,18 @@ class _Tuning:
 
     def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
         """Tune. ``spent_seconds`` of the time budget are gone."""
-        earlier = lifecycle.wanted_records(self._folder, self._is_known, fresh=options.fresh)
+        earlier = self._earlier_records(options)
+        # What is left of the time budget after the GPU models before this one.
         budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)
         session = self._session(options, budget)
-        session.reuse(earlier, self._cluster.environments, resume=options.resume)
-        self._measure(session)
+        for sentence in earlier.sentences():
+            session.message(sentence)
+        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+            session.message(line)
+        session.reuse(earlier.wanted, self._cluster.environments, resume=options.resume)
+        self._measure(session, earlier)
         return HardwareAnswers(
             hardware=self._cluster.hardware,
             folder=self._folder,
@@ -152,7 +159,14 @@ class _Tuning:
             is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         )
 
-    def _measure(self, session: Session) -> None:
+    def _earlier_records(self, options: RunOptions) -> EarlierRecords:
+        """Earlier records of the searches' trials."""
+        hardware = {}
+        if self._has_gpu:
+            hardware[""] = self._cluster.hardware
+        return sort_earlier(self._folder, self._is_known, fresh=options.fresh, hardware=hardware)
+
+    def _measure(self, session: Session, earlier: EarlierRecords) -> None:
         """Run the session's trials. The smallest trial of a set builds and reserves what all do."""
         smallest = self._smallest_trials()
         needs = None
@@ -164,14 +178,21 @@ class _Tuning:
             self._folder,
             to_build_for=smallest,
             needs=needs,
-            run=lifecycle.run_description(self._config, VERB),
+            run={
+                **lifecycle.run_description(self._config, VERB),
+                "notes": list(earlier.sentences()),
+            },
         )
 
     def _session(self, options: RunOptions, budget: float | None) -> Session:
         """The session, after what is printed before it. Raises LoggerError."""
+        # The loggers start first: one that refuses ends the verb before anything is printed.
         axes = self._labelled_axes()
         config = self._config
-        loggers = logger_observers(config.loggers, self._folder.path, config.name, axes)
+        folder = self._folder
+        loggers = logger_observers(
+            config.loggers, folder.path, config.name, axes, may_write=folder.is_ours
+        )
         progress = Progress(None, axes, stream=lifecycle.progress_stream(options))
         progress.print(f"now on {lifecycle.slots_in_words(self._cluster)}")
         for line in lifecycle.opening_lines(self._cluster, self._folder, budget):

@@ -78,6 +78,7 @@ class _Follower:
     def look(self) -> None:
         """Read what is new, and print a line for each trial that has ended since the last look."""
         run = read_run(self._path)
+        # A second sweep in the same folder begins its own count.
         if run.started_at != self.run.started_at:
             self._begin(run)  # another run has begun in the folder
         self.run = run

@@ -126,6 +126,7 @@ def judge(answers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             reasons[index] = f"it could not be measured: {answer['failed']}"
         else:
             measured.append(index)
+    # A slow GPU is judged against the median of its model, so only measured ones count.
     slow = unfit([answers[index] for index in measured], MAX_SLOWDOWN)
     return reasons | {measured[position]: reason for position, reason in slow.items()}
 

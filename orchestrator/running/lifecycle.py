@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
+from orchestrator.running.earlier_records import EarlierRecords
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
@@ -54,40 +53,6 @@ def progress_stream(options: RunOptions) -> TextIO:
     return sys.stdout
 
 
-def wanted_records(
-    folder: RunFolder,
-    is_wanted: Callable[[TrialSpec], bool],
-    *,
-    fresh: bool = False,
-    hardware: Mapping[str, str] | None = None,
-) -> dict[str, TrialRecord]:
-    """Earlier records of wanted trials by trial id. All others are removed from the folder, because
-    they must not appear in the run's report.
-
-    Only a sweep over several GPU models names them in its trials. So a record is renamed if it was
-    measured when the cluster had fewer or more models, and nothing finished is repeated.
-    ``hardware``: GPU model of a trial -> the model's name.
-    """
-    wanted: dict[str, TrialRecord] = {}
-    for trial_id, record in folder.records().items():
-        if not fresh and is_wanted(record.spec):
-            wanted[trial_id] = record
-            continue
-        folder.remove(trial_id)
-        for renamed in _renamed(record, hardware or {}):
-            if not fresh and is_wanted(renamed.spec):
-                wanted[renamed.trial_id] = folder.write(renamed)
-    return wanted
-
-
-def _renamed(record: TrialRecord, hardware: Mapping[str, str]) -> Iterator[TrialRecord]:
-    """The record as that of the same trial in today's sweep, if its GPU model is still there."""
-    for gpu_model, name in hardware.items():
-        if name == record.environment.get("gpu_model"):
-            spec = dataclasses.replace(record.spec, gpu_model=gpu_model)
-            yield dataclasses.replace(record, spec=spec)
-
-
 def opening_lines(
     cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
 ) -> Iterator[str]:
@@ -102,7 +67,31 @@ def opening_lines(
         yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
-        yield f"-- {path} is not a record of this program; it is left alone"
+        yield f"-- {path} is not a record of this program, or of a newer one; it is left alone"
+
+
+def environment_lines(
+    earlier: EarlierRecords, environments: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """What to say of earlier rows that were measured with other versions or another driver."""
+    elsewhere = 0
+    differing: set[str] = set()
+    for record in earlier.wanted.values():
+        if record.outcome.is_final and record.environment not in environments:
+            elsewhere += 1
+            differing.update(_differing(record.environment, environments[0]))
+    if elsewhere:
+        rows = count(elsewhere, "row")
+        names = ", ".join(sorted(differing))
+        yield (
+            f"{rows} measured in another environment ({names}): measured again; each earlier row"
+            " moves to superseded/ when its new one is written"
+        )
+
+
+def _differing(earlier: Mapping[str, Any], today: Mapping[str, Any]) -> set[str]:
+    """The names of the values in which two environments differ."""
+    return {name for name in {*earlier, *today} if earlier.get(name) != today.get(name)}
 
 
 def say_what_is_kept(session: Session) -> None:
@@ -139,6 +128,7 @@ def measure(
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})
+        # What is built once is no part of any trial, so it is built before the first.
         described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
         notes = run_trials(session, cluster, needs, on_slots=on_slots)

@@ -141,6 +141,7 @@ class Cluster:
         """
         if not models:
             return self
+        # A word such as H200 is enough: drivers spell names in several ways.
         chosen = [node for node in self.nodes if node.gpus and _is_called(node.hardware, models)]
         if not chosen:
             names = " or ".join(models)

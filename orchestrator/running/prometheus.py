@@ -31,6 +31,7 @@ class Metrics:
         gauge: Callable[..., Any] = Gauge,
     ) -> None:
         self._tags = {"sweep": sweep}
+        # Counters only grow; gauges follow the sweep.
         self._trials = counter(
             "orchestrator_trials", "Trials that have their record", (*_SWEEP, "outcome")
         )

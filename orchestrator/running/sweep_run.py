@@ -14,6 +14,7 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.event_log import EventLog
 from orchestrator.running.gpu_screening import Screening, screened_cluster
 from orchestrator.running.loggers import logger_observers
@@ -114,13 +115,15 @@ class _Sweep:
 
     def run(self, factory: SearchFactory) -> Session:
         """Measure; returns the session once it has ended."""
+        # What is there already, and who watches what follows.
         earlier = self._earlier_records()
         progress = self._progress()
         session = self._session(factory, [progress, *self._other_observers()])
-        for line in self._opening_lines():
+        for line in (*self._opening_lines(), *self._lines_about(earlier)):
             progress.print(line)
-        session.reuse(earlier, self._cluster.environments, resume=self._options.resume)
+        session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
         lifecycle.say_what_is_kept(session)
+        # Combinations that cannot run have their records before the first trial.
         for record in self._plan.ruled_out:
             self._folder.write(record)
         lifecycle.measure(
@@ -129,7 +132,7 @@ class _Sweep:
             self._folder,
             to_build_for=session.pending,
             needs=next((spec.needs for spec in self._plan.trials), None),
-            run=self._description(),
+            run=self._description(earlier),
             on_slots=self._slots.update,
         )
         return session
@@ -142,6 +145,7 @@ class _Sweep:
         return for_gpu_model(trials, model)
 
     def _session(self, factory: SearchFactory, observers: Sequence[Observer]) -> Session:
+        # Each GPU model is searched on its own: a frontier belongs to one model.
         searches = {}
         for model, trials in self._trials.items():
             searches[model] = factory.build(trials, self._parts[model].hardware)
@@ -160,15 +164,29 @@ class _Sweep:
         """What else watches the sweep. Raises LoggerError."""
         config = self._config
         path = self._folder.path
-        loggers = logger_observers(config.loggers, path, config.name, config.axes_in_play)
-        return [EventLog(path), Metrics(config.name, len(self._planned_ids)), *loggers]
-
-    def _earlier_records(self) -> dict[str, TrialRecord]:
-        """Earlier records of planned trials, and of follow-ups to them."""
-        hardware = {model: part.hardware for model, part in self._parts.items()}
-        return lifecycle.wanted_records(
-            self._folder, self._is_wanted, fresh=self._options.fresh, hardware=hardware
+        is_ours = self._folder.is_ours
+        loggers = logger_observers(
+            config.loggers, path, config.name, config.axes_in_play, may_write=is_ours
         )
+        log = EventLog(path, may_write=is_ours)
+        return [log, Metrics(config.name, len(self._planned_ids)), *loggers]
+
+    def _earlier_records(self) -> EarlierRecords:
+        """Earlier records of planned trials, and of follow-ups to them.
+
+        Raises NoSuchGpuError in a run of GPU rows where no GPU is seen.
+        """
+        fresh = self._options.fresh
+        refuse_without_gpu(self._folder, self._cluster, fresh=fresh)
+        hardware = {model: part.hardware for model, part in self._parts.items()}
+        return sort_earlier(self._folder, self._is_wanted, fresh=fresh, hardware=hardware)
+
+    def _lines_about(self, earlier: EarlierRecords) -> Iterator[str]:
+        """What is printed of earlier records that are not simply kept."""
+        for sentence in earlier.sentences():
+            yield f"-- {sentence}"
+        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+            yield f"-- {line}"
 
     def _is_wanted(self, spec: TrialSpec) -> bool:
         if spec.follow_up is not None:
@@ -187,11 +205,12 @@ class _Sweep:
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
 
-    def _description(self) -> dict[str, object]:
+    def _description(self, earlier: EarlierRecords) -> dict[str, object]:
         """What ``run.json`` says before anything is measured."""
         description = lifecycle.run_description(self._config, "sweep")
         planned = {"planned": len(self._planned_ids)}
-        return {**description, **self._screening.to_json(), **planned}
+        notes = [*self._screening.notes, *earlier.sentences()]
+        return {**description, **self._screening.to_json(), **planned, "notes": notes}
 
     @property
     def _time_budget_seconds(self) -> float | None:

@@ -16,9 +16,6 @@ WORSE: tuple[ChangeKind, ...] = ("regressed", "loss mismatch", "slower", "more m
 BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
 """Changes for the better, the best kind first."""
 
-STEADY_FLOOR = 0.01
-"""By how much the speeds of GPU-bound rows in separate runs may differ beside their intervals."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
@@ -48,20 +45,42 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MedianShift:
-    """The median change of speed of all steady rows, with its interval."""
+class Shift:
+    """The mean change of speed of several GPU-bound rows, with its interval."""
 
     ratio: float
+    """Speed after divided by speed before; of one technique: relative to all other rows."""
     low: float
     high: float
     rows: int
+    axis: str = ""
+    """The axis of the technique that the rows share; "" for all rows."""
+    value: str = ""
 
     @property
     def is_real(self) -> bool:
-        """Whether the shift is more than chance, and large enough to be reported."""
-        includes_one = self.low <= 1 <= self.high
-        # Half the floor of a single row: the median averages over many rows.
-        return not includes_one and abs(self.ratio - 1) > STEADY_FLOOR / 2
+        """Whether equal runs hardly ever differ that much."""
+        return not self.low <= 1 <= self.high
+
+    @property
+    def smallest_visible(self) -> float:
+        """The relative change that would have been called real."""
+        return self.high / self.ratio - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedChanges:
+    """What changed in speed: single configurations, everything together, and techniques."""
+
+    single: tuple[Change, ...]
+    shift: Shift | None
+    """Of all GPU-bound rows; None with too few of them."""
+    of_techniques: tuple[Shift, ...]
+    """Techniques whose rows changed against all others."""
+    smallest_visible: float | None
+    """The relative change of a single GPU-bound configuration that would be found, in the median;
+    None without one.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,14 +91,23 @@ class Comparison:
     """Configurations that ended ok in both."""
     unsteady: int
     """Of those: speeds too unsteady to be judged."""
+    host_bound: int
+    """Of those: not judged by speed because the host sets the pace, not the GPU."""
     other_hosts: int
-    """Of those: not judged by speed because the host sets part of the pace, and the hosts differ.
+    """Of those: not judged by speed because the hosts differ, and the host sets part of the pace.
     """
     losses_compared: bool
     """False where seed or length of training differ, which decide batches and learning rates."""
     changes: tuple[Change, ...]
     """Worst kind first, the largest change first."""
-    shift: MedianShift | None
+    shift: Shift | None
+    """Of all GPU-bound rows."""
+    technique_shifts: tuple[Shift, ...]
+    """Techniques whose GPU-bound rows changed against all others."""
+    smallest_visible: float | None
+    """The relative change of speed of a single GPU-bound configuration that would be found, in the
+    median; None without one.
+    """
     only_before: int
     """Configurations with no finished trial in the later run."""
     only_after: int
@@ -96,7 +124,9 @@ class Comparison:
         return tuple(own for own in worse if own.ratio is None or own.loss > tolerance)
 
     def fails(self, tolerance: float) -> bool:
-        """Whether a configuration, or the median of all, got worse by more than a tolerance."""
-        shift = self.shift
-        is_slower = shift is not None and shift.is_real and 1 - shift.ratio > tolerance
+        """Whether a configuration, a technique or everything got worse by more than a tolerance."""
+        shifts = list(self.technique_shifts)
+        if self.shift is not None and self.shift.is_real:
+            shifts.append(self.shift)
+        is_slower = any(1 - shift.ratio > tolerance for shift in shifts)
         return is_slower or bool(self.worse_than(tolerance))

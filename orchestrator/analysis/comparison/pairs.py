@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.flags import UNRELIABLE_SPEED, has_any
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.tables.rows import Row
 
 Result = Configuration | Row
@@ -43,17 +44,13 @@ def _key(choices: Mapping[str, Any]) -> Key:
     return tuple(sorted(moved))
 
 
-def relative_ci95(configuration: Configuration) -> float:
-    """Half the 95 % interval of the speed, relative to it; 0 where none was recorded."""
-    return configuration.samples_per_second_ci95 or 0.0
+def pace_of_pair(pair: Pair) -> Pace:
+    """What sets the pace of both: where they differ, the less repeatable of the two."""
+    paces = list(Pace)
+    return max((pace_of(own.row) for own in pair), key=paces.index)
 
 
-def is_steady(pair: Pair) -> bool:
-    """Whether the GPU alone sets the pace of both, so that speeds repeat."""
-    return not any(has_any(own.flags, UNRELIABLE_SPEED) for own in pair)
-
-
-def speed_ratio(pair: Pair) -> float:
-    """Samples per second after, divided by samples per second before."""
+def log_speed_ratio(pair: Pair) -> float:
+    """Logarithm of the speed after divided by the speed before: equal steps up and down."""
     before, after = pair
-    return after.samples_per_second / before.samples_per_second
+    return math.log(after.samples_per_second / before.samples_per_second)

@@ -137,7 +137,7 @@ def _row(
         "batch": configuration.effective_batch,
         "repeats": len(configuration.trial_ids),
         "trial": configuration.trial_ids[0],
-        "ci95": short(configuration.samples_per_second_ci95),
+        "ci95": short(configuration.error95),
         "hostBound": int(configuration.is_host_bound),
         "lossMismatch": int(bool(configuration.loss_flags)),
         "flags": list(map(with_heading, configuration.flags)),

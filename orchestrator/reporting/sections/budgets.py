@@ -11,8 +11,8 @@ from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
     MEMORY,
     SPEED,
     labels_of_trials,
@@ -36,7 +36,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
-    columns = (BUDGET, SPEED, CI95, MEMORY, UNDER_CAP, CONFIGURATION)
+    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION)
     # Budgets with the same contenders would repeat their tie-break.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
     MEMORY,
     OTHER_RECIPE,
     SPEED,
@@ -27,7 +27,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    columns = (MEMORY, SPEED, CI95, CONFIGURATION)
+    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),

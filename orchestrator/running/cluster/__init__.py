@@ -13,6 +13,8 @@ slots.py         the slots that there are by now, and where trials run
 ray_nodes.py     Ray's nodes: listed, and asked from inside
 unfit_gpus.py    GPUs that gave their trials back
 head_watchdog.py the cluster's head, which may be lost
+own_ray.py       a Ray that is started here: watched, and ended whole
+slot_watch.py    slots that do not answer: killed, their trials run elsewhere
 """
 
 from __future__ import annotations

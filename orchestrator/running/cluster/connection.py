@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -12,15 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import ray
+from ray import tune
 
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
+from orchestrator.running.cluster import own_ray
 from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
 from orchestrator.running.nodes import Cluster, ClusterError, Node
 from orchestrator.running.ray_address import advice, ray_address, why_unreachable
 
+_ERROR_CHARACTERS = 600
 _RAYS_OWN_SHARE = 0.1
 """Of the memory that Ray gives out on a node; left to Ray itself."""
 
@@ -31,24 +36,79 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
     Raises ClusterError if it cannot be joined, for example because it runs another Ray version.
     """
-    started_here = not ray.is_initialized()
-    if started_here:
-        _join(ray_address(address))
-    try:
-        with watched_head():
-            yield Cluster(nodes=_survey())
-    finally:
-        if started_here:
+    with contextlib.ExitStack() as stack:
+        if not ray.is_initialized():
+            stack.enter_context(_ray_at(ray_address(address)))
+        stack.enter_context(watched_head())
+        stack.enter_context(_errors_of_ray())
+        yield Cluster(nodes=_survey())
+
+
+@contextmanager
+def _ray_at(address: str) -> Iterator[None]:
+    """Ray joined or started, for the time of the context. Raises ClusterError."""
+    if address != "local":
+        _join(address)
+        try:
+            yield
+        finally:
             ray.shutdown()
+        return
+    with own_ray.temporary_folder() as folder:
+        started: list[psutil.Process] = []
+        with own_ray.watched() as watch:
+            _join(address, folder)
+            watch.is_started = True
+            try:
+                yield
+            finally:
+                started = own_ray.descendants()
+        _shut_down(started)
 
 
-def _join(address: str) -> None:
+def _shut_down(started: Sequence[psutil.Process]) -> None:
+    """End a Ray that was started here, and what it started: a stopped process ends in no other
+    way.
+    """
+    ray_processes = [process for process in started if _is_below_raylet(process)]
+    ray.shutdown()
+    own_ray.end_those_left(ray_processes)
+
+
+def _is_below_raylet(process: psutil.Process) -> bool:
+    """Whether the raylet started the process, directly or not."""
+    with contextlib.suppress(psutil.Error):
+        names = [parent.name() for parent in process.parents()]
+        return "raylet" in names
+    return False
+
+
+@contextmanager
+def _errors_of_ray() -> Iterator[None]:
+    """Turn what Ray raises during a sweep into a sentence. Raises ClusterError."""
+    try:
+        yield
+    except (ray.exceptions.RayError, tune.TuneError) as error:
+        raise ClusterError(
+            f"the Ray cluster failed: {_one_line(error)}; the same command with --resume goes on"
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_ERROR_CHARACTERS]
+
+
+def _join(address: str, temporary_folder: str | None = None) -> None:
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
+    # A cluster for one sweep needs no dashboard; a joined one keeps its choice.
     include_dashboard = None
+    options: dict[str, Any] = {}
     if address == "local":
         include_dashboard = False
+    if temporary_folder is not None:
+        options["_temp_dir"] = temporary_folder
     try:
         ray.init(
             address=address,
@@ -56,12 +116,13 @@ def _join(address: str) -> None:
             logging_level=logging.ERROR,
             log_to_driver=False,
             configure_logging=True,
+            **options,
         )
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-        refusal = " ".join(str(error).split())
-        sentence = f"cannot join the Ray cluster at {address}: {refusal}"
-        if address != "local":
-            sentence += f"; {advice(refusal)}"
+    except Exception as error:  # Ray raises bare Exception, too: whatever it is, Ray is not there
+        refusal = _one_line(error)
+        if address == "local":
+            raise ClusterError(f"Ray could not be started here: {refusal}; try again") from error
+        sentence = f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
         raise ClusterError(sentence) from error
 
 
@@ -102,6 +163,7 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
 
 def _survey() -> tuple[Node, ...]:
     """Every live node with a core, described from inside. Raises ClusterError if there is none."""
+    # All nodes are asked at once, because a cold node takes seconds to answer.
     nodes = []
     for raw in list_nodes():
         if raw["Alive"] and raw["Resources"].get("CPU"):

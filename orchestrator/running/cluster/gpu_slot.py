@@ -133,6 +133,7 @@ class GpuSlot:
 
     def _measure(self, spec: TrialSpec) -> TrialRecord | UnfitGpu:
         """The trial's record, or why the GPU cannot run it."""
+        # Lost slots and other processes on the GPU are no fault of the trial, so it runs again.
         record = None
         death = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
@@ -165,6 +166,7 @@ class GpuSlot:
         It may if they have left again, or if the trial can go to another GPU. If they were there
         during the trial before, too, they stay: to repeat every trial would double the sweep.
         """
+        # Two disturbed trials in a row mean that the other processes stay.
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -263,6 +265,7 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
     """The record of the last attempt, which started with the first and cost the time of both."""
     if earlier is None:
         return record
+    # Both attempts took slot time; the search pays for both.
     seconds = earlier.slot_seconds + record.slot_seconds
     return delivered(record, started_at=earlier.started_at, slot_seconds=seconds)
 

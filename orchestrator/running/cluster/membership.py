@@ -96,13 +96,16 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
+        self._session.check_folder()
         alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
         self._meet_new_nodes(alive)
         self._count_slots(alive)
         self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
-        """Whether to wait no longer for a node."""
+        """Whether to end now: no node joined in time, or no record can be written any more."""
+        if self._session.is_futile:
+            return True
         if self._empty_since is None:
             return False
         if self._clock() <= self._empty_since + self._no_node_seconds:
@@ -115,6 +118,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         gpu = result.get(UNFIT)
         if gpu is None:
             return False
+        # An unfit GPU is kept by its Tune trial until the GPU is fit or the sweep ends.
         slots = self.slots.of(self.slots.model_of(gpu.planned_model))
         gives_back = self._unfit.report(trial_id, gpu, slots=slots)
         return bool(gpu.reason) and (gives_back or self._session.finished)
@@ -152,6 +156,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
     def _watch_emptiness(self, now: float) -> None:
         """Note since when no fit GPU has been there for the trials that are out."""
+        # Only models that trials wait for count: an idle model may be gone.
         waiting = self._session.gpu_models_given_out
         if not waiting or any(self._has_fit_slot(model) for model in waiting):
             self._empty_since = None

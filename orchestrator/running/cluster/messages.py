@@ -27,6 +27,17 @@ class Assignment:
     """The model that the trials are planned for."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotProcess:
+    """The process of a slot's actor, so that it can be killed where it does not answer."""
+
+    node_id: str
+    """Ray's id of its node."""
+    pid: int
+    started_at: float
+    """Unix time, seconds: tells it from a later process of the same number."""
+
+
 class GpuProblem(enum.StrEnum):
     """Why nothing is measured on a GPU."""
 

@@ -27,6 +27,7 @@ class Slots:
     """
 
     def __init__(self, cluster: Cluster, asked: Needs) -> None:
+        # Each GPU model is a cluster of its own with its own reservation.
         parts = cluster.by_gpu_model()
         self.placements = {model: part.placement(asked) for model, part in parts.items()}
         """GPU model of a trial ("" for any) -> where it may run."""
@@ -79,6 +80,7 @@ class Slots:
     def update(self, alive: Mapping[str, RayNode]) -> NodeChanges:
         """Count the slots of the nodes that are alive (id -> node)."""
         usable = {node_id: node for node_id, node in alive.items() if self._is_usable(node)}
+        # What differs from the last look.
         joined = [node for node_id, node in usable.items() if node_id not in self._there]
         lost = self._there.keys() - usable.keys()
         changes = NodeChanges(tuple(joined), len(lost), len(self._there))

@@ -15,6 +15,7 @@ from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashe
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
 from orchestrator.running.cluster.searcher import TrialsOnTune, Unpickled
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.session import Session
 
 _ERROR_CHARACTERS = 500
@@ -32,6 +33,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         session: Session,
         trials: TrialsOnTune,
         membership: Membership,
+        watch: SlotWatch,
         environment: Mapping[str, Any],
         *,
         retries: int = INFRASTRUCTURE_RETRIES,
@@ -40,6 +42,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         self._session = session
         self._trials = trials
         self._membership = membership
+        self._watch = watch
         self._environment = environment
         self._retries = retries
         self._losses: Counter[str] = Counter()
@@ -52,7 +55,9 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         The calls of an actor run in order, so ``assign`` runs first.
         """
         assignment = self._assignment(trial.trial_id)
-        trial.temporary_state.ray_actor.assign.remote(assignment)
+        actor = trial.temporary_state.ray_actor
+        process = actor.assign.remote(assignment)
+        self._watch.began(trial.trial_id, actor, process, assignment)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

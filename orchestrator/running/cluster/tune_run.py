@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -15,12 +14,14 @@ from ray import tune
 from ray.tune.search import ConcurrencyLimiter
 from threadpoolctl import threadpool_limits
 
+from jobs.isolation.scratch import own_folder
 from jobs.spec import Needs
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.scheduler import SlotScheduler
 from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
 from orchestrator.running.cluster.slot_actor import SlotTrainable
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
@@ -46,26 +47,29 @@ def run_trials(
     ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
     is begun again that lost its actor.
     """
+    # Our parts, each told of the session: who joins, what runs, what has ended.
     membership = Membership(session, cluster, asked)
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
     membership.on_slots = _slots_listener(limiter, membership, on_slots)
     environment = cluster.trial_nodes[0].environment
-    callback = TuneCallback(session, trials, membership, environment, retries=retries)
+    watch = SlotWatch(session.message)
+    callback = TuneCallback(session, trials, membership, watch, environment, retries=retries)
     with (
-        tempfile.TemporaryDirectory(prefix="tune-") as storage,
+        own_folder("orchestrator-tune-") as storage,
         _interruptible(session),
         # A search that computes on more threads takes them from the trials on this host.
         threadpool_limits(1),
     ):
-        _tuner(trainable, limiter, callback, membership, storage).fit()
+        callbacks = [callback, membership, watch]
+        _tuner(trainable, limiter, callbacks, membership, str(storage)).fit()
     return membership.notes
 
 
 def _tuner(
     trainable: type[tune.Trainable],
     limiter: ConcurrencyLimiter,
-    callback: TuneCallback,
+    callbacks: list[tune.Callback],
     membership: Membership,
     storage: str,
 ) -> tune.Tuner:
@@ -75,15 +79,18 @@ def _tuner(
         tune_config=tune.TuneConfig(
             search_alg=limiter,
             scheduler=SlotScheduler(lambda: membership.slots.total),
+            # Without end: the searcher says when there are no more.
             num_samples=-1,
+            # An actor keeps its slot warm for the next trial.
             reuse_actors=True,
             trial_dirname_creator=_trial_id,
         ),
         run_config=tune.RunConfig(
             name="sweep",
+            # Tune insists on a folder; a temporary one keeps its files out of the run.
             storage_path=storage,
             verbose=0,
-            callbacks=[callback, membership],
+            callbacks=callbacks,
             stop=membership,
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_at_end=False, checkpoint_frequency=0

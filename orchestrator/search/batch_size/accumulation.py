@@ -31,7 +31,7 @@ def next_way(sizes: MeasuredSizes, effective_batch: int, tolerance: float) -> Ba
         return None
     highest = max(predicted.values())
     best = _best(ways)
-    if best is not None and highest <= best.speed * (1 + max(tolerance, best.ci95)):
+    if best is not None and highest <= best.speed * (1 + max(tolerance, best.error95)):
         return None
     about_equal = [way for way, speed in predicted.items() if speed >= (1 - tolerance) * highest]
     return max(about_equal)

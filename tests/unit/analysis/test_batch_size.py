@@ -27,7 +27,7 @@ def size(micro_batch: int, speed: float | None, accumulation: int = 1, **fields:
         "memory_bytes": micro_batch * GB,
         "limit_bytes": 100 * GB,
         "samples_per_second": speed,
-        "ci95": 0.01,
+        "error95": 0.01,
         "flags": (),
         "slot_seconds": 1.0,
     }

@@ -13,7 +13,7 @@ import pytest
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from orchestrator.analysis.dataset import build_dataset, load_dataset
 from orchestrator.analysis.loss_parity import loss_flags
-from orchestrator.storage.tables.parquet import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.records import COLUMNS, make_record
 
 RECORDED = Path(__file__).parents[3] / "docs" / "results"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation import child_handle, forkserver
-from jobs.isolation.forkserver import ChildRunner
+from jobs.isolation.child_runner import ChildRunner
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
@@ -86,13 +86,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
     monkeypatch.setattr(child_handle, "fork", fork)
     monkeypatch.setattr(child_handle, "spawn", spawn)
-    monkeypatch.setattr(forkserver, "_gpu_bytes", lambda: gpu.used)
     return gpu
 
 
 @pytest.fixture
 def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
-    runner = ChildRunner(tmp_path, 0, 1, release_seconds=0.05)
+    runner = ChildRunner(tmp_path, 0, 1, release_seconds=0.05, gpu_bytes=lambda: gpu.used)
     yield runner
     runner.close()
     assert gpu.contexts == 0
