@@ -67,7 +67,7 @@ class Run:
         all_recipes: bool = False,
     ) -> tuple[Configuration, ...]:
         """The Pareto front of memory and the named objectives, within the baseline's training
-        recipe.
+        recipe. Configurations whose losses contradict their reference are left out.
 
         Raises KeyError for a name that is not in ``OBJECTIVES``.
         """
@@ -78,7 +78,7 @@ class Run:
             return ()
         # Trainings that learn something else are not rivals, unless the caller says so.
         candidates = []
-        for configuration in self.results.configurations:
+        for configuration in self.results.sound:
             if all_recipes or configuration.training_recipe == self.results.recipe:
                 candidates.append(configuration)
         return pareto_front(candidates, scores)
@@ -89,16 +89,19 @@ class Run:
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
         all_recipes: bool = False,
-        require_loss_parity: bool = False,
+        require_loss_parity: bool = True,
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
     ) -> Answer:
-        """The best configuration under constraints. Raises KeyError for an unknown objective."""
+        """The best configuration under constraints. Raises KeyError for an unknown objective.
+
+        ``require_loss_parity`` changes nothing and will go: no configuration is recommended whose
+        losses contradict their reference.
+        """
         constraints = Constraints(
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
             all_recipes=all_recipes,
-            require_loss_parity=require_loss_parity,
             objective=OBJECTIVES[objective],
             price_per_hour=price_per_hour,
         )
@@ -110,13 +113,7 @@ class Run:
         results = self.dataset.main
         if results is None:
             return recommend((), constraints)
-        return recommend(
-            results.configurations,
-            constraints,
-            results.recipe,
-            results.cap_checks,
-            results.comparisons,
-        )
+        return results.recommend(constraints)
 
     def export(
         self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False

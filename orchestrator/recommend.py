@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from orchestrator.api import Answer
 
 EXIT_NOTHING_FITS = 1
+_ALWAYS_ON = ("--require-loss-parity", "--exact")
+"""Flags of earlier versions for what is now the rule; accepted for one version."""
+
+
+class _AlwaysOn(argparse.Action):
+    """Accepts a flag that changes nothing any more, with a note on stderr."""
+
+    def __call__(self, *arguments: Any) -> None:
+        *_, name = arguments
+        rule = "configurations whose losses contradict their reference are never recommended"
+        print(f"note: {name} changes nothing any more: {rule}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
         all_recipes=options.all_training_recipes,
-        require_loss_parity=options.require_loss_parity,
         objective=options.objective,
         price_per_hour=options.price_per_hour,
     )
@@ -74,9 +84,8 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
     batch = "samples per optimizer step"
     add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
-    parity = "leave out configurations whose losses do not match the reference"
-    add("--require-loss-parity", action="store_true", help=parity)
-    cli.renamed_flag(parser, "--exact", "--require-loss-parity")
+    for name in _ALWAYS_ON:
+        add(name, action=_AlwaysOn, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS)
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
     cli.renamed_flag(parser, "--any-training", "--all-training-recipes")

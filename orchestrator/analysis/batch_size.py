@@ -11,6 +11,8 @@ from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.configuration import MISMATCH
+from orchestrator.analysis.recommendation import NearbyBatch
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FILE = "batch_size.json"
@@ -50,6 +52,11 @@ class BatchMeasurement:
     def speed(self) -> float:
         """Samples per second; 0 where it did not run."""
         return self.samples_per_second or 0.0
+
+    @property
+    def trains_wrongly(self) -> bool:
+        """Whether its losses contradict those of the same samples without accumulation."""
+        return has_any(self.flags, MISMATCH)
 
     @property
     def is_thrashing(self) -> bool:
@@ -99,11 +106,14 @@ class BatchSizeAnswer:
     """The largest is known to within so many samples."""
     unfinished: str
     """Why the search did not come to its end; "" where it did."""
+    nearby: tuple[NearbyBatch, ...] = ()
+    """Effective batches near the one asked for that are much faster; inferred, not measured."""
 
     @property
     def largest(self) -> BatchMeasurement | None:
-        """The largest micro-batch that was seen to fit."""
-        return max(self._not_accumulated(), key=lambda size: size.micro_batch, default=None)
+        """The largest micro-batch that was seen to fit, whatever its losses are."""
+        fitting = [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        return max(fitting, key=_micro_batch, default=None)
 
     @property
     def fastest(self) -> BatchMeasurement | None:
@@ -121,17 +131,24 @@ class BatchSizeAnswer:
         begin = self.saturation
         if begin is None:
             return None
-        below = [own for own in self._not_accumulated() if own.micro_batch < begin.micro_batch]
-        return max(below, key=lambda size: size.micro_batch, default=None)
+        below = [size for size in self._not_accumulated() if size.micro_batch < begin.micro_batch]
+        return max(below, key=_micro_batch, default=None)
 
     @property
     def accumulated(self) -> BatchMeasurement | None:
-        """The fastest way to the effective batch."""
-        return fastest(
-            size
-            for size in self.sizes
-            if size.fits and size.micro_batch * size.accumulation == self.effective_batch
-        )
+        """The fastest way to the effective batch, of those that train what it asks for."""
+        ways = []
+        for size in self.sizes:
+            is_way = size.micro_batch * size.accumulation == self.effective_batch
+            if is_way and size.fits and not size.trains_wrongly:
+                ways.append(size)
+        return fastest(ways)
+
+    @property
+    def left_out(self) -> tuple[BatchMeasurement, ...]:
+        """The sizes that fit but train something else; the fastest first. None is an answer."""
+        wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
+        return tuple(sorted(wrong, key=_slowest_last))
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
@@ -153,7 +170,9 @@ class BatchSizeAnswer:
         return sum(size.slot_seconds for size in self.sizes)
 
     def _not_accumulated(self) -> list[BatchMeasurement]:
-        return [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        """The sizes that fit and train what they should."""
+        single = [size for size in self.sizes if size.accumulation == 1]
+        return [size for size in single if size.fits and not size.trains_wrongly]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
@@ -169,14 +188,42 @@ class BatchSizeAnswer:
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            **{name: size.to_json() if size else None for name, size in answers.items()},
+            **{name: _json_of(size) for name, size in answers.items()},
             "granularity": self.granularity,
             "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
+            "left_out": [size.to_json() for size in self.left_out],
+            "nearby_effective_batches": [_nearby_json(nearby) for nearby in self.nearby],
             "sizes": [size.to_json() for size in self.sizes],
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
+
+
+def _json_of(size: BatchMeasurement | None) -> dict[str, Any] | None:
+    if size is None:
+        return None
+    return size.to_json()
+
+
+def _nearby_json(nearby: NearbyBatch) -> dict[str, Any]:
+    candidate = nearby.candidate
+    return {
+        "effective_batch": nearby.effective_batch,
+        "micro_batch": candidate.micro_batch,
+        "accumulation": candidate.accumulation,
+        "samples_per_second": candidate.configuration.samples_per_second,
+        "memory_bytes": candidate.configuration.memory_bytes,
+        "inferred": candidate.is_inferred,
+    }
+
+
+def _micro_batch(size: BatchMeasurement) -> int:
+    return size.micro_batch
+
+
+def _slowest_last(size: BatchMeasurement) -> float:
+    return -size.speed
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:

@@ -19,6 +19,7 @@ from orchestrator.analysis.batch_size import (
     margin_bytes,
     measurement_of,
 )
+from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import next_way
 from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation
@@ -107,7 +108,7 @@ class BatchSizeSearch(Search):
     def answer(self) -> BatchSizeAnswer:
         """What is known so far."""
         device_bytes = self._device_bytes()
-        return BatchSizeAnswer(
+        measured = BatchSizeAnswer(
             techniques=self._techniques,
             device_bytes=device_bytes,
             margin_bytes=margin_bytes(device_bytes, self._margin) if device_bytes else None,
@@ -119,6 +120,7 @@ class BatchSizeSearch(Search):
             granularity=self._largest.granularity(self._sizes.largest),
             unfinished=self._why_unfinished(),
         )
+        return advised(measured, tuple(self._records.values()))
 
     def _next_trial(self) -> TrialSpec | None:
         """The trial of the first batch that a rule wants.
