@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.spec import TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import gain_over_default
@@ -35,38 +36,41 @@ class Question:
 
     objective: str
     effective_batch: int | None
-    all_recipes: bool
+    recipe: TrainingRecipe | None
+    """The one that is ranked; None: all together."""
 
-    @property
-    def key(self) -> str:
-        """Its name in the page's data: ``samples_per_second/any/ranked``."""
+    def key(self, recipes: Sequence[TrainingRecipe]) -> str:
+        """Its name in the page's data: ``samples_per_second/any/0``, with the recipe's index."""
         batch = "any"
         if self.effective_batch is not None:
             batch = str(self.effective_batch)
-        recipes = "ranked"
-        if self.all_recipes:
-            recipes = "all"
-        return f"{self.objective}/{batch}/{recipes}"
+        ranked = "mixed"
+        if self.recipe is not None:
+            ranked = str(recipes.index(self.recipe))
+        return f"{self.objective}/{batch}/{ranked}"
 
     @property
     def constraints(self) -> Constraints:
         """The same for ``recommend``, without a memory budget."""
         return Constraints(
             effective_batch=self.effective_batch,
-            all_recipes=self.all_recipes,
+            all_recipes=self.recipe is None,
             objective=OBJECTIVES[self.objective],
             price_per_hour=_ANY_PRICE,
         )
 
 
 def decisions(
-    dataset: Dataset, results: EnvironmentResults, index_of: Mapping[str, int]
+    dataset: Dataset,
+    results: EnvironmentResults,
+    recipes: Sequence[TrainingRecipe],
+    index_of: Mapping[str, int],
 ) -> dict[str, list[dict[str, Any]]]:
     """Question -> its decisions by rising memory budget, as plain values.
 
     For a budget the last decision counts whose ``least`` is not above it; below the first, nothing
-    fits. ``index_of`` maps a trial to its row of the page's data. Questions come by importance, and
-    those that the page has no room for are left out.
+    fits. ``recipes`` and ``index_of`` number recipes and trials as the page's data does. Questions
+    come by importance, and those that the page has no room for are left out.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     left = max(1, MAX_RANKED // max(1, len(results.configurations)))
@@ -74,7 +78,7 @@ def decisions(
         ranking = Ranking.of(
             results.configurations,
             question.constraints,
-            results.recipe,
+            question.recipe or results.recipe,
             results.cap_checks,
             results.comparisons,
         )
@@ -82,18 +86,22 @@ def decisions(
         for step in decision_steps(ranking):
             plain = plain_decision(dataset, results, step.candidate, index_of)
             steps.append({"least": step.least_bytes, **plain})
-        answers[question.key] = steps
+        answers[question.key(recipes)] = steps
     return answers
 
 
 def _questions(results: EnvironmentResults) -> Iterator[Question]:
-    """Most asked first: speed at any batch, then each batch, then other objectives."""
-    has_other_recipes = len(results.fronts) > 1
-    for objective in _objectives(results):
-        for batch in (None, *offered_batches(results)):
-            yield Question(objective=objective, effective_batch=batch, all_recipes=False)
-            if has_other_recipes:
-                yield Question(objective=objective, effective_batch=batch, all_recipes=True)
+    """Most asked first: the ranked recipe, then all together, then each other one."""
+    others = [recipe for recipe in results.fronts if recipe != results.recipe]
+    # With a single recipe there is nothing to mix.
+    together: list[TrainingRecipe | None] = []
+    if others:
+        together.append(None)
+    for recipes in ([results.recipe], together, others):
+        for recipe in recipes:
+            for objective in _objectives(results):
+                for batch in (None, *offered_batches(results)):
+                    yield Question(objective=objective, effective_batch=batch, recipe=recipe)
 
 
 def _objectives(results: EnvironmentResults) -> list[str]:
