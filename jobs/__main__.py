@@ -23,8 +23,9 @@ def main() -> None:
     from jobs.isolation import child_main
 
     phase = child_main.open_phase(options.phase) if options.phase else None
+    status = 0
     if options.result is not None:
-        child_main.run_and_record(spec, options.result, phase)
+        status = child_main.run_and_record(spec, options.result, phase)
     else:
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder, child_main.RESULT)
@@ -32,7 +33,7 @@ def main() -> None:
             replies.write(result.read_text() + "\n")
     replies.flush()
     sys.stdout.flush()
-    os._exit(0)  # the kernel frees the GPU faster than the exit handlers of libraries would
+    os._exit(status)  # the kernel frees the GPU faster than the exit handlers of libraries would
 
 
 def _command_line() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
 from orchestrator.reporting.terminal.safe_text import safe_streams
@@ -20,6 +20,10 @@ from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.user_files import refuse_folder_of_another
 from orchestrator.units import duration_seconds, size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.planning.settings import SweepConfig
 
 VERBS = (
     "sweep",
@@ -110,7 +114,37 @@ def epilog(statuses: Mapping[int, str]) -> str:
 def print_notes(notes: Iterable[str]) -> None:
     """Print what a configuration file's author should know, a line each, on stderr."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print_note(note)
+
+
+def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:
+    """Look for mistakes that files can tell before the first trial, and print what to know of them.
+
+    ``address`` is the cluster's whose machines run the trials; None: this machine, or RAY_ADDRESS.
+    Raises ConfigError.
+    """
+    from orchestrator.planning.prechecks import checks
+
+    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
+    print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
+
+
+def model_facts(config: SweepConfig) -> ModelFacts:
+    """The model's size and the shape of one batch; printed first where that takes some seconds.
+
+    Raises ConfigError where the model cannot be built.
+    """
+    from orchestrator.planning.plan import plan
+    from orchestrator.planning.prechecks import checks
+
+    planned = plan(config)
+    batches = [trial.micro_batch for trial in planned.trials]
+    return checks.model_facts(config, min(batches, default=1), print_note)
+
+
+def print_note(note: str) -> None:
+    """Print one note on stderr."""
+    print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

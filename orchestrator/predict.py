@@ -16,6 +16,7 @@ from orchestrator.cli import (
     add_config,
     add_force,
     add_json,
+    check_files,
     epilog,
     finish,
     print_notes,
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = _chosen_trials(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:

@@ -110,7 +110,8 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
     workload = None
     if options.samples:
         workload = Workload(samples=options.samples, epochs=options.epochs)
-    dataset, recommendation = answer.run.dataset, answer.recommendation
+    dataset = answer.run.dataset
+    recommendation = answer.recommendation
     if options.json:
         print(json.dumps(to_json(dataset, recommendation, workload), indent=2))
     else:

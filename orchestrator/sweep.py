@@ -69,20 +69,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         if not options.is_plan_only:
             refuse_missing(config.loggers)
+        cli.print_notes(config.notes)
+        cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
+        if options.is_plan_only:
+            return _show_plan(config, options)
+        # The parents preload while Ray is imported and starts.
+        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+            # A model that cannot be built would fail in every trial.
+            cli.model_facts(config)
+            return cli.holding(
+                options.output or config.output,
+                lambda folder: _run(config, options, folder),
+                resume=options.resume,
+                force=options.force,
+            )
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    cli.print_notes(config.notes)
-    if options.is_plan_only:
-        return _show_plan(config, options)
-    # The parents preload while Ray is imported and starts.
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        return cli.holding(
-            options.output or config.output,
-            lambda folder: _run(config, options, folder),
-            resume=options.resume,
-            force=options.force,
-        )
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -123,8 +126,9 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     """Print the plan, and if asked the memory that its trials are predicted to take."""
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
-    document = to_json(planned, config)
-    text = describe(planned, config)
+    facts = cli.model_facts(config)
+    document = {**to_json(planned, config), "model": facts.to_json()}
+    text = describe(planned, config, facts.lines())
     if options.predict is not None:
         try:
             rows, table = _predicted(planned, config, options.predict)

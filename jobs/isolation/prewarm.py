@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
@@ -115,7 +114,9 @@ def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
         parent.wait(_END_SECONDS)
         return
     parent.kill()
-    parent.wait()
+    # A process in uninterruptible sleep ends only when its disk or driver answers.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        parent.wait(_END_SECONDS)
 
 
 def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
@@ -160,8 +161,10 @@ class PrewarmedParent:
             socket.send_fds(connection, [b"!"], [requests, replies])
         os.close(requests)
         os.close(replies)
-        self.stdin = os.fdopen(to_parent, "w")
-        self.stdout = os.fdopen(from_parent, "r")
+        self.requests = to_parent
+        """Descriptor that requests are written to; the caller closes it."""
+        self.replies = from_parent
+        """Descriptor that replies are read from; the caller closes it."""
 
     def poll(self) -> int | None:
         """None while it lives, then 0: only the process that started it can know its status."""
@@ -172,8 +175,13 @@ class PrewarmedParent:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
         if self._pidfd is not None:
-            ended, _, _ = select.select([self._pidfd], [], [], timeout)
-            if not ended:
+            # Not select: it cannot watch the thousandth descriptor of a Ray worker.
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            milliseconds = None
+            if timeout is not None:
+                milliseconds = timeout * 1000
+            if not poll.poll(milliseconds):
                 raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout or 0.0)
             os.close(self._pidfd)
             self._pidfd = None
@@ -186,8 +194,11 @@ class PrewarmedParent:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
-def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
-    """A waiting parent for these cores on the visible GPU, and its stderr; None: there is none."""
+def take_over(cpus: int) -> tuple[PrewarmedParent, int] | None:
+    """A waiting parent for these cores on the visible GPU, and the descriptor of its stderr.
+
+    None if there is none.
+    """
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None
@@ -198,6 +209,6 @@ def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
     # A parent has its GPU and its number of threads from the start, so both are in the name.
     path = _socket_path(Path(folder), uuid, cpus)
     try:
-        return PrewarmedParent(path), open(path.with_suffix(".err"))
+        return PrewarmedParent(path), os.open(path.with_suffix(".err"), os.O_RDONLY)
     except OSError:
         return None

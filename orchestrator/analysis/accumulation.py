@@ -63,6 +63,13 @@ class Candidate:
         return self.configuration is not self.measured
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether its figures are bounds: at least this speed, at most this memory."""
+        if self.basis is Basis.WRONG_LOSS_SCALE and self.evidence is not None:
+            return accumulation_of(self.evidence) != self.accumulation
+        return self.is_inferred
+
+    @property
     def micro_batch(self) -> int:
         """Samples of one pass."""
         return int(self.effective_batch // self.accumulation)

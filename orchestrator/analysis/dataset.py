@@ -84,9 +84,10 @@ class Dataset:
         """A configuration in a few words."""
         return label(choices, self.varying_axes)
 
-    def pick_label(self, choices: Mapping[str, Choice]) -> str:
-        """The same with its accumulation, even if that is 1: a pick says all that is to be set."""
-        return label(choices, (*self.varying_axes, "accumulation"))
+    def pick_label(self, configuration: Configuration) -> str:
+        """The name of a pick: its accumulation is part of it even where that is 1."""
+        batch = {name: configuration.row.get(name) for name in ("micro_batch", "accumulation")}
+        return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:
         """A row's configuration in a few words."""

@@ -16,6 +16,8 @@ _COLLATORS: Mapping[Task, str] = {
     "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
 }
 _DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
+_CHAT_COLUMNS = ("messages", "prompt", "completion")
+"""Names of columns that a chat template makes texts from, which train.py does not have."""
 _WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
 """Fields of ``DatasetFile`` that train.py reads the data by."""
 
@@ -31,6 +33,7 @@ def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
     return {
         "file": _file(data.file),
         "synthetic": _synthetic(data.synthetic),
+        "needs_class_labels": task == "sequence-classification",
         "collator": Code(_COLLATORS.get(task, _DEFAULT_COLLATOR)),
     }
 
@@ -39,24 +42,37 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
     _check_fields(file)
+    for name in _CHAT_COLUMNS:
+        if name in file.columns:
+            raise NotExportableError(
+                f"the data have a column of {name}, which the exported files cannot read yet"
+            )
     # Through a URL, the training would read what another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
+    # The type's own list: ``load_dataset`` takes names of datasets on the Hub, too.
     formats = get_args(get_type_hints(DatasetFile)["format"])
+    file_format = str(known(file.format, formats, "a format of data files"))
     return {
-        "is_folder": file.format == "disk",
-        "format": literal(str(known(file.format, formats, "a format of data files"))),
+        "is_folder": file_format == "disk",
+        "format": literal(file_format),
         "path": literal(file.path),
-        "columns": literal(dict(file.columns)) if file.columns else None,
-        "tokenizer": literal(file.tokenizer) if file.tokenizer else None,
+        "columns": _literal_or_none(dict(file.columns)),
+        "tokenizer": _literal_or_none(file.tokenizer),
         "max_length": literal(int(file.max_length)),
     }
+
+
+def _literal_or_none(value: Any) -> Code | None:
+    """None for an empty value, for which the template has lines of its own."""
+    return literal(value) if value else None
 
 
 def _check_fields(file: DatasetFile) -> None:
     """Raises NotExportableError where the data were read in a way that train.py does not have."""
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
+        # An empty value is how a field says that it is not used.
         if declared.name in _WRITTEN or value == declared.default or not value:
             continue
         raise NotExportableError(
@@ -67,6 +83,7 @@ def _check_fields(file: DatasetFile) -> None:
 def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
     if synthetic is None:
         return None
+    # The template draws each sample's length from a binomial distribution of the real tokens.
     padding = float(synthetic.padding)
     return {
         "samples": literal(int(synthetic.samples)),

@@ -39,7 +39,7 @@ _TEMPORARY = "temporary buffers"
 
 @dataclass(slots=True)
 class _Taken:
-    """An allocation as it was seen; its kind is known only when its phase is over."""
+    """A recorded allocation, whose kind is known only when its phase is over."""
 
     number: int
     formula: str
@@ -49,7 +49,7 @@ class _Taken:
 
 @dataclass(slots=True)
 class _Recording:
-    """What was seen since the last stream."""
+    """What was recorded since the last stream."""
 
     events: list[_Taken | Free] = field(default_factory=list)
     kinds: dict[int, str] = field(default_factory=dict)
@@ -153,33 +153,39 @@ class AllocationRecorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        # Questions about a tensor, and operators that allocate nothing.
         if func is torch.ops.prim.device.default:
             return args[0].fake_device  # asked more often than all else together
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
+        # Workspaces that a library takes before its kernel runs.
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
+        # The operator itself, and the storages that it makes.
         results = run_as_cuda(func, args, kwargs or {})
-        for tensor in results.intermediate:
-            self._see(tensor, func, args)
-        for tensor in _tensors(results.output):
+        for tensor in (*results.intermediate, *_tensors(results.output)):
             self._see(tensor, func, args)
         if func in _ALL:
             self._results_of_all.add(results.output.untyped_storage()._cdata)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
+        # Workspaces that are free again when the kernel has run.
         self._pass_through_workspaces(func, args)
         return results.output
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
-        is_condition = tensor.dtype is torch.bool
-        return not is_condition or tensor.untyped_storage()._cdata in self._results_of_all
+        """What a value read from a tensor without data is: 1, or for most conditions false."""
+        if tensor.dtype is not torch.bool:
+            return True
+        return tensor.untyped_storage()._cdata in self._results_of_all
 
     def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """cuBLAS gets its workspace once per thread; the backward pass has its own thread."""
-        thread = "backward" if self._phase == "backward" else "forward"
+        thread = "forward"
+        if self._phase == "backward":
+            thread = "backward"
         libraries = ["cublas"]
         if func is _aten.addmm.default and args[0].dim() == 1:
             libraries.append("cublaslt")

@@ -198,7 +198,9 @@ def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroB
     if low[1] is None or high[1] is None:
         return first, None
     later = between(low[1], high[1], samples)
-    return None if later is None else (first, later)
+    if later is None:
+        return None
+    return first, later
 
 
 def _outside_allocator(stream: Stream, gpu: Gpu) -> int:
@@ -218,6 +220,7 @@ def _predicted(
 ) -> Prediction:
     # Managed memory comes in pages. How densely small states share them is up to the driver.
     least_paged = sum(paged)
+    # At worst every state begins a page of its own.
     pages = [-(-nbytes // _PAGE_BYTES) for nbytes in paged]
     most_paged = sum(pages) * _PAGE_BYTES
     return Prediction(
@@ -237,6 +240,7 @@ def _predicted(
 def reserved_interval(peaks: ReplayedPeaks) -> Figure:
     """Reserved memory, with the margins that two rounds of measurements needed around it."""
     low, high = sorted((peaks.reserved, peaks.reserved_upwards))
+    # Where the two orders of segments differ much, neither is more likely.
     likely = peaks.reserved if high - low <= _FRAGILE * high else (low + high) // 2
     return Figure(bytes=likely, low=int(low * 0.94), high=int(high * 1.07) + 20 * MIB)
 

@@ -110,8 +110,9 @@ class FakeStep:
         else:
             model = models.build(spec, kwargs, torch.device("cpu"))
         adapt = bound(self._spec, "model")
-        adapted: torch.nn.Module = adapt(model, spec.task, self._arguments) if adapt else model
-        return adapted
+        if adapt is not None:
+            model = adapt(model, spec.task, self._arguments)
+        return model
 
     @property
     def hidden_size(self) -> int:
@@ -170,14 +171,18 @@ class FakeStep:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = _arguments(spec)
         with self._traced(), plain_paged_memory():
+            # The update meets gradients that a micro-batch left.
             for parameter in self.model.parameters():
-                parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+                parameter.grad = None
+                if parameter.requires_grad:
+                    parameter.grad = torch.empty_like(parameter)
             self._recorder.stream()
             with self._recorder.phase("update"):
                 optimizer = self._optimizer(spec, arguments)
                 self._update(spec, arguments, optimizer)
             paged = self._leave_out_host_states(optimizer)
             first = self._recorder.stream()
+            # The second update finds the states of the first.
             with self._recorder.phase("update"):
                 self._update(spec, arguments, optimizer)
             later = self._recorder.stream()
@@ -269,9 +274,13 @@ def _sample(spec: TrialSpec, config: Any) -> dict[str, torch.Tensor]:
 
 def _accepts_loss_arguments(model: Any) -> bool:
     """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner = model
+    if hasattr(model, "get_base_model"):  # an adapter around the model
+        inner = model.get_base_model()
     declared = getattr(inner, "accepts_loss_kwargs", None)
     if declared is not None:
         return bool(declared)
-    parameters = inspect.signature(inner.forward).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    for parameter in inspect.signature(inner.forward).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return True
+    return False

@@ -65,7 +65,9 @@ class Prediction:
             return "yes"
         # Context and libraries, the part of the device's memory that no allocator gives back.
         outside = self.device.low - self.reserved.low
-        return "no" if self.allocated.low + outside > card_bytes else "tight"
+        if self.allocated.low + outside > card_bytes:
+            return "no"
+        return "tight"
 
 
 def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure:

@@ -82,11 +82,15 @@ class _Replay:
     def train(self, trial: TrialStreams) -> None:
         """Run a trial's streams in the order of a training."""
         self.run(trial.model)
+        # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()
         for step in range(_STEPS):
             temporary = self._micro_batches(trial)
-            self.run(trial.update if step else trial.first_update)
+            update = trial.update
+            if step == 0:
+                update = trial.first_update
+            self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
             for key in temporary:
                 self.free(key)

@@ -18,10 +18,13 @@ _SHOWN_TRIALS = 8
 _SHOWN_VALUES = 12
 
 
-def describe(plan: Plan, config: SweepConfig) -> str:
-    """How many trials over which axes, what is ruled out and why, and where the results go."""
+def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, str]] = ()) -> str:
+    """How many trials over which axes, what is ruled out and why, and where the results go.
+
+    ``model_facts`` are names and texts about the model, which come first.
+    """
     lines = [f"{config.name}: {_subject(config)}"]
-    lines += _table(_facts(plan, config))
+    lines += _table([*model_facts, *_facts(plan, config)])
     lines += _ruled_out(plan)
     lines += _first_trials(plan.trials, config)
     return visible("\n".join(lines))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import MILLION
-from orchestrator.analysis.recommendation import ConstraintCost, Recommendation
+from orchestrator.analysis.recommendation import ConstraintCost, NearbyBatch, Recommendation
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
@@ -61,15 +61,15 @@ def _lines(
         for candidate in recommendation.runners_up:
             line = _line(dataset, recommendation, candidate)
             yield f"  {line}{short_notes(dataset, candidate)}"
+    if recommendation.nearby:
+        yield "near this effective batch:"
+        for nearby in recommendation.nearby:
+            yield f"  {_nearby(dataset, recommendation, nearby)}"
     if recommendation.costs:
         yield "what the constraints cost:"
         for cost in recommendation.costs:
             yield f"  {_cost(dataset, recommendation, cost)}"
-    if recommendation.refused:
-        refused = count(recommendation.refused, "configuration")
-        yield (
-            f"left out: {refused} whose losses do not match the reference (--require-loss-parity)"
-        )
+    yield from left_out_lines(dataset, recommendation)
 
 
 def _question(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
@@ -107,8 +107,6 @@ def _asked(recommendation: Recommendation) -> str:
         parts.append(f"effective batch {constraints.effective_batch}")
     if constraints.memory_bytes is not None:
         parts.append(f"within {memory(constraints.memory_bytes)}")
-    if constraints.require_loss_parity:
-        parts.append("losses that match the reference")
     if constraints.all_recipes:
         parts.append("all training recipes")
     parts.append(_BEST_IN[constraints.objective.name])
@@ -149,7 +147,7 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     speed = f"{number(configuration.samples_per_second)} samples/s"
     size = memory(configuration.memory_bytes)
     figures = [speed, size]
-    if candidate.is_inferred:
+    if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]
     # The figure that the answer is best in comes first; the speed is there already.
     objective = recommendation.constraints.objective
@@ -158,13 +156,40 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
         figures.insert(0, f"{memory(figure)} of host memory")
     elif objective.name != "samples_per_second" and figure is not None:
         figures.insert(0, f"{number(figure)} {objective.unit}")
-    return f"{dataset.label(configuration.choices)}: {', '.join(figures)}"
+    return f"{dataset.pick_label(configuration)}: {', '.join(figures)}"
+
+
+def _nearby(dataset: Dataset, recommendation: Recommendation, nearby: NearbyBatch) -> str:
+    """``256 instead of 257: 9.89 times the samples/s: batch 32×8 · bf16: at least 299 ...``."""
+    wanted = recommendation.constraints.effective_batch
+    batches = f"{nearby.effective_batch} instead of {wanted}"
+    line = _line(dataset, recommendation, nearby.candidate)
+    parts = [batches, _gain(recommendation, nearby.ratio), line]
+    return ": ".join(part for part in parts if part) + short_notes(dataset, nearby.candidate)
+
+
+def left_out_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """How many configurations were left out because they train something else."""
+    left_out = recommendation.left_out
+    if left_out.best is None:
+        return
+    what = count(left_out.count, "configuration")
+    if left_out.better == left_out.count:
+        what = count(left_out.count, "better configuration")
+    elif left_out.better:
+        what = f"{what}, {left_out.better} of them better,"
+    else:
+        what = f"{what}, none of them better,"
+    line = _line(dataset, recommendation, left_out.best)
+    notes_of_best = short_notes(dataset, left_out.best)
+    yield f"left out: {what} whose losses do not match the reference; the best of them:"
+    yield f"  {line}{notes_of_best}"
 
 
 def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:
     """``with 9.37 GiB instead of 8: 10 % less energy per sample: batch 8 · bf16``."""
-    label = dataset.label(cost.candidate.configuration.choices)
-    parts = [_loosened(recommendation, cost), _gain(recommendation, cost), label]
+    label = dataset.pick_label(cost.candidate.configuration)
+    parts = [_loosened(recommendation, cost), _gain(recommendation, cost.ratio), label]
     return ": ".join(part for part in parts if part)
 
 
@@ -184,21 +209,19 @@ def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
         case "effective_batch":
             batch = configuration.effective_batch
             return f"with an effective batch of {batch} instead of {constraints.effective_batch}"
-        case "loss_parity":
-            return "without --require-loss-parity"
     recipe = recipe_label(configuration.training_recipe)
     return f"with another training recipe ({recipe})"
 
 
-def _gain(recommendation: Recommendation, cost: ConstraintCost) -> str:
+def _gain(recommendation: Recommendation, ratio: float | None) -> str:
     """``10 % less energy per sample``; empty where there is no best to compare with."""
-    if cost.ratio is None:
+    if ratio is None:
         return ""
     noun = _NOUNS[recommendation.constraints.objective.name]
     # A doubling is easier to grasp as a factor, smaller gains as whole percent.
-    if cost.ratio >= 2:
-        return f"{number(cost.ratio)} times the {noun}"
-    percent = round(100 * (cost.ratio - 1))
+    if ratio >= 2:
+        return f"{number(ratio)} times the {noun}"
+    percent = round(100 * (ratio - 1))
     if percent > 0:
         return f"{percent} % more {noun}"
     if percent < 0:
@@ -221,6 +244,10 @@ def to_json(
     for cost in recommendation.costs:
         about = {"constraint": cost.constraint, "ratio": cost.ratio}
         costs.append({**about, **entry(cost.candidate)})
+    nearby = []
+    for batch in recommendation.nearby:
+        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
+        nearby.append({**about, **entry(batch.candidate)})
     document: dict[str, Any] = strict(
         {
             "run": dataset.name,
@@ -229,12 +256,25 @@ def to_json(
             "best": best,
             "runners_up": list(map(entry, recommendation.runners_up)),
             "costs": costs,
-            "left_out_for_loss_parity": recommendation.refused,
+            "nearby_effective_batches": nearby,
+            "left_out_for_loss_parity": recommendation.left_out.count,
+            "left_out": _left_out_json(recommendation, entry),
             "cap_check": check_to_json(recommendation.check),
             "tie_breaks": list(map(dataclasses.asdict, recommendation.comparisons)),
         }
     )
     return document
+
+
+def _left_out_json(
+    recommendation: Recommendation, entry: Callable[[Candidate], dict[str, Any]]
+) -> dict[str, Any]:
+    """What trains something else than its reference: how many, how many better, the best."""
+    left_out = recommendation.left_out
+    best = None
+    if left_out.best is not None:
+        best = entry(left_out.best)
+    return {"count": left_out.count, "better": left_out.better, "best": best}
 
 
 def _environment(dataset: Dataset) -> dict[str, str | None]:
@@ -253,12 +293,17 @@ def _entry(
     """A candidate's configuration, figures, notes, and what the user's own training takes."""
     configuration = candidate.configuration
     entry = {
-        "configuration": dataset.label(configuration.choices),
+        "configuration": dataset.pick_label(configuration),
         "trial_id": candidate.measured.trial_ids[0],
         "choices": configuration.choices,
         "training_recipe": configuration.training_recipe,
         "accumulation": candidate.accumulation,
+        "effective_batch": candidate.effective_batch,
+        "micro_batch": candidate.micro_batch,
         "inferred": candidate.is_inferred,
+        "basis": candidate.basis,
+        "loss_check": candidate.measured.loss_state,
+        "same_losses": configuration.same_losses,
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
         recommendation.constraints.objective.name: recommendation.figure(candidate),

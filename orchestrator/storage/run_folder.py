@@ -16,6 +16,7 @@ from orchestrator.storage import folder_lock
 from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
 from orchestrator.storage.record_reader import find_records, read_record
+from orchestrator.storage.redaction import redacted
 from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
@@ -102,10 +103,13 @@ class RunFolder:
         return (self.path / RUN).exists()
 
     def describe(self, run: Mapping[str, Any]) -> None:
-        """Write ``run.json``: configuration, command, budgets, baseline, one-time costs."""
+        """Write ``run.json``: configuration, command, budgets, baseline, one-time costs.
+
+        Secrets in it are replaced: the folder is shared.
+        """
         self.check_ours()
         self.superseded.remember_run()
-        _write(self.path / RUN, {**run, "schema_version": SCHEMA_VERSION})
+        _write(self.path / RUN, {**redacted(run), "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Write another JSON file of the run."""

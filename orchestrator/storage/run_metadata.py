@@ -14,6 +14,7 @@ from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
 from orchestrator.storage.layout import RUN
 from orchestrator.storage.migration import upgraded_run
+from orchestrator.storage.redaction import redacted
 
 
 class UnreadableRunError(ValueError):
@@ -59,8 +60,10 @@ class RunMetadata:
         """
         if raw.get("schema_version", 1) < SCHEMA_VERSION:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
+        # Earlier versions wrote secrets down; tables and pages made from them must not.
+        cleaned = redacted(raw)
         # An old run wrote null where it had nothing to say; the default says the same.
-        given = {key: value for key, value in raw.items() if value is not None}
+        given = {key: value for key, value in cleaned.items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         if run.schema_version > SCHEMA_VERSION:
             raise ValueError(f"written by a newer version (schema {run.schema_version})")

@@ -22,6 +22,7 @@ ALLOWED = {
     "__future__",
     "accelerate",
     "bitsandbytes",
+    "collections",
     "dataclasses",
     "datasets",
     "json",

@@ -21,7 +21,7 @@ from orchestrator.reporting.configurations import (
     tie_break_sentence,
 )
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
-from orchestrator.units import memory
+from orchestrator.units import count, memory, number
 
 INFERRED = "inferred"
 NO_CAP_NEEDED = "whole GPU"
@@ -43,7 +43,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
         tables=(Table(columns=columns, rows=tuple(rows)),),
-        notes=(*notes, *_cap_notes(dataset, results)),
+        notes=(*notes, *_cap_notes(dataset, results), *_left_out_notes(dataset, results)),
     )
 
 
@@ -67,6 +67,7 @@ def _row(
     check = pick.check_of(configuration)
     return {
         **row_of(dataset, results, configuration),
+        "configuration": dataset.pick_label(configuration),
         "under_cap": _under_cap(results, pick, check),
         "cap_check": check_to_json(check),
     }
@@ -132,6 +133,19 @@ def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
     for check in results.cap_checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."
+
+
+def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    """What is faster in each budget, but trains something else than its reference."""
+    for pick in results.budget_picks:
+        if pick.left_out:
+            fastest = pick.left_out[0]
+            number_left_out = count(len(pick.left_out), "faster configuration")
+            yield (
+                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{number(fastest.samples_per_second)} samples/s."
+            )
 
 
 SECTION = EnvironmentSection(name="budgets", make=make, terminal_rows=24)
