@@ -35,6 +35,7 @@ MEMORY_MEANS: Mapping[str, str] = {
 CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
 SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
+TRIAL = Column(key="trial_id", heading="trial")
 ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
 
 

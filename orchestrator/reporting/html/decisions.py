@@ -5,6 +5,7 @@ The page's script looks an answer up in this table. It never decides by itself.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,14 +66,16 @@ def decisions(
     results: EnvironmentResults,
     recipes: Sequence[TrainingRecipe],
     index_of: Mapping[str, int],
-) -> dict[str, list[dict[str, Any]]]:
-    """Question -> its decisions by rising memory budget, as plain values.
+) -> dict[str, Any]:
+    """``steps``: question -> its decisions by rising memory budget, as (least bytes, candidate).
 
-    For a budget the last decision counts whose ``least`` is not above it; below the first, nothing
-    fits. ``recipes`` and ``index_of`` number recipes and trials as the page's data does. Questions
-    come by importance, and those that the page has no room for are left out.
+    ``candidates`` holds what the steps' second numbers stand for, each once. For a budget the last
+    decision counts whose least bytes are not above it; below the first, nothing fits. ``recipes``
+    and ``index_of`` number recipes and trials as the page's data does. Questions come by
+    importance, and those that the page has no room for are left out.
     """
-    answers: dict[str, list[dict[str, Any]]] = {}
+    answers: dict[str, list[tuple[int, int]]] = {}
+    candidates: dict[str, int] = {}
     left = max(1, MAX_RANKED // max(1, len(results.configurations)))
     for question in list(_questions(results))[:left]:
         ranking = Ranking.of(
@@ -84,10 +87,23 @@ def decisions(
         )
         steps = []
         for step in decision_steps(ranking):
-            plain = plain_decision(dataset, results, step.candidate, index_of)
-            steps.append({"least": step.least_bytes, **plain})
+            plain = json.dumps(plain_decision(dataset, results, step.candidate, index_of))
+            steps.append((step.least_bytes, candidates.setdefault(plain, len(candidates))))
         answers[question.key(recipes)] = steps
-    return answers
+    return {"steps": answers, "candidates": list(map(json.loads, candidates))}
+
+
+def decision_at(
+    decisions: Mapping[str, Any], key: str, budget: float | None
+) -> Mapping[str, Any] | None:
+    """The candidate of a question at a budget in bytes, as the page's script looks it up."""
+    fitting = [
+        index for least, index in decisions["steps"][key] if budget is None or least <= budget
+    ]
+    if not fitting:
+        return None
+    candidate: Mapping[str, Any] = decisions["candidates"][fitting[-1]]
+    return candidate
 
 
 def _questions(results: EnvironmentResults) -> Iterator[Question]:

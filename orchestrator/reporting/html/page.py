@@ -13,6 +13,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.content import Content
 from orchestrator.reporting.html.chart_data import chart_data, first_budget
+from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.html.downsampling import left_out, shown_configurations
 from orchestrator.reporting.html.security import content_security_policy
 from orchestrator.reporting.json_output import strict
@@ -130,11 +131,11 @@ def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, str] |
     if budget is not None:
         asked = f"Fastest in {memory(budget)}"
     environment = data["environments"][0]
-    steps = environment["decisions"].get(f"samples_per_second/any/{environment['ranked']}", [])
-    fitting = [step for step in steps if budget is None or step["least"] <= budget]
-    if not fitting:
-        return {"gain": "", "asked": asked, "label": "Nothing measured fits", "figures": ""}
-    decision = fitting[-1]
+    question = f"samples_per_second/any/{environment['ranked']}"
+    decision = decision_at(environment["decisions"], question, budget)
+    if decision is None:
+        nothing = {"gain": "", "figures": "", "default": ""}
+        return {**nothing, "asked": asked, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
     return {
         "gain": decision["gain"],

@@ -10,6 +10,7 @@ from orchestrator.reporting.configurations import (
     MEMORY,
     OTHER_RECIPE,
     SPEED,
+    TRIAL,
     mark_notes,
     memory_meaning,
     row_of,
@@ -27,7 +28,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION)
+    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, TRIAL)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),
