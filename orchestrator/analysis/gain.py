@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.accumulation import Candidate, candidates
+from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 
@@ -45,24 +45,19 @@ class Gain:
 
 def gain_over_default(results: EnvironmentResults, candidate: Candidate) -> Gain | None:
     """The gain of a candidate; None where the default was not measured."""
-    effective_batch = candidate.accumulation * candidate.configuration.row["micro_batch"]
-    default = _default_at(results, effective_batch)
+    default = _default_at(results, candidate.effective_batch)
     if default is not None:
         return Gain(default=default, candidate=candidate, is_same_batch=True)
-    for configuration in results.configurations:
+    for configuration in results.sound:
         if dict(configuration.choices) == dict(results.baseline):
-            default = Candidate(
-                configuration=configuration,
-                measured=configuration,
-                accumulation=configuration.row["accumulation"],
-            )
+            default = as_measured(configuration)
             return Gain(default=default, candidate=candidate, is_same_batch=False)
     return None
 
 
 def _default_at(results: EnvironmentResults, effective_batch: int) -> Candidate | None:
     """The fastest split of an effective batch with the default techniques; measured ones first."""
-    defaults = [own for own in results.configurations if has_default_techniques(results, own)]
+    defaults = [own for own in results.sound if has_default_techniques(results, own)]
     at_batch = candidates(defaults, effective_batch)
     measured = [own for own in at_batch if not own.is_inferred]
     return _fastest(measured) or _fastest(at_batch)

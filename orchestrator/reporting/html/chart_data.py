@@ -10,7 +10,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
-from orchestrator.reporting.configurations import memory_meaning, recipe_name
+from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.anatomy_data import plain_anatomy
 from orchestrator.reporting.html.batch_lines import batch_lines
@@ -27,6 +27,7 @@ from orchestrator.reporting.plots.encoding import (
 )
 from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
+from orchestrator.reporting.sections.headline import first_budget
 
 MAX_ANATOMIES = 200
 """A page holds no more of them: each takes about 10 kB. ``anatomy.parquet`` holds all."""
@@ -75,11 +76,6 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
         "pairs": explained_pairs(dataset, index_of),
         "columns": _columns(dataset, shown, recipes, axes),
     }
-
-
-def first_budget(dataset: Dataset) -> int | None:
-    """The budget that the page opens with: the smallest that the run names, else none."""
-    return min(dataset.run.budgets, default=None)
 
 
 def _in_order(dataset: Dataset, shown: Shown) -> list[Configuration]:
@@ -178,6 +174,7 @@ def _row(
         "error95": short(configuration.error95),
         "hostBound": int(configuration.is_host_bound),
         "lossMismatch": int(bool(configuration.loss_flags)),
+        "losses": LOSS_STATES[configuration.loss_state],
         "flags": list(map(with_heading, configuration.flags)),
         "memoryLayers": _layers(configuration),
     }

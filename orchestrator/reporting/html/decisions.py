@@ -16,10 +16,10 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import gain_over_default
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints, Ranking, decision_steps
-from orchestrator.reporting import gain
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.html.measures import short
 from orchestrator.reporting.recommendation_notes import notes
+from orchestrator.reporting.sections.headline import comparison, headline
 
 MAX_RANKED = 400_000
 """Candidates that a page ranks in all; it holds no answer to questions beyond them. A typical run
@@ -155,22 +155,24 @@ def plain_decision(
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""
     configuration = candidate.configuration
     over_default = gain_over_default(results, candidate)
-    headline, default = "", ""
+    gain = ""
+    default = ""
     if over_default is not None:
-        headline = gain.headline(over_default)
-        default = gain.comparison(dataset, over_default)
+        gain = headline(over_default)
+        default = comparison(dataset, over_default)
     objectives = {}
     for name, objective in OBJECTIVES.items():
         objectives[name] = short(objective.of(configuration, None))
     return {
         "point": index_of.get(candidate.measured.trial_ids[0]),
-        "label": dataset.label(configuration.choices),
+        "label": dataset.pick_label(configuration),
         "memory": configuration.memory_bytes,
         "figures": objectives,
         "inferred": int(candidate.is_inferred),
+        "bounds": int(candidate.has_bounds),
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(dataset, candidate),
-        "gain": headline,
+        "gain": gain,
         "default": default,
     }

@@ -12,13 +12,14 @@ from typing import Any
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.content import Content
-from orchestrator.reporting.html.chart_data import chart_data, first_budget
+from orchestrator.reporting.html.chart_data import chart_data
 from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.html.downsampling import left_out, shown_configurations
 from orchestrator.reporting.html.security import content_security_policy
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.report import Part, Report
 from orchestrator.reporting.sections import pareto_front
+from orchestrator.reporting.sections.headline import first_budget
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import TRIALS
 from orchestrator.units import memory, number
@@ -84,7 +85,7 @@ def _opening(report: Report, missing: str) -> Iterator[str]:
     """What the run was, the sentences of sections without a title, and what the page leaves out."""
     yield f"{report.headline}."
     for part in report.parts:
-        if not part.content.title:
+        if part.section.on_page and not part.content.title:
             yield from part.content.text
     if missing:
         yield missing

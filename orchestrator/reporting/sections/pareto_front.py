@@ -7,6 +7,7 @@ from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
     CONFIGURATION,
     ERROR95,
+    LOSSES,
     MEMORY,
     OTHER_RECIPE,
     SPEED,
@@ -28,7 +29,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, TRIAL)
+    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),
