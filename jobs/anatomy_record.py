@@ -63,7 +63,7 @@ class Timeline:
     seconds: list[float] = field(default_factory=list)
     """When each stretch begins, from the beginning of the step."""
     held: Mapping[str, list[int]] = field(default_factory=dict)
-    """Name -> bytes held at each sample."""
+    """Kind of memory -> the bytes that it held at each sample."""
     phases: list[tuple[str, float]] = field(default_factory=list)
     """What the loop did, and from when on (seconds)."""
 
@@ -83,6 +83,7 @@ class Anatomy:
 def anatomy_from_json(raw: Mapping[str, Any]) -> Anatomy:
     """The inverse of ``jobs.spec.to_json``. Raises KeyError or TypeError on a foreign document."""
     timeline = dict(raw["timeline"])
+    # JSON has no tuples: a phase comes back as a list of its name and its beginning.
     timeline["phases"] = [(name, seconds) for name, seconds in timeline["phases"]]
     entries = tuple(Entry(**entry) for entry in raw["entries"])
     return Anatomy(entries=entries, timeline=Timeline(**timeline))

@@ -19,7 +19,7 @@ class UnsupportedError(Exception):
 
 
 # Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in
-# their own words.
+# their own words. The lines below are of PyTorch, cuBLAS, cuDNN, safetensors, Triton and NCCL.
 _DEVICE_OOM = re.compile(
     r"CUDA out of memory"
     r"|CUDA error: out of memory"
@@ -54,6 +54,7 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
+# A decimal prefix is read as the binary one, which overstates a size by at most 7 %.
 _UNITS = {
     "bytes": 1,
     "KiB": 2**10,
@@ -68,14 +69,14 @@ _UNITS = {
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
     """The outcome, rule and reason (one line) of an exception raised inside a trial."""
+    # A library may wrap the error that decides: the outermost cause with a meaning counts.
     for cause in _chain(error):
         text = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)
-        if type(cause).__name__ == "OutOfMemoryError" or _DEVICE_OOM.search(text):
-            return Outcome.OUT_OF_MEMORY, "", _first_line(text)
-        if isinstance(cause, MemoryError) or _HOST_OOM.search(text):
-            return Outcome.HOST_OUT_OF_MEMORY, "", _first_line(text)
+        memory_outcome = _memory_outcome(cause, text)
+        if memory_outcome is not None:
+            return memory_outcome, "", _first_line(text)
     if is_disk_full(error):
         return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
     text = f"{type(error).__name__}: {error}"
@@ -84,12 +85,22 @@ def classify(error: BaseException) -> tuple[Outcome, str, str]:
     return Outcome.FAILED, "", _first_line(text)
 
 
+def _memory_outcome(cause: BaseException, text: str) -> Outcome | None:
+    """Which memory ran out; None for any other error. ``text`` is its class and message."""
+    if type(cause).__name__ == "OutOfMemoryError" or _DEVICE_OOM.search(text):
+        return Outcome.OUT_OF_MEMORY
+    if isinstance(cause, MemoryError) or _HOST_OOM.search(text):
+        return Outcome.HOST_OUT_OF_MEMORY
+    return None
+
+
 def requested_bytes(error: BaseException) -> int | None:
     """Size of the allocation that an out-of-memory error is about; None where it does not say."""
     for cause in _chain(error):
-        found = _REQUESTED_SIZE.search(str(cause))
-        if found:
-            return int(float(found[1]) * _UNITS[found[2]])
+        size = _REQUESTED_SIZE.search(str(cause))
+        if size:
+            # PyTorch rounds the size to two decimals of its unit.
+            return int(float(size[1]) * _UNITS[size[2]])
     return None
 
 
@@ -101,7 +112,7 @@ def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
     """
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"
-    if status in (137, -signal.SIGKILL):
+    if status in (137, -signal.SIGKILL):  # a shell reports SIGKILL as 128 + 9
         return (
             Outcome.CRASHED,
             "killed by SIGKILL, not by this program or the kernel's out-of-memory killer",
@@ -119,11 +130,15 @@ def _signal_name(number: int) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, then its cause, the cause's cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:500] if lines else ""
+    """The first line that is not blank, cut to what a table's cell can show."""
+    for line in text.splitlines():
+        if line.strip():
+            return line.strip()[:500]
+    return ""

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FlagKind(enum.StrEnum):
-    """What a flag is about. The comment behind each kind says what its value is."""
+    """What a flag is about. The comment behind each kind says what ``Flag.value`` is."""
 
     UNSTABLE = "unstable"  # half the 95 % interval of the mean step, relative; None: one step
     HOST_BOUND = "host_bound"  # share of micro-batches after which the GPU ran out of work
@@ -40,7 +40,7 @@ LOSS = frozenset(
 UNRELIABLE_SPEED = frozenset(
     {FlagKind.UNSTABLE, FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND, FlagKind.THRASHING} | SHARED
 )
-"""The speed may be another one when measured again."""
+"""The speed may differ when it is measured again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,18 @@ class Flag:
 
 def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
     """Flags as the values of the two columns that hold them: ``flags`` and ``flag_values``."""
-    return {
-        "flags": [flag.kind.value for flag in flags],
-        "flag_values": [None if flag.value is None else float(flag.value) for flag in flags],
-    }
+    kinds = []
+    values: list[float | None] = []
+    for flag in flags:
+        kinds.append(flag.kind.value)
+        # A count becomes a float, too: the column has one type.
+        values.append(None if flag.value is None else float(flag.value))
+    return {"flags": kinds, "flag_values": values}
 
 
 def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
     """The flags in a row or a record's measurements; none where it has no such columns."""
+    # Missing in a foreign row, null in a table's row without measurements.
     kinds = row.get("flags") or ()
     values = row.get("flag_values") or ()
     return tuple(Flag(FlagKind(kind), value) for kind, value in zip(kinds, values, strict=True))

@@ -12,18 +12,24 @@ from jobs.flags import Flag, FlagKind
 MIN_STEPS = 2
 """No measurement ends with fewer counted steps."""
 
-PRIOR_SPREAD, PRIOR_SECONDS = 0.0066, 0.005
-"""The usual standard deviation of a trial's steps: this share of their mean, or this long,
-whichever is less. A host's disturbances take milliseconds, however long the step. Fitted to
-docs/results by ``python -m tests.benchmarks.tables spread``; it weighs one degree of freedom,
-because trials differ that much from each other."""
+PRIOR_SPREAD = 0.0066
+"""The usual standard deviation of a trial's steps, as a share of their mean. Fitted to docs/results
+by ``python -m tests.benchmarks.tables spread``; it weighs one degree of freedom, because trials
+differ that much from each other."""
+PRIOR_SECONDS = 0.005
+"""The same in seconds; the smaller of the two counts. A host's disturbances take milliseconds,
+however long the step."""
 
-MIN_STEPS_TO_GIVE_UP, MIN_SECONDS_TO_GIVE_UP = 4, 1.0
-"""A trial is not given up as unstable with fewer counted steps or seconds."""
+MIN_STEPS_TO_GIVE_UP = 4
+"""A trial is not given up as unstable with fewer counted steps."""
+MIN_SECONDS_TO_GIVE_UP = 1.0
+"""A trial is not given up as unstable with fewer counted seconds."""
 
-GPU_BOUND, HOST_BOUND = 0.1, 0.5
-"""The GPU ran out of work after this share of the micro-batches: up to the first it sets the pace
-itself, beyond the second the host does. ``launch_bound_share`` is compared with the first, too."""
+GPU_BOUND = 0.1
+"""Up to this share of micro-batches after which the GPU ran out of work, the GPU sets the pace.
+``launch_bound_share`` is compared with it, too."""
+HOST_BOUND = 0.5
+"""Beyond this share of such micro-batches, the host sets the pace."""
 
 MIN_STEPS_HOST_BOUND = 5
 """A host-bound speed is not measured further after so many steps: more would only follow the host's
@@ -37,6 +43,7 @@ def relative_half_width(values: Sequence[float]) -> float:
     """
     if len(values) < 2:
         return math.inf
+    # The standard error of a mean of n independent values is their deviation over the root of n.
     standard_error = statistics.stdev(values) / math.sqrt(len(values))
     return student_t95(len(values) - 1) * standard_error / statistics.fmean(values)
 
@@ -57,9 +64,11 @@ def steady_from(seconds: Sequence[float], relative_error: float) -> int:
     more than ``relative_error``; at most half of all steps, and never the last two. With 0 every
     step counts.
     """
+    # The later half shows what is usual; with three steps or fewer, its last two do.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
     if not later or relative_error == 0:
         return 0
+    # The range is widened by the error that is tolerated anyway.
     low = min(later) * (1 - relative_error)
     high = max(later) * (1 + relative_error)
     return next(index for index, value in enumerate(seconds) if low <= value <= high)
@@ -102,6 +111,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     """
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
+    # Too short a sample says little about the spread of the steps to come.
     if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS_TO_GIVE_UP:
         return False
     return _error_of_mean(limit - first, steady) > relative_error
@@ -109,6 +119,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
 
 def launch_bound_share(row: Mapping[str, Any]) -> float:
     """Most of a row's time that the GPU waited for kernel launches, as a share; 0: not known."""
+    # Null in a table where it was not measured.
     forward = row.get("launch_bound_forward_share") or 0.0
     update = row.get("launch_bound_update_share") or 0.0
     return float(forward + update)
@@ -124,9 +135,10 @@ def flags(
 ) -> list[Flag]:
     """What to know before trusting a row's speed; empty when there is nothing."""
     raised = []
+    # Up to 1 % is steady for a reader, however small an error was asked for.
     if relative_error and half_width > max(relative_error, 0.01):
-        value = half_width if half_width < math.inf else None
-        raised.append(Flag(FlagKind.UNSTABLE, value))
+        raised.append(_unstable(half_width))
+    # A host that sets the pace explains the waits for kernel launches, too: one flag is enough.
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
         raised.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
     elif launch_bound_share > GPU_BOUND:
@@ -136,8 +148,15 @@ def flags(
     return raised
 
 
+def _unstable(half_width: float) -> Flag:
+    """The flag of an uncertain mean step; an infinite uncertainty has no figure in JSON."""
+    if math.isinf(half_width):
+        return Flag(FlagKind.UNSTABLE)
+    return Flag(FlagKind.UNSTABLE, half_width)
+
+
 def student_quantile(probability: float, degrees_of_freedom: float) -> float:
-    """The value that Student's t stays below with this probability."""
+    """The value that a Student's t variable stays below with this probability."""
     from scipy.special import stdtrit  # scipy.stats takes ten times as long to import
 
     return float(stdtrit(degrees_of_freedom, probability))
@@ -145,6 +164,7 @@ def student_quantile(probability: float, degrees_of_freedom: float) -> float:
 
 def student_t95(degrees_of_freedom: float) -> float:
     """Half the width of a 95 % interval of Student's t."""
+    # 95 % in the middle leave 2.5 % on each side.
     return student_quantile(0.975, degrees_of_freedom)
 
 
@@ -157,8 +177,10 @@ def _error_of_mean(count: int, sample: Sequence[float]) -> float:
     """
     if len(sample) < MIN_STEPS:
         return math.inf
+    # All variances are relative to the squared mean, so that trials of any speed compare.
     mean = statistics.fmean(sample)
     prior = min(PRIOR_SPREAD, PRIOR_SECONDS / mean)
     sum_of_squares = (len(sample) - 1) * statistics.variance(sample) / mean**2
+    # One degree of freedom of the prior and n - 1 of the sample make n.
     variance = (prior**2 + sum_of_squares) / len(sample)
     return student_t95(count) * math.sqrt(variance / count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,12 +13,14 @@ from torch.utils.data import DataLoader
 
 from jobs.loops.base import Setup, Trained
 from jobs.loops.meter import Listener
+from jobs.loops.worst_batch import loader_of
 from jobs.techniques.axes.optimizer import decay_groups
 
 
 def train(setup: Setup) -> Trained:
     """Train until the meter stops it; as in the guide, without clipping, schedule and logging."""
     loop = _Loop(setup)
+    # The guide's "Time" begins with the first batch, when everything is prepared.
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
@@ -30,6 +32,8 @@ def train(setup: Setup) -> Trained:
         train_seconds=seconds,
         samples_per_second=samples / seconds,
         train_on=loop.train_on,
+        train_rows=loop.train_rows,
+        loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
 
 
@@ -48,13 +52,17 @@ class _Loop:
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
 
-    def run(self, meter: Listener) -> int:
-        """Train until the meter stops it; returns the number of samples trained on."""
+    def run(self, meter: Listener, dataloader: Any = None) -> int:
+        """Train until the meter stops it; returns the number of samples trained on.
+
+        ``dataloader`` None: the loop's own.
+        """
         samples = 0
         is_complete = False
         meter.train_begin()
-        batches = _timed(_endless(self.dataloader), meter.data_wait)
+        batches = _timed(_endless(dataloader or self.dataloader), meter.data_wait)
         while not is_complete:
+            # ``left`` counts the micro-batches of the step that follow this one.
             for left in reversed(range(self._accumulation)):
                 meter.phase("data")
                 batch = next(batches)
@@ -70,9 +78,14 @@ class _Loop:
         """Train more steps, until the meter stops it."""
         self.run(meter)
 
+    def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
+        """Train on these rows, given as micro-batches, until the meter stops it."""
+        self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
+
     def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
         """One micro-batch; returns its loss, scaled for accumulation."""
         meter.phase("forward")
+        # Gradients of micro-batches add up, so each contributes its share of the step's mean.
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation
         meter.phase("backward")
         self.accelerator.backward(loss)
@@ -91,6 +104,7 @@ def enable_checkpointing(model: Any, arguments: Any) -> None:
 
     transformers 5.23 renamed the arguments and gave them options; older ones have only the old.
     """
+    # None: this transformers has no such argument, or the caller left it open.
     is_enabled = getattr(arguments, "activation_checkpointing", None)
     if is_enabled:
         kwargs = dict(arguments.activation_checkpointing_kwargs or {})
@@ -116,12 +130,15 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
 
 
 def _mixed_precision(arguments: Any) -> str:
-    if arguments.bf16:
-        return "bf16"
-    return "fp16" if arguments.fp16 else "no"
+    """Accelerate's name for the precision that the training arguments ask for."""
+    for precision in ("bf16", "fp16"):
+        if getattr(arguments, precision):
+            return precision
+    return "no"
 
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:
+    """The data in random order, loaded as the training arguments ask."""
     arguments = setup.arguments
     return DataLoader(
         setup.dataset,

@@ -25,6 +25,7 @@ def training_arguments(
         _installed_name(name, installed): value
         for name, value in spec.settings.training_arguments.items()
     }
+    # What a measurement decides itself: no checkpoints, evaluations, progress bars or reports.
     arguments |= {
         "output_dir": output_dir,
         "report_to": "none",
@@ -35,7 +36,7 @@ def training_arguments(
         "use_cpu": not torch.cuda.is_available(),
         "seed": spec.measure.seed,
         "num_train_epochs": 1,
-        "max_steps": total_steps if total_steps is not None else -1,
+        "max_steps": -1 if total_steps is None else total_steps,  # -1: num_train_epochs decides
     }
     if deepspeed is not None:
         arguments["deepspeed"] = deepspeed
@@ -44,9 +45,10 @@ def training_arguments(
 
 def _installed_name(name: str, installed: set[str]) -> str:
     """An argument's newer or older name, whichever is installed; else the name itself."""
-    newer: str = RENAMED.get(name, name)
-    if newer in installed:
-        return newer
-    older_names = {new: old for old, new in RENAMED.items()}
-    older = older_names.get(name, name)
-    return older if older in installed else name
+    replacement: str = RENAMED.get(name, name)
+    if replacement in installed:
+        return replacement
+    for older, newer in RENAMED.items():
+        if newer == name and older in installed:
+            return older
+    return name  # TrainingArguments then names what it does not know

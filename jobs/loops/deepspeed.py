@@ -29,6 +29,7 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         "OMP_NUM_THREADS": str(cpus),
     }
     build_for_own_gpu()
+    # The placeholder can stand anywhere in the mapping: replace it in the text.
     text = json.dumps(config).replace("{nvme}", nvme_path)
     filled: dict[str, Any] = json.loads(text)
     return filled
@@ -47,10 +48,12 @@ def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
     step = engine.step
 
     def reported_step(*args: Any, **kwargs: Any) -> None:
+        """The engine's own step, between reports of its begin and end."""
         meter.phase("optimizer")
         step(*args, **kwargs)
         meter.phase("upkeep")
 
+    # An attribute of the instance hides the method of its class until it is deleted.
     engine.step = reported_step
     try:
         yield
@@ -69,6 +72,7 @@ def build_for_own_gpu() -> None:
 
 
 def _free_port() -> int:
+    """A port that the kernel gives away now; another process may take it before it is used."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -36,6 +36,33 @@ class Listener(Protocol):
         """The host issued an optimizer step. True: stop training."""
 
 
+class NoListener:
+    """A ``Listener`` that takes no notice, for forward passes beside the training."""
+
+    def train_begin(self) -> None:
+        """Nothing to do."""
+
+    def data_wait(self, seconds: float) -> None:
+        """Nothing to do."""
+
+    def phase(self, name: Phase) -> None:
+        """Nothing to do."""
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """Nothing to do."""
+
+    def wants(self, left: int) -> bool:
+        """True: no micro-batch is left out."""
+        return True
+
+    def loss(self, value: torch.Tensor) -> None:
+        """Nothing to do."""
+
+    def step_end(self) -> bool:
+        """False: it never stops a training."""
+        return False
+
+
 class Meter:
     """A ``Listener`` that reports to the trackers.
 
@@ -56,6 +83,7 @@ class Meter:
     ) -> None:
         self._trackers = trackers
         self._announce = announce
+        # A short training keeps one step that counts.
         self._warmup_steps = min(warmup_steps, total_steps - 1)
         self._total_steps = total_steps
         self._relative_error = relative_error
@@ -105,6 +133,7 @@ class Meter:
         if not self._is_complete():
             self._begin_step()
             return False
+        # The trackers learn only now which steps count: steadiness is judged over all of them.
         begin, end = self._steps.close(self._warmup_steps, self._relative_error)
         for tracker in self._trackers:
             tracker.counted(begin, end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from jobs import own_process
 from jobs.node import nvml
 from jobs.node.probe_process import probe
 
@@ -20,7 +21,7 @@ def dead() -> str:
     if not nvml.visible_uuids():
         return ""
     # In a process of its own, because a CUDA error cannot be undone in the process that met it.
-    command = [sys.executable, "-m", "jobs.node.cuda_probe"]
+    command = own_process.command("jobs.node.cuda_probe")
     return probe(command, TIMEOUT_SECONDS).error
 
 

@@ -1,6 +1,5 @@
 """Every training technique as a row of data, one file per axis; ``AXES`` is in merging order.
 
-
 A technique is a ``Variant`` on an ``Axis``. To add one, add its row; to add an axis, add its file
 here.
 """
@@ -17,6 +16,7 @@ from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
 from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
 
+# Later axes win where two set the same argument.
 AXES: dict[str, Axis] = {
     axis.name: axis
     for axis in (

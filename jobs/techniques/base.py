@@ -67,6 +67,7 @@ def merge(
     hooks: dict[str, Hook] = {}
     requires: dict[str, None] = {}  # a dict keeps the order and drops repetitions
     builds: dict[str, None] = {}
+    # Mappings: the later variant wins. Requirements and builds: all of them, each once.
     for variant in variants:
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
@@ -88,6 +89,7 @@ def merge(
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """``override`` laid over ``base``, mappings merged key by key."""
     merged = dict(base)
+    # Only two mappings merge; any other value replaces what was there.
     for key, value in override.items():
         old = merged.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from jobs.spec import Hook, HookPlace, TrialSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
+"""The function that a decorator leaves as it is."""
 
 MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
 """Environment variable of a node: comma-separated modules to import, which register more hooks."""
@@ -36,6 +37,7 @@ def hook(name: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
+        """Put the function into the registry; returns it as it is."""
         if name in _HOOKS and _HOOKS[name].__module__ != function.__module__:
             raise ValueError(f"two hooks are named {name}")
         _HOOKS[name] = function
@@ -46,6 +48,7 @@ def hook(name: str) -> Callable[[F], F]:
 
 def registered(name: str) -> Callable[..., Any]:
     """The function behind a name. Raises UnknownHookError."""
+    # Hooks register when their modules are imported, which is done here at the latest.
     added = os.environ.get(MODULES_VARIABLE, "")
     for module in (*_MODULES, *filter(None, added.split(","))):
         importlib.import_module(module)

@@ -17,6 +17,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
+from jobs.trial.row_lengths import RowLengths, ragged_lengths
 
 if TYPE_CHECKING:
     from jobs.trial.data import Collator
@@ -31,12 +32,17 @@ def assemble(
     enter: Announce,
     device: torch.device,
     scratch: str,
-) -> Setup:
-    """Everything that a loop needs. ``scratch`` is a folder that ends with the trial."""
+) -> tuple[Setup, RowLengths | None]:
+    """Everything that a loop needs, and the lengths of the data's rows where they differ.
+
+    ``scratch`` is a folder that ends with the trial.
+    """
     enter("data")
     steps = _step_limit(spec, device)
-    samples = steps * spec.effective_batch if steps else None
-    dataset, collator = _dataset(spec, samples=samples)
+    dataset, collator = _dataset(spec, steps)
+    lengths = None
+    if spec.data.file is not None:
+        lengths = ragged_lengths(dataset)
 
     enter("model")
     _set_process_state(spec)
@@ -50,22 +56,23 @@ def assemble(
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
-    make_optimizer = bound(spec, "optimizer")
-    return Setup(
+    meter = Meter(
+        trackers,
+        enter,
+        warmup_steps=_warmup_steps(spec, device),
+        total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+        relative_error=spec.measure.relative_error,
+        device=device,
+    )
+    setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
         arguments=arguments,
-        optimizer=make_optimizer(model, arguments) if make_optimizer else None,
-        meter=Meter(
-            trackers,
-            enter,
-            warmup_steps=_warmup_steps(spec, device),
-            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=spec.measure.relative_error,
-            device=device,
-        ),
+        optimizer=_optimizer(spec, model, arguments),
+        meter=meter,
     )
+    return setup, lengths
 
 
 def cores(spec: TrialSpec) -> int:
@@ -93,15 +100,20 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
 
 
 def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
+    """Optimizer steps of one pass over the data. The last micro-batch and step may be short."""
     micro_batches = math.ceil(samples / spec.micro_batch)
     return math.ceil(micro_batches / spec.accumulation)
 
 
-def _dataset(spec: TrialSpec, *, samples: int | None) -> tuple[Any, Collator | None]:
-    """The dataset and its collator (None: the library's default).
+def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
+    """The dataset for so many steps, and its collator (None: the library's default).
 
-    ``samples`` is how many are needed; None: the dataset as it is.
+    ``steps`` None: one epoch of the dataset as it is.
     """
+    samples = None
+    if steps is not None:
+        # Enough for all steps, because an epoch that ends within a measurement disturbs it.
+        samples = steps * spec.effective_batch
     config = models.architecture_config(spec.model)
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
@@ -120,6 +132,7 @@ def _set_process_state(spec: TrialSpec) -> None:
 
 
 def _model(spec: TrialSpec, arguments: Any, device: torch.device) -> torch.nn.Module:
+    """The model on its device, with its adapter if a technique adds one."""
     model = models.build(spec.model, spec.settings.model_kwargs, device)
     if adapt := bound(spec, "model"):
         adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
@@ -127,7 +140,19 @@ def _model(spec: TrialSpec, arguments: Any, device: torch.device) -> torch.nn.Mo
     return model
 
 
+def _optimizer(
+    spec: TrialSpec, model: torch.nn.Module, arguments: Any
+) -> torch.optim.Optimizer | None:
+    """The optimizer that a technique makes by hand; None: the loop makes the one it names."""
+    make_optimizer = bound(spec, "optimizer")
+    if make_optimizer is None:
+        return None
+    optimizer: torch.optim.Optimizer = make_optimizer(model, arguments)
+    return optimizer
+
+
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
+    """DeepSpeed's configuration with this process as its whole world; None: no DeepSpeed."""
     if spec.settings.deepspeed is None:
         return None
     from jobs.loops import deepspeed

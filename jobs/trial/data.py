@@ -50,19 +50,30 @@ def _synthetic_text(
 ) -> dict[str, np.ndarray]:
     """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
     shape = (count, spec.sequence_length)
+    # Token ids first, then padding: equal seeds give equal tokens at any padding.
     # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
     # A small vocabulary has less to draw from.
     highest = min(30_000, config.vocab_size)
     ids = rng.integers(min(100, highest // 2), highest, shape, dtype=np.int64)
-    is_real = np.ones(shape, dtype=bool)
-    columns = {"input_ids": ids}
-    if spec.padding > 0:
-        lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
-        is_real = np.arange(spec.sequence_length)[None, :] < lengths[:, None]
-        ids = np.where(is_real, ids, config.pad_token_id)
-        columns = {"input_ids": ids, "attention_mask": is_real.astype(np.int64)}
-    columns["labels"] = _labels(task, ids, is_real, config, rng)
-    return columns
+    if spec.padding == 0:
+        labels = _labels(task, ids, np.ones(shape, dtype=bool), config, rng)
+        return {"input_ids": ids, "labels": labels}
+    is_real = _unpadded(spec, count, rng)
+    ids = np.where(is_real, ids, config.pad_token_id)
+    return {
+        "input_ids": ids,
+        "attention_mask": is_real.astype(np.int64),
+        "labels": _labels(task, ids, is_real, config, rng),
+    }
+
+
+def _unpadded(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Which positions hold a token, shape (count, sequence_length); each row has at least one."""
+    # A length is the number of kept positions where each is kept with probability 1 - padding.
+    lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
+    positions = np.arange(spec.sequence_length)
+    is_real: np.ndarray = positions[None, :] < lengths[:, None]
+    return is_real
 
 
 def _labels(
@@ -79,6 +90,7 @@ def _labels(
     if task == "token-classification":
         return np.where(is_real, rng.integers(0, config.num_labels, ids.shape), IGNORED)
     if task == "masked-lm":
+        # Predicted positions keep their token: masking them would change no shape and no cost.
         is_masked = rng.random(ids.shape) < _MASKED_SHARE
         return np.where(is_real & is_masked, ids, IGNORED)
     return np.where(is_real, ids, IGNORED)  # language models predict the text itself
@@ -90,6 +102,7 @@ class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     def __init__(self, config: PretrainedConfig, count: int, rng: np.random.Generator) -> None:
         size = config.image_size
         height, width = (size, size) if isinstance(size, int) else size
+        # Normalised images have about zero mean and unit variance in each channel.
         shape = (min(count, _IMAGE_POOL), config.num_channels, height, width)
         self._pool = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
         self._labels = torch.from_numpy(rng.integers(0, config.num_labels, count))

@@ -51,6 +51,19 @@ COLUMNS = (
         "string",
         "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
     ),
+    Column(
+        "accumulation_loss_scaling",
+        "string",
+        "Who divides the loss of an accumulated step: the model (native), the training loop "
+        "(divided), or the loop because the model ignores num_items_in_batch (corrected: the "
+        "Trainer alone would train with a loss too large by the accumulation)",
+    ),
+    Column(
+        "accumulation_loss_ratio",
+        "float64",
+        "Loss of a step that accumulates one micro-batch, divided by its loss without "
+        "accumulation; 1 if the gradients are right, null where it was not checked",
+    ),
     Column("dataloader_workers", "int64", "Worker processes of the data loader"),
     Column(
         "persistent_bytes",
@@ -74,6 +87,7 @@ def inspect(trained: Trained) -> dict[str, Any]:
     return {
         "attention_kernel": f"{implementation} (compiled)",
         **_optimizer(optimizer),
+        # In the order of COLUMNS; whatever does not apply is left out.
         **_parameters(model),
         **_loop_settings(trained, model),
         **_compilation(),
@@ -93,6 +107,7 @@ def _innermost(optimizer: Any) -> Any:
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
     kind = type(optimizer)
+    # Each state tensor counts with its real bytes: a quantised state is smaller than its values.
     bytes_by_dtype: Counter[str] = Counter()
     for tensor in _state_tensors(optimizer):
         bytes_by_dtype[_name(tensor.dtype)] += tensor.nbytes
@@ -105,12 +120,15 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def _implementation(optimizer: Any) -> str:
+    """How torch.optim computes the update; "library" for an optimizer from elsewhere."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         return "library"
     for name in ("fused", "foreach"):
         if optimizer.defaults.get(name):
             return name
-    return "foreach" if _is_foreach_by_default(optimizer) else "forloop"
+    if _is_foreach_by_default(optimizer):
+        return "foreach"
+    return "forloop"
 
 
 def _is_foreach_by_default(optimizer: Any) -> bool:
@@ -144,6 +162,7 @@ def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _parameters(model: torch.nn.Module) -> dict[str, Any]:
+    """Numbers and dtypes of the parameters."""
     count_by_dtype: Counter[str] = Counter()
     trainable = 0
     for parameter in model.parameters():
@@ -191,8 +210,10 @@ def _allows_tf32() -> bool:
 
 
 def _compilation() -> dict[str, Any]:
+    """What torch.compile made and how long it took; empty without compilation."""
     from torch._dynamo.utils import compilation_time_metrics, counters
 
+    # Dynamo counts for the whole process, which runs one trial only.
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
@@ -210,9 +231,13 @@ def _compilation() -> dict[str, Any]:
 
 
 def _deepspeed(model: Any) -> dict[str, Any]:
+    """The engine's stage and offloading; empty without DeepSpeed."""
     if not hasattr(model, "zero_optimization_stage"):
         return {}
-    config = model.config if isinstance(model.config, Mapping) else {}
+    # The engine's config is the mapping that it was made from.
+    config: Mapping[str, Any] = {}
+    if isinstance(model.config, Mapping):
+        config = model.config
     zero = config.get("zero_optimization", {})
     return {
         "zero_stage": int(model.zero_optimization_stage()),

@@ -26,6 +26,7 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
         )
     else:
         config = transformers.AutoConfig.for_model(spec.architecture or "", **spec.config)
+    # Padded positions need an id, and a decoder needs one to start from. Id 0 is in any vocabulary.
     if spec.task != "image-classification" and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = 0
     if spec.task == "seq2seq-lm" and getattr(config, "decoder_start_token_id", None) is None:
@@ -42,6 +43,7 @@ def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> t
     """
     auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
     config = architecture_config(spec)
+    # fp32 by default: "auto" would follow the checkpoint, and the precision axis decides instead.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
     if spec.name_or_path is not None:
         model: torch.nn.Module = auto_class.from_pretrained(

@@ -30,7 +30,9 @@ def unmet_reason(requirement: str, spec: TrialSpec) -> str:
 
 
 def _package(name: str, spec: TrialSpec) -> str:
-    return "" if importlib.util.find_spec(name) else f"the package {name} is not installed"
+    if importlib.util.find_spec(name) is None:
+        return f"the package {name} is not installed"
+    return ""
 
 
 def _transformers(version: str, spec: TrialSpec) -> str:
@@ -44,7 +46,9 @@ def _transformers(version: str, spec: TrialSpec) -> str:
 def _cuda(_: str, spec: TrialSpec) -> str:
     import torch
 
-    return "" if torch.cuda.is_available() else "needs a CUDA GPU; this node has none"
+    if torch.cuda.is_available():
+        return ""
+    return "needs a CUDA GPU; this node has none"
 
 
 def _capability(minimum: str, spec: TrialSpec) -> str:
@@ -53,6 +57,7 @@ def _capability(minimum: str, spec: TrialSpec) -> str:
     missing = _cuda("", spec)
     if missing:
         return missing
+    # Compared as numbers, because "10.0" is more than "9.0".
     major, minor = torch.cuda.get_device_capability()
     needed = tuple(int(part) for part in minimum.split("."))
     if (major, minor) >= needed:
@@ -94,6 +99,7 @@ _DROPOUT_NAMES = (
 def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     from jobs.trial.models import architecture_config
 
+    # The architecture's default counts as well as what the user asked for.
     config = architecture_config(spec.model)
     for name in _DROPOUT_NAMES:
         rate = getattr(config, name, 0.0)

@@ -39,6 +39,7 @@ ACTIVATIONS = Axis(
             "Gradient checkpointing by PyTorch's older, reentrant implementation",
             use_reentrant=True,
         ),
+        # The last two need arguments that only transformers 5.23 has.
         "checkpoint_every_2": _checkpoint(
             "Gradient checkpointing of every second layer: saves less memory, costs less time",
             requires=("transformers>=5.23",),

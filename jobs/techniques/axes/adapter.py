@@ -47,13 +47,13 @@ ADAPTER = Axis(
     },
 )
 
+# Task -> PEFT's ``task_type``, where PEFT has one. It is here because ``lora`` must stand alone.
 _TASK_TYPES = {
     "sequence-classification": "SEQ_CLS",
     "token-classification": "TOKEN_CLS",
     "causal-lm": "CAUSAL_LM",
     "seq2seq-lm": "SEQ_2_SEQ_LM",
 }
-# Task -> PEFT's ``task_type``, where PEFT has one. It is here because ``lora`` must stand alone.
 
 
 @hook("lora")
@@ -80,6 +80,7 @@ def lora(
         task_type=_TASK_TYPES.get(task),
     )
     adapted: torch.nn.Module = get_peft_model(model, config)
+    # The newer name of the argument first: transformers 5.23 renamed it.
     checkpointing = (
         getattr(arguments, "activation_checkpointing_kwargs", None)
         or arguments.gradient_checkpointing_kwargs
@@ -96,4 +97,6 @@ def _default_modules(model: torch.nn.Module) -> str | list[str] | None:
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
 
     model_type = getattr(model.config, "model_type", "")
-    return None if model_type in KNOWN else "all-linear"
+    if model_type in KNOWN:
+        return None
+    return "all-linear"

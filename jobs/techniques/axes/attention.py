@@ -42,6 +42,8 @@ ATTENTION = Axis(
             doc="PyTorch's scaled_dot_product_attention, which chooses the kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
         ),
+        # One kernel each: a configuration that the kernel cannot compute fails instead of falling
+        # back to another.
         "sdpa_flash": _single_kernel("flash", "PyTorch's FlashAttention-2 kernel"),
         "sdpa_cudnn": _single_kernel("cudnn", "cuDNN's fused attention kernel"),
         "sdpa_efficient": _single_kernel("mem_efficient", "the memory-efficient kernel"),

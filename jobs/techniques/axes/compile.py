@@ -57,6 +57,7 @@ COMPILE = Axis(
             backend="inductor",
             mode="max-autotune-no-cudagraphs",
         ),
+        # The two debugging backends generate no code: they show what tracing alone changes.
         "aot_eager": _compiled(
             "AOTAutograd without code generation, for debugging", backend="aot_eager"
         ),

@@ -30,10 +30,12 @@ def _zero(
     stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
     """DeepSpeed at a ZeRO stage; ``optimizer`` and ``parameters`` say where to offload them to."""
+    # The section is filled in step by step; the config holds the same mapping.
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
     builds: list[str] = []
     traits = ["deepspeed"]
+    # DeepSpeed moves optimizer states only together with the update, which it then runs itself.
     if optimizer is not None:
         section["offload_optimizer"] = optimizer
         config["optimizer"] = _ADAMW
@@ -47,10 +49,12 @@ def _zero(
         traits.append("zero3")
     if stage > 0:
         traits.append("zero")
+    requires = ["package:deepspeed"]
+    requires += [f"deepspeed_op:{op}" for op in builds]
     return Variant(
         doc=doc,
         deepspeed=config,
-        requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in builds)),
+        requires=tuple(requires),
         builds=tuple(builds),
         uses_host=optimizer is not None or parameters is not None,
         numerical_effect="rounding",
@@ -70,6 +74,7 @@ OFFLOAD = Axis(
         ),
         "zero2": _zero(2, "ZeRO-2: shards gradients too; on one GPU it saves nothing"),
         "zero3": _zero(3, "ZeRO-3: shards parameters too; on one GPU it saves little"),
+        # What lies on the host no longer needs the GPU's memory (arXiv 2101.06840).
         "zero1_cpu_optimizer": _zero(
             1,
             "ZeRO-1 with optimizer states and update on the host: saves GPU memory, costs "
@@ -101,6 +106,7 @@ OFFLOAD = Axis(
             optimizer=_CPU,
             parameters=_CPU,
         ),
+        # NVMe extends the host's memory in the same way (arXiv 2104.07857).
         "zero3_nvme_optimizer": _zero(
             3,
             "ZeRO-3 with optimizer states on NVMe: saves GPU and host memory, costs disk transfers",

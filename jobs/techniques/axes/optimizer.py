@@ -30,6 +30,7 @@ def _low_rank(name: str, doc: str, package: str) -> Variant:
     """An optimizer that projects the gradients of all linear layers to a low rank."""
     arguments = {"optim": name, "optim_target_modules": "all-linear"}
     traits: tuple[str, ...] = ("low_rank",)
+    # Layer-wise ones update each layer during the backward pass.
     if name.endswith("layerwise"):
         traits = ("low_rank", "layerwise")
     return Variant(
@@ -41,6 +42,7 @@ def _low_rank(name: str, doc: str, package: str) -> Variant:
     )
 
 
+# State sizes in these rows are per parameter: AdamW keeps two 32-bit numbers, which are 8 bytes.
 OPTIMIZER = Axis(
     name="optimizer",
     doc="What updates the weights; its states are often the largest part of memory",
@@ -92,6 +94,7 @@ OPTIMIZER = Axis(
         ),
         "adagrad": _named("adagrad", "Adagrad: one 32-bit state per parameter"),
         "rmsprop": _named("rmsprop", "RMSprop: one 32-bit state per parameter"),
+        # bitsandbytes: quantised states, and "paged" states that CUDA's unified memory can move.
         "adamw_bnb_8bit": _bitsandbytes(
             "adamw_bnb_8bit",
             "bitsandbytes' AdamW with 8-bit states: a quarter of AdamW's state memory",
@@ -147,6 +150,7 @@ OPTIMIZER = Axis(
             numerical_effect="training",
             traits=("bitsandbytes", "custom_optimizer"),
         ),
+        # Low-rank gradients: GaLore (arXiv 2403.03507) and APOLLO (arXiv 2412.05270).
         "galore_adamw": _low_rank(
             "galore_adamw",
             "GaLore AdamW: projects gradients to a low rank; saves state memory, costs time",
@@ -185,6 +189,7 @@ OPTIMIZER = Axis(
             "APOLLO AdamW that updates each layer during the backward pass: saves gradients too",
             "apollo_torch",
         ),
+        # Updates fused into the backward pass (arXiv 2306.09782 and 2310.10195).
         "lomo": _named(
             "lomo",
             "LOMO: updates during the backward pass; saves gradients and states",
@@ -205,6 +210,7 @@ OPTIMIZER = Axis(
         "stable_adamw": _named(
             "stable_adamw", "StableAdamW: AdamW with update clipping", requires=("package:optimi",)
         ),
+        # Averaging instead of a schedule (arXiv 2405.15682).
         "schedule_free_adamw": _named(
             "schedule_free_adamw",
             "Schedule-free AdamW: needs no learning-rate schedule",
@@ -239,8 +245,10 @@ def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, 
     others: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            group = decayed if name in decayed_names else others
-            group.append(parameter)
+            if name in decayed_names:
+                decayed.append(parameter)
+            else:
+                others.append(parameter)
     return [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},

@@ -1,0 +1,53 @@
+"""What one trial has to run, as plain data that travels as JSON. Import it from here.
+
+trial.py            ``TrialSpec``: one trial, whole
+model_and_data.py   what is trained: model and data
+measure.py          how it is measured: steps, time limit, memory cap
+follow_up.py        why it is run: for the search, or to check its result
+recipe.py           the choices that change what a training learns
+settings.py         what is handed to which library, and what it may use of its node
+identity.py         the trial's id
+plain_json.py       any of these as JSON values
+limits.py           the largest values that a trial can run with
+from_json.py        a ``TrialSpec`` read back
+"""
+
+from jobs.spec.follow_up import FollowUp, Purpose
+from jobs.spec.from_json import spec_from_json
+from jobs.spec.measure import Isolation, MeasureSpec, MemoryCap
+from jobs.spec.model_and_data import (
+    DatasetFile,
+    DataSpec,
+    FileFormat,
+    ModelSpec,
+    SyntheticData,
+    Task,
+)
+from jobs.spec.plain_json import to_json
+from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
+from jobs.spec.settings import Hook, HookPlace, LibrarySettings, Needs
+from jobs.spec.trial import TrialSpec
+
+__all__ = [
+    "PLAIN",
+    "Choice",
+    "DataSpec",
+    "DatasetFile",
+    "FileFormat",
+    "FollowUp",
+    "Hook",
+    "HookPlace",
+    "Isolation",
+    "LibrarySettings",
+    "MeasureSpec",
+    "MemoryCap",
+    "ModelSpec",
+    "Needs",
+    "Purpose",
+    "SyntheticData",
+    "Task",
+    "TrainingRecipe",
+    "TrialSpec",
+    "spec_from_json",
+    "to_json",
+]

@@ -1,0 +1,65 @@
+"""What a trial trains: its model, and the data that the model sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Task = Literal[
+    "sequence-classification",
+    "token-classification",
+    "causal-lm",
+    "masked-lm",
+    "seq2seq-lm",
+    "image-classification",
+]
+"""What a model is trained for; decides its Auto class and the columns of its data."""
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
+"""How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """The model: an architecture with random weights, or a checkpoint by name or path."""
+
+    task: Task
+    architecture: str | None = None
+    """A transformers ``model_type`` ("bert", "llama", "vit" ...); weights are random."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of the architecture's own configuration class."""
+    name_or_path: str | None = None
+    """A checkpoint for ``from_pretrained``; exclusive with ``architecture``."""
+    trust_remote_code: bool = False
+    """Whether the checkpoint may run Python code that lies beside its weights."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SyntheticData:
+    """Random samples of the task's shape; ``padding`` is the share of padded positions."""
+
+    sequence_length: int = 512
+    samples: int = 512
+    padding: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetFile:
+    """The user's own local dataset, loaded through ``datasets``."""
+
+    path: str
+    format: FileFormat
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name -> theirs: ``text`` (``text_pair``, ``target``), ``labels``, ``input_ids`` ..."""
+    tokenizer: str | None = None
+    """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
+    max_length: int = 512
+    """Longer texts are cut to this many tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSpec:
+    """Exactly one of ``synthetic`` and ``file``."""
+
+    synthetic: SyntheticData | None = None
+    file: DatasetFile | None = None

@@ -1,0 +1,40 @@
+"""The training recipe: the choices that change what a training learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+Choice = str | int | float | bool | None
+"""The value chosen on one axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecipe:
+    """The choices that change what a training learns: optimizer family, adapter, learning rate ...
+
+    Trials with equal recipes and equal effective batch train the same way. The plain recipe is
+    empty.
+    """
+
+    choices: frozenset[tuple[str, Choice]] = frozenset()
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Choice]) -> TrainingRecipe:
+        """The recipe with these choices: axis -> value."""
+        return cls(frozenset(choices.items()))
+
+    @property
+    def by_axis(self) -> dict[str, Choice]:
+        """Axis -> value, axes in alphabetical order."""
+        return dict(sorted(self.choices, key=itemgetter(0)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no choice changes what the training learns."""
+        return not self.choices
+
+
+PLAIN = TrainingRecipe()
+"""The recipe without any choice: the training as the user wrote it."""
