@@ -43,8 +43,9 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
     phase = None
     if phase_file is not None:
         phase = child_main.open_phase(phase_file)
+    status = 0
     if result is not None:
-        child_main.run_and_record(spec, result, phase)
+        status = child_main.run_and_record(spec, result, phase)
     else:
         with tempfile.TemporaryDirectory() as folder:
             written = Path(folder, child_main.RESULT)
@@ -52,7 +53,7 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
             replies.write(written.read_text() + "\n")
     replies.flush()
     sys.stdout.flush()
-    os._exit(0)  # the kernel frees the GPU faster than the exit handlers of libraries would
+    os._exit(status)  # the kernel frees the GPU faster than the exit handlers of libraries would
 
 
 def _command_line() -> argparse.ArgumentParser:

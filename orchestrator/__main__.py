@@ -25,11 +25,13 @@ def _line(path: Path) -> str:
 
 def usage() -> str:
     """The text of ``--help``."""
-    known = verbs()
-    width = max(map(len, known))
-    listed = (f"  {verb:<{width}}  {line}" for verb, line in known.items())
+    summaries = verbs()
+    width = max(map(len, summaries))
+    lines = ["usage: orchestrator VERB [-h] ...", ""]
+    for verb, summary in summaries.items():
+        lines.append(f"  {verb:<{width}}  {summary}")
     about = "VERB --help says more. " + epilog({EXIT_FAILURE: "failed"})
-    return "\n".join(("usage: orchestrator VERB [-h] ...", "", *listed, "", about))
+    return "\n".join((*lines, "", about))
 
 
 def main() -> int:
@@ -37,18 +39,23 @@ def main() -> int:
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return EXIT_OK
-    verb, known = sys.argv[1].replace("-", "_"), verbs()
-    if verb not in known:
-        meant = difflib.get_close_matches(verb, known, n=1)
-        guess = f'did you mean "{meant[0]}"? ' if meant else ""
-        print(
-            f'orchestrator: no verb "{sys.argv[1]}"; {guess}valid choices: {", ".join(known)}',
-            file=sys.stderr,
-        )
+    # "batch-size" as people type it, "batch_size" as the module is called.
+    verb = sys.argv[1].replace("-", "_")
+    if verb not in VERBS:
+        print(f"orchestrator: {_unknown_verb(sys.argv[1])}", file=sys.stderr)
         return EXIT_USAGE
+    # The verb runs as ``python -m orchestrator.VERB`` does.
     sys.argv = [f"orchestrator {verb}", *sys.argv[2:]]
     runpy.run_module(f"orchestrator.{verb}", run_name="__main__")
     return EXIT_OK
+
+
+def _unknown_verb(written: str) -> str:
+    guess = ""
+    matches = difflib.get_close_matches(written.replace("-", "_"), VERBS, n=1)
+    if matches:
+        guess = f'did you mean "{matches[0]}"? '
+    return f'no verb "{written}"; {guess}valid choices: {", ".join(VERBS)}'
 
 
 def run() -> None:

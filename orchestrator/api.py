@@ -50,7 +50,10 @@ class Run:
     @property
     def configurations(self) -> tuple[Configuration, ...]:
         """Everything that ended ok, repeats combined, whatever the environment."""
-        return tuple(own for env in self.dataset.environments for own in env.configurations)
+        configurations: list[Configuration] = []
+        for results in self.dataset.environments:
+            configurations += results.configurations
+        return tuple(configurations)
 
     def label(self, configuration: Configuration) -> str:
         """A configuration in a few words."""
@@ -64,7 +67,7 @@ class Run:
         all_recipes: bool = False,
     ) -> tuple[Configuration, ...]:
         """The Pareto front of memory and the named objectives, within the baseline's training
-        recipe.
+        recipe. Configurations whose losses contradict their reference are left out.
 
         Raises KeyError for a name that is not in ``OBJECTIVES``.
         """
@@ -73,12 +76,12 @@ class Run:
             scores.append(partial(OBJECTIVES[name].score, price_per_hour=price_per_hour))
         if self.dataset.main is None:
             return ()
-        ranked = [
-            own
-            for own in self.results.configurations
-            if all_recipes or own.training_recipe == self.results.recipe
-        ]
-        return pareto_front(ranked, scores)
+        # Trainings that learn something else are not rivals, unless the caller says so.
+        candidates = []
+        for configuration in self.results.sound:
+            if all_recipes or configuration.training_recipe == self.results.recipe:
+                candidates.append(configuration)
+        return pareto_front(candidates, scores)
 
     def recommend(
         self,
@@ -86,16 +89,19 @@ class Run:
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
         all_recipes: bool = False,
-        require_loss_parity: bool = False,
+        require_loss_parity: bool = True,
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
     ) -> Answer:
-        """The best configuration under constraints. Raises KeyError for an unknown objective."""
+        """The best configuration under constraints. Raises KeyError for an unknown objective.
+
+        ``require_loss_parity`` changes nothing and will go: no configuration is recommended whose
+        losses contradict their reference.
+        """
         constraints = Constraints(
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
             all_recipes=all_recipes,
-            require_loss_parity=require_loss_parity,
             objective=OBJECTIVES[objective],
             price_per_hour=price_per_hour,
         )
@@ -103,24 +109,23 @@ class Run:
 
     def recommendation(self, constraints: Constraints) -> Recommendation:
         """The same from ``Constraints``, as data."""
+        # Without a measurement there is still an answer: that nothing fits.
         results = self.dataset.main
         if results is None:
             return recommend((), constraints)
-        return recommend(
-            results.configurations,
-            constraints,
-            results.recipe,
-            results.cap_checks,
-            results.comparisons,
-        )
+        return results.recommend(constraints)
 
     def export(
-        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1
+        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with; returns them. Raises NotExportableError."""
+        """Write the files to train ``candidate`` with; returns them.
+
+        Raises NotExportableError, and FileExistsError where ``folder`` holds files: only with
+        ``force`` are those of the same names overwritten.
+        """
         from orchestrator.export import export_candidate
 
-        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs)
+        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs, force=force)
 
     def compare(self, after: Run) -> Comparison:
         """What became of this run's configurations in another one."""
@@ -150,15 +155,18 @@ class Run:
 
     def __repr__(self) -> str:
         trials = count(len(self.dataset.rows), "trial")
-        hardware = self.dataset.main.hardware if self.dataset.main else "nothing measured"
+        hardware = "nothing measured"
+        if self.dataset.main:
+            hardware = self.dataset.main.hardware
         return f"<Run {self.name}: {trials}, {hardware}>"
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""
-        head = "".join(f"<th>{name}</th>" for name in ("configuration", "memory", "samples/s"))
-        body = "".join(self._html_row(configuration) for configuration in self.frontier())
+        caption = html.escape(repr(self)[1:-1])
+        head = "<th>configuration</th><th>memory</th><th>samples/s</th>"
+        body = "".join(map(self._html_row, self.frontier()))
         return (
-            f"<table><caption>{html.escape(repr(self)[1:-1])}</caption>"
+            f"<table><caption>{caption}</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
@@ -208,9 +216,12 @@ def load(run: Location | str) -> Run:
 
 def local_folder(run: Location | str) -> Path:
     """The folder of a run; one at a URI is fetched first. Raises as ``load`` does."""
-    place = run if isinstance(run, Uri) else location(run)
-    if isinstance(place, Path):
-        return place
+    target = run
+    if not isinstance(target, Uri):
+        target = location(target)
+    # A folder of this machine is read where it lies; only a URI is copied.
+    if isinstance(target, Path):
+        return target
     from orchestrator.storage.remote import fetched
 
-    return fetched(place)
+    return fetched(target)

@@ -23,6 +23,7 @@ from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
 if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.running.batch_size_tuning import HardwareAnswers
 
 
@@ -65,6 +66,7 @@ class BatchSizeOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     def effective_batch_for(self, config: SweepConfig) -> int | None:
@@ -81,17 +83,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = BatchSizeOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config, sets = _read(options)
+        cli.print_notes(config.notes)
+        cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
+        facts = cli.model_facts(config)
     except (ConfigError, LoggerError, ValueError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    cli.print_notes(config.notes)
     if options.dry_run:
-        _print_plan(config, sets, options)
+        _print_plan(config, sets, options, facts)
         return cli.EXIT_OK
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
         return cli.holding(
-            output, lambda folder: _run(config, sets, options, folder), resume=options.resume
+            output,
+            lambda folder: _run(config, sets, options, folder),
+            resume=options.resume,
+            force=options.force,
         )
 
 
@@ -131,12 +138,15 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _print_plan(
-    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
+    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions, facts: ModelFacts
 ) -> None:
     if options.as_json:
-        print(json.dumps(_plan_json(config, sets, options), indent=2))
-    else:
-        print(_plan_text(config, sets, options))
+        document = {**_plan_json(config, sets, options), "model": facts.to_json()}
+        print(json.dumps(document, indent=2))
+        return
+    print(_plan_text(config, sets, options))
+    for name, text in facts.lines():
+        print(f"{name}: {text}")
 
 
 def _plan_json(

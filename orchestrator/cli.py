@@ -10,14 +10,20 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
+from orchestrator.reporting.terminal.safe_text import safe_streams
 from orchestrator.running.nodes import ClusterError, NoSuchGpuError
 from orchestrator.storage.location import Location, Uri, folder_of, location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError
+from orchestrator.storage.user_files import refuse_folder_of_another
 from orchestrator.units import duration_seconds, size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.planning.settings import SweepConfig
 
 VERBS = (
     "sweep",
@@ -51,20 +57,31 @@ _CANNOT_WRITE = (
     errno.EACCES,
     errno.EISDIR,
     errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EIO,
+    errno.ESTALE,
 )
-"""A disk is full, cannot be written, or has something else in a file's place."""
+"""A disk is full or fails, cannot be written, or has something else in a file's place; or a name is
+too long."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe."""
+    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe.
+
+    Nothing that it prints acts on the terminal: names and reasons of a run may be somebody else's.
+    """
     try:
         try:
-            status = main()
+            with safe_streams():
+                status = main()
         finally:
+            # Here, and not when Python ends, an error of writing still becomes an exit status.
             sys.stdout.flush()
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
+        # Only the reader of our own output may end us silently.
         if not _is_stdout_closed():
             raise  # another pipe
         _discard_stdout()
@@ -72,6 +89,7 @@ def finish(main: Callable[[], int]) -> NoReturn:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
+        # What stands in the way of writing is the user's to remove, so a sentence and no traceback.
         print(f"{error.filename or 'cannot write'}: {error.strerror}", file=sys.stderr)
         _discard_stdout()
         status = EXIT_FAILURE
@@ -85,6 +103,7 @@ def _discard_stdout() -> None:
 
 def _is_stdout_closed() -> bool:
     """Whether stdout is a pipe whose reader has closed it."""
+    # A closed pipe reports an error at once, without any wait.
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
@@ -92,14 +111,45 @@ def _is_stdout_closed() -> bool:
 
 def epilog(statuses: Mapping[int, str]) -> str:
     """The end of a verb's help: its exit statuses, its own and those of every verb."""
-    listed = [f"{status} {meaning}" for status, meaning in sorted({**STATUSES, **statuses}.items())]
+    meanings = {**STATUSES, **statuses}
+    listed = [f"{status} {meanings[status]}" for status in sorted(meanings)]
     return f"Exit status: {', '.join(listed)}."
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """Print what a configuration file's author should know, a line each, on stderr."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print_note(note)
+
+
+def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:
+    """Look for mistakes that files can tell before the first trial, and print what to know of them.
+
+    ``address`` is the cluster's whose machines run the trials; None: this machine, or RAY_ADDRESS.
+    Raises ConfigError.
+    """
+    from orchestrator.planning.prechecks import checks
+
+    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
+    print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
+
+
+def model_facts(config: SweepConfig) -> ModelFacts:
+    """The model's size and the shape of one batch; printed first where that takes some seconds.
+
+    Raises ConfigError where the model cannot be built.
+    """
+    from orchestrator.planning.plan import plan
+    from orchestrator.planning.prechecks import checks
+
+    planned = plan(config)
+    batches = [trial.micro_batch for trial in planned.trials]
+    return checks.model_facts(config, min(batches, default=1), print_note)
+
+
+def print_note(note: str) -> None:
+    """Print one note on stderr."""
+    print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +168,7 @@ def renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
     """Accept the switch ``old`` in place of ``new``, with a note on stderr; help leaves it out."""
     dest = new.lstrip("-").replace("-", "_")
 
+    # argparse calls an action with parser, namespace, values and the option as written.
     class Renamed(argparse.Action):
         def __call__(self, *arguments: Any) -> None:
             _, namespace, *_ = arguments
@@ -135,6 +186,7 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     add = parser.add_argument
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
     add("--output", type=run_location, metavar="DIR", help=folder)
+    add_force(parser)
     add("--dry-run", action="store_true", help="print the plan and stop")
     budget = "end in this time; trials that have not started by then are recorded as skipped"
     add("--time-budget", type=duration, metavar="15m", help=budget)
@@ -153,16 +205,33 @@ def add_run(
     parser.add_argument(name, type=run_location, metavar=metavar, help=what)
 
 
-def holding(target: Location, run: Callable[[RunFolder], int], *, resume: bool) -> int:
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """The switch of every verb that writes to a place of the user's choice."""
+    force = "write into a folder that holds other files, and over files of the same names"
+    parser.add_argument("--force", action="store_true", help=force)
+
+
+def holding(
+    target: Location, run: Callable[[RunFolder], int], *, resume: bool, force: bool = False
+) -> int:
     """The exit status of ``run``, which has the run folder to itself; or why it could not begin.
 
-    A run at a URI is downloaded before, and uploaded at the end.
+    A run at a URI is downloaded before, and uploaded at the end. A folder that holds other files
+    than a run's is refused unless ``force``.
     """
+    if isinstance(target, Path):
+        try:
+            refuse_folder_of_another(target, force=force)
+        except FileExistsError as error:
+            print(error, file=sys.stderr)
+            return EXIT_USAGE
     folder = RunFolder(folder_of(target))
+    # Before the lock, which would make the folder. A run at a URI is known only once downloaded.
     if resume and isinstance(target, Path) and not folder.exists():
         return _nothing_to_resume(target)
     try:
         with folder.locked(), _copied(target, folder):
+            # The download may have found nothing, too.
             if resume and not folder.exists():
                 return _nothing_to_resume(target)
             return run(folder)
@@ -200,6 +269,8 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
     finally:
         if folder.exists():
             try:
+                # An interrupted run is published, too: what was measured must not be lost with this
+                # machine.
                 upload(folder.path, target, card=_hub_card(folder.path, target))
             except RemoteError as error:
                 raise RunFolderError(
@@ -210,6 +281,7 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
 
 def _hub_card(folder: Path, uri: Uri) -> str:
     """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without any table."""
+    # A card describes tables; only the Hub shows cards.
     tables = tuple(folder.glob("*.parquet"))
     if uri.scheme != "hf" or not tables:
         return ""
@@ -246,7 +318,9 @@ def count(text: str) -> int:
 def share(text: str) -> float:
     """An argument such as 2% or 0.02."""
     with contextlib.suppress(ValueError):
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        value = float(text.removesuffix("%"))
+        if text.endswith("%"):
+            value /= 100  # percent
         if 0 <= value < 1:
             return value
     raise argparse.ArgumentTypeError(f"must be a share below 1 such as 2% or 0.02, not {text}")
@@ -255,6 +329,7 @@ def share(text: str) -> float:
 def margin(text: str) -> float:
     """An argument such as 5%, as a share below 1, or 4GiB, as bytes."""
     with contextlib.suppress(ValueError):
+        # A size first: a share never ends in a unit.
         return float(size_bytes(text))
     try:
         return share(text)

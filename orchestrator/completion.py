@@ -43,6 +43,8 @@ def all_verbs() -> argparse.ArgumentParser:
         of_verb: argparse.ArgumentParser = pkgutil.resolve_name(
             f"orchestrator.{verb}:command_line"
         )()
+        # The verb's own command line becomes the subparser, so that completion never differs from
+        # it.
         subparser = subparsers.add_parser(
             verb, parents=[of_verb], add_help=False, help=of_verb.description
         )
@@ -53,6 +55,7 @@ def all_verbs() -> argparse.ArgumentParser:
 def _complete_files(parser: argparse.ArgumentParser) -> None:
     """Have the shell complete file names for the arguments that take a path."""
     for action in parser._get_positional_actions() + parser._get_optional_actions():
+        # Both types stand for a path on this machine.
         if action.type in (Path, run_location):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
 

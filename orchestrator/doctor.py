@@ -31,11 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calibrates = options.calibrate is not None
     look = functools.partial(checks.report, options.nvme, calibrate=calibrates)
     address = options.address or os.environ.get("RAY_ADDRESS")
-    reports: list[Report] = examine_cluster(address, look) if address else [look()]
+    reports: list[Report] = []
+    if address:
+        reports += examine_cluster(address, look)
+    else:
+        reports.append(look())
     if calibrates:
         reports.append(calibration_report(reports, options.calibrate))
-    print(json.dumps(reports, indent=2) if options.json else render(reports))
-    return EXIT_FAILURE if findings_of(reports, "problem") else EXIT_OK
+    if options.json:
+        print(json.dumps(reports, indent=2))
+    else:
+        print(render(reports))
+    if findings_of(reports, "problem"):
+        return EXIT_FAILURE
+    return EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -61,6 +70,7 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
 
     If the cluster cannot be joined: this machine's report, and why.
     """
+    # Ray itself would wait for minutes before it says so.
     reason = why_unreachable(address)
     if reason:
         fix = "start Ray there, or correct the address or the firewall"
@@ -68,16 +78,18 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     from orchestrator.running.cluster.connection import ask_nodes
 
     try:
+        # One report from every node, or the error in its place.
         answers = ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:
         return [look(), _cluster_report([_problem(_sentence(error), advice(str(error)))])]
-    reports: list[Report] = [answer for _, answer in answers if isinstance(answer, dict)]
-    silent = [_silent_node(node, answer) for node, answer in answers if _is_error(answer)]
-    return [*reports, _cluster_report([*silent, *version_findings(reports)])]
-
-
-def _is_error(answer: object) -> bool:
-    return isinstance(answer, Exception)
+    reports: list[Report] = []
+    silent_nodes = []
+    for node, answer in answers:
+        if isinstance(answer, Exception):
+            silent_nodes.append(_silent_node(node, answer))
+        else:
+            reports.append(answer)
+    return [*reports, _cluster_report([*silent_nodes, *version_findings(reports)])]
 
 
 def _silent_node(node: str, error: Exception) -> Finding:
@@ -102,8 +114,10 @@ def calibration_report(reports: Sequence[Report], file: Path) -> Report:
 
 def version_findings(reports: Sequence[Report]) -> list[Finding]:
     """Versions that differ between nodes, whose rows cannot be ranked together then."""
+    names: dict[str, None] = {}
+    for report in reports:
+        names |= dict.fromkeys(report["versions"])
     findings = []
-    names = dict.fromkeys(name for report in reports for name in report["versions"])
     for name in names:
         nodes = _nodes_by_version(reports, name)
         if len(nodes) > 1:
@@ -131,9 +145,7 @@ def render(reports: Sequence[Report]) -> str:
     for report in reports:
         lines.append(report["node"])
         for finding in report["findings"]:
-            lines.append(f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}")
-            if finding["fix"]:
-                lines.append(f"  {'':<8} {'':<14} → {finding['fix']}")
+            lines += _finding_lines(finding)
         lines.append("")
     problems = len(findings_of(reports, "problem"))
     warnings = len(findings_of(reports, "warning"))
@@ -141,10 +153,21 @@ def render(reports: Sequence[Report]) -> str:
     return "\n".join(lines)
 
 
+def _finding_lines(finding: Finding) -> list[str]:
+    lines = [f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}"]
+    if finding["fix"]:
+        lines.append(f"  {'':<8} {'':<14} → {finding['fix']}")
+    return lines
+
+
 def findings_of(reports: Sequence[Report], severity: str) -> list[Finding]:
     """The findings of one severity in all reports."""
-    findings = [finding for report in reports for finding in report["findings"]]
-    return [finding for finding in findings if finding["severity"] == severity]
+    findings = []
+    for report in reports:
+        for finding in report["findings"]:
+            if finding["severity"] == severity:
+                findings.append(finding)
+    return findings
 
 
 def _cluster_report(findings: Sequence[Finding]) -> Report:
@@ -164,7 +187,9 @@ def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    line = lines[-1] if "Traceback" in str(error) else lines[0]
+    line = lines[0]
+    if "Traceback" in str(error):
+        line = lines[-1]
     return line.partition(". ")[0]
 
 

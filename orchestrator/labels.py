@@ -22,8 +22,11 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     accumulation above 1 is always named, because it changes what has to be typed.
     """
     words = [batch_label(choices, axes)]
-    words += [_word(axis, choices.get(axis)) for axis in axes if axis not in _BATCH_AXES]
-    return SEPARATOR.join(word for word in words if word) or "default"
+    for axis in axes:
+        if axis not in _BATCH_AXES:
+            words.append(_word(axis, choices.get(axis)))
+    # An axis at its default has no word.
+    return SEPARATOR.join(filter(None, words)) or "default"
 
 
 def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
@@ -40,12 +43,15 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
     """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is
     accumulated.
     """
-    micro_batch, accumulation = choices.get("micro_batch"), choices.get("accumulation")
+    micro_batch = choices.get("micro_batch")
+    accumulation = choices.get("accumulation")
     accumulates = accumulation not in (None, 1)
-    if not accumulates and not any(axis in axes for axis in _BATCH_AXES):
+    if not accumulates and not set(_BATCH_AXES).intersection(axes):
         return ""
     if micro_batch is None:
         return f"accumulation {accumulation}"
+    # The accumulation is part of the name where it varies, even where it happens to be 1.
+    # An effective batch varies the accumulation, too.
     splits = accumulates or "accumulation" in axes or "effective_batch" in axes
     if splits and accumulation is not None:
         return f"batch {micro_batch}×{accumulation}"
@@ -61,10 +67,13 @@ def recipe_label(recipe: TrainingRecipe) -> str:
 
 
 def _word(axis: str, value: Choice) -> str:
+    # A training argument means nothing without its name.
     if axis not in AXES:
         return f"{axis}={value}"
+    # What everybody uses needs no word, except where the axis itself is the question.
     if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
         return ""
+    # A number, or a name of several axes, needs its axis beside it.
     if not isinstance(value, str) or value in _ambiguous_values():
         return f"{axis} {value}"
     return value
@@ -73,5 +82,7 @@ def _word(axis: str, value: Choice) -> str:
 @functools.cache
 def _ambiguous_values() -> frozenset[Choice]:
     """Names that techniques of several axes share, such as "eager" of attention and of compile."""
-    axes_of_value = Counter(value for axis in AXES.values() for value in axis.variants)
+    axes_of_value: Counter[Choice] = Counter()
+    for axis in AXES.values():
+        axes_of_value.update(list(axis.variants))  # of a mapping, update adds the values
     return frozenset(value for value, axes in axes_of_value.items() if axes > 1)

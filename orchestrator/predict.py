@@ -14,7 +14,9 @@ from orchestrator.cli import (
     EXIT_OK,
     EXIT_USAGE,
     add_config,
+    add_force,
     add_json,
+    check_files,
     epilog,
     finish,
     print_notes,
@@ -26,16 +28,21 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.libraries import without_gpus
 from orchestrator.reporting.prediction import labels, row, table
+from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
+    """Exit status: 0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's
+    name is wrong."""
     options = command_line().parse_args(arguments)
     try:
+        if options.output is not None:
+            refuse_used_file(options.output, force=options.force)
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = _chosen_trials(plan(config).trials, options.trial)
-    except (ConfigError, ValueError) as error:
+    except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     print_notes(config.notes)
@@ -50,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(rows, indent=1))
     else:
         print(table(predictions, labels(predictions, config)))
+    if predictions and all(prediction.refused for prediction in predictions):
+        return EXIT_FAILURE
     return EXIT_OK
 
 
@@ -58,7 +67,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "the table cannot be written"}),
+        epilog=epilog({EXIT_FAILURE: "every trial would raise, or the table cannot be written"}),
     )
     add_config(parser)
     gpu = "the GPU to predict for, or a calibration file (default: h200)"
@@ -74,6 +83,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table"
     )
+    add_force(parser)
     return parser
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from orchestrator.api import Answer
 
 EXIT_NOTHING_FITS = 1
+_ALWAYS_ON = ("--require-loss-parity", "--exact")
+"""Flags of earlier versions for what is now the rule; accepted for one version."""
+
+
+class _AlwaysOn(argparse.Action):
+    """Accepts a flag that changes nothing any more, with a note on stderr."""
+
+    def __call__(self, *arguments: Any) -> None:
+        *_, name = arguments
+        rule = "configurations whose losses contradict their reference are never recommended"
+        print(f"note: {name} changes nothing any more: {rule}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
         all_recipes=options.all_training_recipes,
-        require_loss_parity=options.require_loss_parity,
         objective=options.objective,
         price_per_hour=options.price_per_hour,
     )
@@ -64,6 +74,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_workload(parser)
     export = "write the files to train with"
     parser.add_argument("--export", type=Path, metavar="DIR", help=export)
+    cli.add_force(parser)
     cli.add_json(parser)
     return parser
 
@@ -73,9 +84,8 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
     batch = "samples per optimizer step"
     add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
-    parity = "leave out configurations whose losses do not match the reference"
-    add("--require-loss-parity", action="store_true", help=parity)
-    cli.renamed_flag(parser, "--exact", "--require-loss-parity")
+    for name in _ALWAYS_ON:
+        add(name, action=_AlwaysOn, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS)
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
     cli.renamed_flag(parser, "--any-training", "--all-training-recipes")
@@ -94,13 +104,15 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.recommendation import render, to_json
+    from orchestrator.reporting.recommendation import render
+    from orchestrator.reporting.recommendation_json import to_json
     from orchestrator.reporting.workload import Workload
 
     workload = None
     if options.samples:
         workload = Workload(samples=options.samples, epochs=options.epochs)
-    dataset, recommendation = answer.run.dataset, answer.recommendation
+    dataset = answer.run.dataset
+    recommendation = answer.recommendation
     if options.json:
         print(json.dumps(to_json(dataset, recommendation, workload), indent=2))
     else:
@@ -113,8 +125,10 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
 
     assert answer.best is not None
     try:
-        written = answer.run.export(answer.best, options.export, epochs=options.epochs)
-    except NotExportableError as error:
+        written = answer.run.export(
+            answer.best, options.export, epochs=options.epochs, force=options.force
+        )
+    except (NotExportableError, FileExistsError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     for path in written:

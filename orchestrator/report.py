@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
-        raise  # the reader of the summary left, which is no failure of the pages
+        raise  # the reader of the summary left: the pages are written
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE
@@ -90,7 +90,7 @@ def _report_folder(folder: Path, options: argparse.Namespace) -> int:
 def _publish(folder: Path, options: argparse.Namespace) -> Report:
     """Write the pages, print the summary, and open report.html if stdout is a terminal."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
 
     report = publish(folder)
     print_summary(report, as_json=options.json)

@@ -51,6 +51,7 @@ class SweepOptions(RunOptions):
             resume=arguments.resume,
             fresh=arguments.fresh,
             as_json=arguments.json,
+            force=arguments.force,
         )
 
     @property
@@ -62,22 +63,29 @@ class SweepOptions(RunOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is
     wrong, 130 interrupted."""
+    # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
-        refuse_missing(() if options.is_plan_only else config.loggers)
+        if not options.is_plan_only:
+            refuse_missing(config.loggers)
+        cli.print_notes(config.notes)
+        cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
+        if options.is_plan_only:
+            return _show_plan(config, options)
+        # The parents preload while Ray is imported and starts.
+        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+            # A model that cannot be built would fail in every trial.
+            cli.model_facts(config)
+            return cli.holding(
+                options.output or config.output,
+                lambda folder: _run(config, options, folder),
+                resume=options.resume,
+                force=options.force,
+            )
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    cli.print_notes(config.notes)
-    if options.is_plan_only:
-        return _show_plan(config, options)
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        return cli.holding(
-            options.output or config.output,
-            lambda folder: _run(config, options, folder),
-            resume=options.resume,
-        )
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -100,9 +108,10 @@ def command_line() -> argparse.ArgumentParser:
 def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
     """Measure, and print what came of it."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.terminal import print_summary
+    from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
+    # The report is written however the sweep ended: finished rows are worth reading.
     end = run_sweep(config, options, folder)
     print_summary(publish(folder.path), as_json=options.as_json)
     if end.is_interrupted:
@@ -117,8 +126,9 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     """Print the plan, and if asked the memory that its trials are predicted to take."""
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
-    document = to_json(planned, config)
-    text = describe(planned, config)
+    facts = cli.model_facts(config)
+    document = {**to_json(planned, config), "model": facts.to_json()}
+    text = describe(planned, config, facts.lines())
     if options.predict is not None:
         try:
             rows, table = _predicted(planned, config, options.predict)
@@ -127,7 +137,9 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
             return cli.EXIT_USAGE
         document["predicted"] = rows
         text = f"{text}\n\n{table}"
-    print(json.dumps(document, indent=2) if options.as_json else text)
+    if options.as_json:
+        text = json.dumps(document, indent=2)
+    print(text)
     return cli.EXIT_OK
 
 
@@ -143,7 +155,8 @@ def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[
     with without_gpus():
         predictions = predict(planned.trials, gpu)
     text = table(predictions, labels(predictions, config))
-    return [row(prediction) for prediction in predictions], f"Predicted for {gpu.name}, GiB\n{text}"
+    rows = [row(prediction) for prediction in predictions]
+    return rows, f"Predicted for {gpu.name}, GiB\n{text}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The anatomy of a trial: after its counted steps, where its memory and its time went.
+"""The anatomy of a trial: where the memory and the time of its steps went.
 
 profile.py            puts everything below together; the only entry point
 observer.py           trains the extra steps: some timed by phase (phase_timer.py), one profiled
@@ -6,7 +6,7 @@ trace.py              that profiled step as plain data (read by trace_reader.py)
 memory/live_tensors   the tensors that exist between steps: weights, gradients, optimizer states
 memory/timeline       names every byte of the step, at the peak and over time
 memory/ledger         adds up from those bytes to what NVML reported
-memory/kinds          the vocabulary that predictions share
+memory/kinds          the kinds of memory, which predictions share
 time/operations       the step's time by kind of operation
 time/modules          the step's time by class of module
 time/phases           the step's time by what the loop did

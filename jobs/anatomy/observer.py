@@ -20,7 +20,7 @@ TRAINED_MICRO_BATCHES = 2
 
 
 class Observer:
-    """A ``Listener`` that times ``timed_steps`` steps, then runs one under the profiler.
+    """A ``Listener`` that times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
     fetched, and the last two are trained on. The device is synchronised between timing and
@@ -47,6 +47,7 @@ class Observer:
         self._on_gpu = on_gpu
         self._timed_steps = timed_steps
         self._usual_data_wait = usual_data_wait
+        # What the extra steps have shown so far.
         self._timer = PhaseTimer(on_gpu=on_gpu)
         self._is_timing = False
         self._finished_steps = 0
@@ -70,6 +71,8 @@ class Observer:
 
     def known_blocks(self) -> KnownBlocks:
         """What the addresses in the trace are used for. Releases cuBLAS's workspaces."""
+        # What lives between steps has a name; gradients do not always live that long, so they are
+        # apart.
         gradients = set()
         parameters = set()
         names = {}
@@ -127,10 +130,12 @@ class Observer:
     def step_end(self) -> bool:
         """End of a step; True after the profiled one."""
         self._finished_steps += 1
+        # A step without accumulation has fewer micro-batches than are trained on otherwise.
         self.repetitions = max(1.0, self._micro_batches / TRAINED_MICRO_BATCHES)
         self._micro_batches = 0
         if self._is_timing:
             self._timer.end_step()
+        # Without steps of its own for timing, the profiled step is timed.
         if self._finished_steps == max(1, self._timed_steps):
             self._synchronize()
             self._is_timing = False
@@ -147,17 +152,16 @@ class Observer:
         seconds = {}
         for phase, median in self._timer.median_seconds().items():
             seconds[str(phase)] = median * phase_weight(phase, self.repetitions)
+        # Restarted iterators and workers make the extra steps wait longer than a counted one.
         seconds["data"] = min(seconds.get("data", 0.0), self._usual_data_wait)
         return seconds
 
     def _start_profile(self) -> None:
+        """Note what is allocated, then begin the profile. The device is idle in between."""
         self._synchronize()
         self._update_live_tensors()
-        if self._on_gpu:
-            self._blocks_before = _allocated_blocks()
-        else:
-            on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
-            self._blocks_before = {tensor.address: tensor.nbytes for tensor in on_host}
+        self._blocks_before = self._blocks_now()
+        # Shapes give the floating-point operations, memory events give the ledger.
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._on_gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -167,6 +171,14 @@ class Observer:
         self.profile.__enter__()
         self._module_ranges.__enter__()
         self._open_range("upkeep")
+
+    def _blocks_now(self) -> dict[int, int]:
+        """Address -> bytes of what is allocated on the trial's device."""
+        if self._on_gpu:
+            return _allocated_blocks()
+        # A CPU has no allocator that lists its blocks.
+        on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
+        return {tensor.address: tensor.nbytes for tensor in on_host}
 
     def _stop_profile(self) -> None:
         assert self.profile is not None
@@ -183,23 +195,24 @@ class Observer:
         self._range.__enter__()
 
     def _update_live_tensors(self) -> None:
-        """Add what exists now. An address keeps the name it had first."""
-        found = {tensor.address: tensor for tensor in self._find_live_tensors()}
-        self._live_tensors = found | self._live_tensors
+        """Add what exists now. An address keeps its first name."""
+        now = {tensor.address: tensor for tensor in self._find_live_tensors()}
+        self._live_tensors = now | self._live_tensors
 
     def _synchronize(self) -> None:
         if self._on_gpu:
             torch.cuda.synchronize()
 
     def _library_workspaces(self) -> dict[int, str]:
-        """Address -> name of cuBLAS's workspaces: blocks that disappear when cuBLAS releases them.
+        """Address -> name of cuBLAS's workspaces: the blocks that disappear when they are released.
 
-        This changes the allocator's state, so it comes after everything that is measured.
+        The release changes the allocator's state, so it comes after everything that is measured.
         """
         if not self._on_gpu:
             return {}
         before = _allocated_blocks()
         torch._C._cuda_clearCublasWorkspaces()
+        # Only these blocks can have gone: nothing else runs meanwhile.
         released = before.keys() - _allocated_blocks().keys()
         return dict.fromkeys(released, "library workspaces")
 

@@ -33,7 +33,9 @@ class PhaseTimer:
 
     def mark(self, phase: Phase) -> None:
         """A phase begins now."""
-        event = cuda_events.recorded() if self._on_gpu else None
+        event = None
+        if self._on_gpu:
+            event = cuda_events.recorded()
         self._steps[-1].append(_Mark(phase, time.perf_counter(), event))
 
     def end_step(self) -> None:
@@ -48,15 +50,21 @@ class PhaseTimer:
         collector.
         """
         steps = [_seconds_by_phase(marks) for marks in self._steps if len(marks) > 1]
-        phases = dict.fromkeys(phase for step in steps for phase in step)
-        return {
-            phase: statistics.median(step.get(phase, 0.0) for step in steps) for phase in phases
-        }
+        phases: list[Phase] = []
+        for step in steps:
+            phases += [phase for phase in step if phase not in phases]
+        medians: dict[Phase, float] = {}
+        for phase in phases:
+            # A step that skipped the phase spent no time in it.
+            medians[phase] = statistics.median(step.get(phase, 0.0) for step in steps)
+        return medians
 
 
 def _seconds_by_phase(marks: Sequence[_Mark]) -> dict[Phase, float]:
+    """Phase -> seconds between its marks and the next, in one step."""
     seconds: defaultdict[Phase, float] = defaultdict(float)
     for begin, end in itertools.pairwise(marks):
+        # Events where there are any: the host's clock would time the launches, not the work.
         if begin.event is None or end.event is None:
             seconds[begin.phase] += end.host_seconds - begin.host_seconds
         else:

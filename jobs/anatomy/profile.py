@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -42,22 +42,12 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     ``row`` has the trial's measurements, all of which must have been read. Raises what training
     may raise.
     """
-    on_gpu = torch.cuda.is_available()
     # Before any extra step: profiling itself takes device memory.
-    readings = _device_readings(row) if on_gpu else None
-    model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    observer = Observer(
-        lambda: live_tensors(model, trained.optimizer),
-        _ranges(trained.model, model),
-        on_gpu=on_gpu,
-        timed_steps=_timed_steps(row),
-        usual_data_wait=row["data_seconds_median"],
-    )
+    readings = _device_readings(row)
+    observer = _observer(trained, row)
     with _without_garbage_collection():
         trained.train_on(observer)
-        assert observer.profile is not None
-        device = "cuda" if on_gpu else "cpu"
-        trace = read(observer.profile, device, COUNTED, observer.repetitions)
+        trace = _trace(observer)
         known = replace(observer.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
         memory = step_memory(trace, known)
         entries = [
@@ -67,8 +57,30 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
 
 
+def _observer(trained: Trained, row: Mapping[str, Any]) -> Observer:
+    """The listener of the extra steps."""
+    model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
+    return Observer(
+        lambda: live_tensors(model, trained.optimizer),
+        _ranges(trained.model, model),
+        on_gpu=torch.cuda.is_available(),
+        timed_steps=_timed_steps(row),
+        usual_data_wait=row["data_seconds_median"],
+    )
+
+
+def _trace(observer: Observer) -> Trace:
+    """The profiled step, on the device that computed it."""
+    assert observer.profile is not None
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return read(observer.profile, device, COUNTED, observer.repetitions)
+
+
 def _ranges(trained_model: torch.nn.Module, model: torch.nn.Module) -> AbstractContextManager[None]:
-    return nullcontext() if is_compiled(trained_model) else module_ranges(model)
+    """Profiler ranges around the modules; none for compiled code, which they would recompile."""
+    if is_compiled(trained_model):
+        return nullcontext()
+    return module_ranges(model)
 
 
 @contextmanager
@@ -87,13 +99,18 @@ def _timed_steps(row: Mapping[str, Any]) -> int:
     is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
     if seconds > _LONG_STEP_SECONDS and is_gpu_bound:
         return 0
-    return _TIMED_STEPS if seconds < _SHORT_STEP_SECONDS else 1
+    if seconds < _SHORT_STEP_SECONDS:
+        return _TIMED_STEPS
+    return 1
 
 
 def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
-    """NVML's figures; None where the trial could not read them."""
+    """NVML's figures; None without a GPU, or where the trial could not read them."""
+    if not torch.cuda.is_available():
+        return None
     if "gpu_uuid" not in row or "gpu_context_bytes" not in row:
         return None
+    # NVML counts the whole GPU: the trial's part is the growth since it began.
     used_by_trial = nvml.used_bytes(row["gpu_uuid"]) - row["gpu_used_before_bytes"]
     return DeviceReadings(
         peak=row["device_peak_bytes"],
@@ -108,6 +125,7 @@ def _memory_entries(
     observer: Observer,
     row: Mapping[str, Any],
 ) -> Iterator[Entry]:
+    """The parts "memory", "activations" and "host memory", and the rules about memory."""
     yield from ledger(memory, readings, observer.live_tensors)
     yield from saved_activations(memory)
     if torch.cuda.is_available():
@@ -122,9 +140,13 @@ def _memory_entries(
 
 
 def _time_entries(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[Entry]:
+    """The parts about time, the rules about time, and the efficiency."""
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
+    # By kind of operation, by module, and by phase of the loop: three views of the same step.
     operation_entries = list(operations(trace, step_seconds))
+    yield from operation_entries
+    yield from modules(trace)
     phase_entries = list(
         phases(
             trace,
@@ -134,26 +156,29 @@ def _time_entries(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> I
             on_gpu=on_gpu,
         )
     )
-    yield from operation_entries
-    yield from modules(trace)
     yield from phase_entries
-    group_seconds = {
-        entry.name: entry.value for entry in operation_entries if entry.part == "operations"
-    }
+    yield from _time_rules(operation_entries, phase_entries)
+    device = torch.cuda.get_device_name() if on_gpu else ""
+    precision = _precision(row)
+    yield from efficiency(trace, device=device, precision=precision, step_seconds=step_seconds)
+
+
+def _time_rules(
+    operation_entries: Sequence[Entry], phase_entries: Sequence[Entry]
+) -> Iterator[Entry]:
+    """The rules of thumb about time, applied to these entries."""
+    group_seconds = {}
+    for entry in operation_entries:
+        if entry.part == "operations":
+            group_seconds[entry.name] = entry.value
     yield from rules_of_thumb.time_shares(group_seconds)
     for entry in phase_entries:
         if entry.name == BACKWARD_TO_FORWARD:
             yield rules_of_thumb.backward_ratio(entry.value)
-    yield from efficiency(
-        trace,
-        device=torch.cuda.get_device_name() if on_gpu else "",
-        precision=_precision(row),
-        step_seconds=step_seconds,
-    )
 
 
 def _host_updates(observer: Observer) -> bool:
-    """Whether the host updates the parameters: it holds the optimizer's states."""
+    """Whether the host updates the parameters, as it does where it holds optimizer states."""
     return any(
         tensor.device == "cpu" and "states" in tensor.name for tensor in observer.live_tensors
     )
@@ -161,14 +186,17 @@ def _host_updates(observer: Observer) -> bool:
 
 def _precision(row: Mapping[str, Any]) -> str:
     """The precision of the matrix products, as ``peak_flops.PEAKS`` names it."""
-    without_autocast = "tf32" if row.get("tf32") else "fp32"
+    without_autocast = "fp32"
+    if row.get("tf32"):
+        without_autocast = "tf32"
     return _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
 
 
 def _bucket_sizes(optimizer: Any) -> frozenset[int]:
-    """Bytes of DeepSpeed's gradient buckets, at 2 and at 4 bytes per element; else empty."""
+    """Bytes of DeepSpeed's gradient buckets, at 2 and at 4 bytes an element; empty without it."""
     layer = optimizer
     while layer is not None:
+        # DeepSpeed counts elements; they are of the gradients' dtype, which is not known here.
         elements = getattr(layer, "reduce_bucket_size", 0)
         if elements:
             return frozenset({int(elements) * 2, int(elements) * 4})

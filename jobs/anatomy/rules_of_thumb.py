@@ -112,29 +112,39 @@ BACKWARD_TO_FORWARD = 2.0
 def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
     """Entries of the part "rules" for a trial's memory.
 
-    ``peak_by_name`` are the most bytes that each name held over a step, wherever. The rules are
-    about training on one device without DeepSpeed: there are no entries for a trial with it.
+    ``peak_by_name`` are the most bytes that each name held over a step, on device and host
+    together. The rules are about training on one device without DeepSpeed: there are no entries
+    for a trial with DeepSpeed.
     """
     if "zero_stage" in row:
         return
-    nbytes_by_kind: dict[str, int] = {}
-    for name, nbytes in peak_by_name.items():
-        kind = kind_of(name)
-        nbytes_by_kind[kind] = nbytes_by_kind.get(kind, 0) + nbytes
+    nbytes_by_kind = _by_kind(peak_by_name)
     for rule in RULES:
         if _applies(rule, row):
             value = sum(nbytes_by_kind.get(kind, 0) for kind in rule.kinds)
             entry = Entry(part="rules", name=rule.name, value=float(value), unit="B")
+            # Bytes a parameter x parameters.
             expected = float(rule.bytes_per_parameter * row[rule.parameters])
             yield _compared(entry, expected, _in_words(rule), WITHIN)
 
 
+def _by_kind(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by kind of memory, from bytes by name."""
+    nbytes_by_kind: dict[str, int] = {}
+    for name, nbytes in nbytes_by_name.items():
+        kind = kind_of(name)
+        nbytes_by_kind[kind] = nbytes_by_kind.get(kind, 0) + nbytes
+    return nbytes_by_kind
+
+
 def _in_words(rule: Rule) -> str:
+    """The rule with its source, for the column ``rule``."""
     parameters = rule.parameters.replace("_", " ")
     return f"{rule.bytes_per_parameter} B × {parameters} ({GUIDE})"
 
 
 def _applies(rule: Rule, row: Mapping[str, Any]) -> bool:
+    """Whether a rule is about trials like this row."""
     if any(row.get(column) not in values for column, values in rule.applies_to.items()):
         return False
     trains_everything = row["parameters_trainable"] == row["parameters_total"]
@@ -142,12 +152,13 @@ def _applies(rule: Rule, row: Mapping[str, Any]) -> bool:
 
 
 def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
-    """The share of each of the three groups in their common time, compared with the paper's."""
+    """Each group's share of the three groups' time together, compared with the paper's shares."""
     total = sum(seconds.get(group, 0.0) for group in SHARES)
     if not total:
         return
     for group, expected in SHARES.items():
         name = f"{group}, share of the three groups"
+        # The paper's shares leave out data movement and the update, so these do as well.
         share = seconds.get(group, 0.0) / total
         entry = Entry(part="rules", name=name, value=share, unit="")
         yield _compared(entry, expected, PAPER, ROUGHLY)
@@ -161,7 +172,7 @@ def backward_ratio(ratio: float) -> Entry:
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """The peak of the profiled step compared with the counted steps': is it the same step?"""
+    """The profiled step's peak over that of the counted steps: unlike peaks are unlike steps."""
     counted = row.get("peak_allocated_bytes")
     if counted:
         name = "peak of the profiled step"
@@ -171,5 +182,6 @@ def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
 
 def _compared(entry: Entry, expected: float, rule: str, within: float) -> Entry:
     """The entry with what the rule expects, and whether it held."""
+    # Within a share of what the rule expects; a rule that expects nothing cannot hold.
     held = bool(expected) and abs(entry.value / expected - 1) <= within
     return replace(entry, expected=expected, rule=rule, held=held)

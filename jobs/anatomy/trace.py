@@ -84,7 +84,9 @@ class Trace:
 
 def phase_weight(phase: str, repetitions: float) -> float:
     """``repetitions`` for the passes over a micro-batch; 1 for what happens once a step."""
-    return repetitions if phase in ("forward", "backward") else 1.0
+    if phase in ("forward", "backward"):
+        return repetitions
+    return 1.0
 
 
 class PhaseIndex:
@@ -96,5 +98,8 @@ class PhaseIndex:
 
     def at(self, time: int) -> PhaseSpan:
         """The last phase that had begun by ``time``; before the first, "upkeep" without length."""
+        # The phase that began last before ``time``.
         index = bisect.bisect_right(self._begins, time) - 1
-        return self._phases[index] if index >= 0 else PhaseSpan("upkeep", 0, 0)
+        if index < 0:
+            return PhaseSpan("upkeep", 0, 0)
+        return self._phases[index]

@@ -44,6 +44,8 @@ def read(
     ``device`` is "cuda" or "cpu"; ``counted_operators`` are those whose calls are kept with their
     shapes.
     """
+    # The profiler's own tree, because the list of events that it offers loses which event is in
+    # which.
     kineto: Any = profile.profiler
     results = kineto.kineto_results
     reader = _EventTreeReader(device, counted_operators)
@@ -76,7 +78,7 @@ class _Context(NamedTuple):
 
 
 class _Launcher(NamedTuple):
-    """The operator that kernels with one correlation id were launched by."""
+    """The operator that launched the kernels of one correlation id."""
 
     operator: str
     begin: int
@@ -118,23 +120,32 @@ class _EventTreeReader:
         """Read an operator or a range; returns the context of the events inside it."""
         name: str = event.name
         begin = event.start_time_ns
-        context = outer
         if name.startswith(PHASE):
             self.phases.append(PhaseSpan(name.removeprefix(PHASE), begin, event.end_time_ns))
-        elif name.startswith(MODULE):
-            context = outer._replace(module=name.removeprefix(MODULE))
-        elif name.startswith(_AUTOGRAD_NODE):
-            module = self._module_of(name, event.extra_fields.sequence_number)
-            context = outer._replace(module=module, in_backward=True, recomputed=False)
-        elif name.startswith(_COMPILED_RANGES):
-            context = outer._replace(module=COMPILED)
-        elif "::" in name or name.endswith("Backward0"):
-            context = self._enter_operator(name, event.extra_fields, outer)
-        operator = "" if name.startswith(_NOT_OPERATORS) else name
+        # Kernels find their launcher by the correlation id.
+        context = self._context_inside(name, event.extra_fields, outer)
+        operator = name
+        if name.startswith(_NOT_OPERATORS):
+            operator = ""
         self.launchers[event.correlation_id] = _Launcher(operator, begin, context.module)
         if self._device == "cpu":
             self._read_host_work(event, context)
         return context
+
+    def _context_inside(self, name: str, fields: Any, outer: _Context) -> _Context:
+        """What the events inside an operator or a range inherit."""
+        if name.startswith(PHASE):
+            return outer
+        if name.startswith(MODULE):
+            return outer._replace(module=name.removeprefix(MODULE))
+        if name.startswith(_AUTOGRAD_NODE):
+            module = self._module_of(name, fields.sequence_number)
+            return outer._replace(module=module, in_backward=True, recomputed=False)
+        if name.startswith(_COMPILED_RANGES):
+            return outer._replace(module=COMPILED)
+        if "::" in name or name.endswith("Backward0"):
+            return self._enter_operator(name, fields, outer)
+        return outer
 
     def _module_of(self, node: str, sequence_number: int) -> str:
         """Class of the module whose forward pass made an autograd node."""
@@ -143,30 +154,41 @@ class _EventTreeReader:
         return self._module_of_node.get(sequence_number, "")
 
     def _enter_operator(self, name: str, fields: Any, outer: _Context) -> _Context:
-        sequence_number = fields.sequence_number
-        if sequence_number >= 0 and not outer.in_backward:
-            # An operator carries the number of the next node to be made. Several may carry the same
-            # number: the last of them makes the node.
-            self._module_of_node[sequence_number] = outer.module
-        # An operator with a sequence number records a graph. In a backward pass only recomputation
-        # does.
-        recomputes = outer.in_backward and sequence_number >= 0 and name.startswith("aten::")
-        only_allocates = bool(outer.operator) and name.startswith(_ALLOCATING)
-        context = _Context(
-            operator=outer.operator if only_allocates else name,
-            copy_of=_copied_address(fields) if name == _COPY else outer.copy_of,
-            module=outer.module,
-            in_backward=outer.in_backward,
+        """Read an operator; returns the context of the events inside it."""
+        recomputes = self._note_node(name, fields.sequence_number, outer)
+        context = outer._replace(
             recomputed=outer.recomputed or recomputes,
             counted=outer.counted or name in self._counted_operators,
         )
+        only_allocates = bool(outer.operator) and name.startswith(_ALLOCATING)
+        if not only_allocates:
+            context = context._replace(operator=name)
+        if name == _COPY:
+            context = context._replace(copy_of=_copied_address(fields))
         if context.counted and not outer.counted:
             call = Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed)
             self.calls.append(call)
         return context
 
+    def _note_node(self, name: str, sequence_number: int, outer: _Context) -> bool:
+        """Remember the module of the autograd node that an operator makes.
+
+        Returns whether the operator computes activations again.
+        """
+        if sequence_number < 0:
+            return False
+        if not outer.in_backward:
+            # An operator carries the number of the next node to be made. Several may carry the same
+            # number: the last of them makes the node.
+            self._module_of_node[sequence_number] = outer.module
+            return False
+        # An operator with a sequence number records a graph. In a backward pass only recomputation
+        # does.
+        return name.startswith("aten::")
+
     def _read_allocation(self, event: Any, context: _Context) -> None:
         fields = event.extra_fields
+        # Host allocations in a GPU's trace belong to no entry.
         if fields.device.type != self._device:
             return
         self.memory_events.append(
@@ -185,6 +207,7 @@ class _EventTreeReader:
         """An operator's own time on the CPU: its duration less that of the operators inside it."""
         children = [child for child in event.children if child.tag.name == "TorchOp"]
         own_nanoseconds = event.duration_time_ns - sum(child.duration_time_ns for child in children)
+        # Operators inside it have entries of their own.
         is_operator = context.operator and not event.name.startswith(_NOT_OPERATORS)
         if not is_operator or own_nanoseconds <= 0:
             return
@@ -211,9 +234,14 @@ def _copied_address(fields: Any) -> int:
 
 
 def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
-    return tuple(
-        tuple(argument.sizes) if hasattr(argument, "sizes") else None for argument in fields.inputs
-    )
+    """The shape of each of an operator's arguments; None for one that is no tensor."""
+    shapes: list[tuple[int, ...] | None] = []
+    for argument in fields.inputs:
+        if hasattr(argument, "sizes"):
+            shapes.append(tuple(argument.sizes))
+        else:
+            shapes.append(None)
+    return tuple(shapes)
 
 
 def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Iterator[Work]:
@@ -226,19 +254,27 @@ def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Itera
         elif event.name().startswith("cu"):  # a call of CUDA's runtime or driver API
             launch_times[event.correlation_id()] = event.start_ns()
     for event in on_device:
-        if _is_annotation(event):
-            continue
-        start: int = event.start_ns()
-        launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
-        yield Work(
-            begin=start,
-            end=start + event.duration_ns(),
-            seconds=event.duration_ns() / 1e9,
-            kernel=event.name(),
-            operator=launcher.operator,
-            launched=launch_times.get(event.correlation_id(), launcher.begin),
-            module=launcher.module,
-        )
+        if not _is_annotation(event):
+            yield _kernel(event, launchers, launch_times)
+
+
+def _kernel(
+    event: Any, launchers: Mapping[int, _Launcher], launch_times: Mapping[int, int]
+) -> Work:
+    """A device event as ``Work``. A kernel without a known launcher was launched as it began."""
+    start: int = event.start_ns()
+    nanoseconds = event.duration_ns()
+    launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
+    return Work(
+        begin=start,
+        end=start + nanoseconds,
+        seconds=nanoseconds / 1e9,
+        kernel=event.name(),
+        operator=launcher.operator,
+        # The API call that launched it, else the operator around that call.
+        launched=launch_times.get(event.correlation_id(), launcher.begin),
+        module=launcher.module,
+    )
 
 
 def _is_annotation(event: Any) -> bool:

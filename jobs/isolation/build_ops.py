@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _LONGEST_BUILD_SECONDS = 900.0
+"""No build of an op takes this long."""
 
 
 def build(ops: Sequence[str]) -> dict[str, float | str]:
@@ -45,24 +46,27 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 
 
 def _last_line(error: Exception) -> str:
+    """The last line of an error's text; its class where it has no text."""
     lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[-1]
 
 
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
-    """Remove the locks of builds that were killed: later builds of the op would wait forever.
+    """Remove the locks of builds that were killed: later builds of the op would wait for ever.
 
     A running build keeps its lock file open (``torch.utils.file_baton``). If no process here has
-    it open, the build may still run on another node that shares the folder. So a lock is removed
-    only if it is older than any build takes, or if it was made since ``begun_since`` (Unix time),
-    the start of a trial that is known to have been killed.
+    the lock open, its build may still run on another node that shares the folder. So a lock is
+    removed only if it is older than any build takes, or if it was made since ``begun_since`` (Unix
+    time), the start of a trial that is known to have been killed.
     """
     for lock in _lock_files():
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
-            begun = lock.stat().st_mtime
-            is_too_old = time.time() - begun > _LONGEST_BUILD_SECONDS
-            is_killed_trials = begun >= begun_since
-            if (is_too_old or is_killed_trials) and not _is_open(lock):
+            made_at = lock.stat().st_mtime
+            is_too_old = time.time() - made_at > _LONGEST_BUILD_SECONDS
+            is_of_killed_trial = made_at >= begun_since
+            if (is_too_old or is_of_killed_trial) and not _is_open(lock):
                 lock.unlink()
 
 

@@ -1,4 +1,4 @@
-"""A trial's own process, from its parent's side: made, given its trial, waited for, ended."""
+"""A trial's own process, from its parent's side: start it, give it its trial, wait, end it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs import own_process
 from jobs.isolation.child_main import (
+    DONE,
     LOG,
     PHASE,
     PHASE_BYTES,
     READY,
     RESULT,
+    STARTED,
     end_with,
     run_as_forked_child,
 )
+from jobs.isolation.messages import HEARTBEAT_SECONDS, Owner
 from jobs.spec import TrialSpec, to_json
 
 _LOG_TAIL_CHARACTERS = 16_000
+"""What is kept of a log: its end, where errors are."""
 
 
 class Child:
@@ -44,81 +49,116 @@ class Child:
         self.pid = pid
         self._folder = folder
         self._trial_pipe = trial_pipe
-        """Written to: what to run. None for a process that was started with its trial."""
+        """The trial is written to it. None for a process that was started with its trial."""
         self._news_pipe = news_pipe
-        """Read from: that it is ready, that it is done."""
+        """The child writes to it that it is ready, and that it is done."""
         self._pidfd = os.pidfd_open(pid)
-        self._made_at = self._begun_at = time.monotonic()
+        self._made_at = time.monotonic()
+        self._begun_at = self._made_at
         self._news = b""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return not select.select([self._pidfd], [], [], 0)[0]
 
-    def is_ready(self, deadline: float, requests: int) -> bool:
-        """Wait for its CUDA context, if it needs one; False: it has none.
+    def is_ready(self, deadline: float, owner: Owner) -> bool:
+        """Wait until it can take a trial; returns whether it has its CUDA context (or no GPU).
 
-        Exits this process if ``requests`` is closed meanwhile.
+        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
-        while self._ready is None and self.is_alive and self._listen(deadline, requests):
+        while self._ready is None and self.is_alive and self._listen(deadline, owner):
             pass
         return self._ready is not None and self._ready[1]
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
-        """Give a forked child its trial, and tell it how much GPU memory its context took."""
+        """Give a forked child its trial, and the GPU memory that its context took."""
         self._begun_at = time.monotonic()
         if self._trial_pipe is None:
             return
-        descriptor, self._trial_pipe = self._trial_pipe, None
+        descriptor = self._trial_pipe
+        self._trial_pipe = None
         with contextlib.suppress(BrokenPipeError), open(descriptor, "w") as pipe:
             json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, pipe)
 
-    def wait(self, deadline: float, requests: int) -> bool:
-        """Wait for its result or its end; False: neither came by ``deadline`` (monotonic seconds).
+    def wait(self, deadline: float, owner: Owner) -> bool:
+        """Wait for its result or its end; False if neither came by ``deadline``.
 
-        Exits this process if ``requests`` is closed meanwhile.
+        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
-        while self.is_alive and len(self._news) <= READY.size:
-            if not self._listen(deadline, requests):
+        while self.is_alive and not self._news.endswith(DONE, READY.size):
+            if not self._listen(deadline, owner):
                 return False
         return True
 
-    def _listen(self, deadline: float, requests: int) -> bool:
-        """Wait for news of it, or its end, until ``deadline``; False if neither came."""
-        watched = [self._pidfd, requests]
+    @property
+    def has_started(self) -> bool:
+        """Whether the trial began in it: a forked child says so, any child announces phases."""
+        self._read_last_news()
+        return STARTED in self._news[READY.size :] or self.phase != ""
+
+    def _listen(self, deadline: float, owner: Owner) -> bool:
+        """Wait for news or the process's end, until ``deadline``; False if neither came.
+
+        Meanwhile the owner is told that this process is alive.
+        """
+        while True:
+            owner.beat()
+            seconds = deadline - time.monotonic()
+            if self._hear(min(seconds, HEARTBEAT_SECONDS), owner):
+                return True
+            if seconds <= HEARTBEAT_SECONDS:
+                return False
+
+    def _hear(self, seconds: float, owner: Owner) -> bool:
+        """Wait for news or the process's end for so long; False if neither came."""
+        # A pidfd is readable once its process has ended.
+        watched = [self._pidfd, owner.requests]
         if self._news_pipe is not None:
             watched.append(self._news_pipe)
-        readable, _, _ = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))
+        readable, _, _ = select.select(watched, [], [], max(0.0, seconds))
         if self._news_pipe is not None and self._news_pipe in readable:
             self._news += os.read(self._news_pipe, READY.size)
-        elif requests in readable:
+        elif owner.requests in readable:
             # No request is sent while a trial runs: the other end was closed.
             self.kill()
             sys.exit(0)
         return bool(readable)
 
+    def _read_last_news(self) -> None:
+        """Read what an ended child had still written."""
+        if self._news_pipe is None:
+            return
+        while select.select([self._news_pipe], [], [], 0)[0]:
+            news = os.read(self._news_pipe, READY.size)
+            if not news:
+                return
+            self._news += news
+
     @property
     def _ready(self) -> tuple[float, bool] | None:
-        """When it was ready (monotonic seconds), and whether with a context; None: not yet."""
+        """When it was ready (monotonic seconds), and whether with a context; None: it is not."""
         if len(self._news) < READY.size:
             return None
         return READY.unpack(self._news[: READY.size])
 
     @property
     def busy_seconds(self) -> float:
-        """Since it was made, without its idle wait for a trial."""
-        ready_at = self._made_at if self._ready is None else self._ready[0]
+        """Seconds since it was made, without its idle wait for a trial."""
+        ready_at = self._made_at
+        if self._ready is not None:
+            ready_at = self._ready[0]
+        # A child that was forked ahead is ready before its trial begins; any other is not.
         idle = max(0.0, self._begun_at - ready_at)
         return time.monotonic() - self._made_at - idle
 
     def kill(self) -> None:
-        """End it and its whole process group. Their memory is free only after ``reap``."""
+        """End the process and its group. Their memory is free only after ``reap``."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end and remove its folder; returns its exit status."""
+        """Wait for its end and remove its folder; returns ``os.waitstatus_to_exitcode``'s value."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         for descriptor in (self._pidfd, self._trial_pipe, self._news_pipe):
             if descriptor is not None:
@@ -138,37 +178,50 @@ class Child:
 
     @property
     def phase(self) -> str:
-        """The last phase that it announced."""
+        """The last phase that the trial announced; empty before the first."""
+        # The phase is padded with zeros.
         return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
 
 
 def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
-    """A child that waits for its trial; it closes its copies of ``parent_channels``."""
+    """Fork a child that waits for its trial; it closes its copies of ``parent_channels``.
+
+    Raises OSError if the folder has no room for the child's files.
+    """
     own_folder = _make_folder(folder)
     parent = os.getpid()
     read_trial, write_trial = os.pipe()
     read_news, write_news = os.pipe()
+    # One pipe each way. The child's ends are closed here after the fork, and this process's there.
     pid = os.fork()
     if pid == 0:
         end_with(parent)
-        # While the child held them open, nobody at their other end would see them close.
+        # While the child holds a channel open, the process at its other end cannot see it close.
         for descriptor in (*parent_channels, write_trial, read_news):
             os.close(descriptor)
         run_as_forked_child(own_folder, read_trial, write_news)
     os.close(read_trial)
     os.close(write_news)
-    # Parent and child both ask for the process group; whoever comes second finds it made.
+    # Parent and child both ask for the process group. The second request fails, or changes nothing.
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
     return Child(pid, own_folder, write_trial, read_news)
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """A fresh interpreter, started with its trial."""
+    """Start a fresh interpreter with its trial.
+
+    Raises OSError if the folder has no room for the child's files.
+    """
     own_folder = _make_folder(folder)
     spec_file = own_folder / "spec.json"
-    spec_file.write_text(json.dumps(to_json(spec)))
-    command = [sys.executable, "-m", "jobs", str(spec_file)]
+    try:
+        spec_file.write_text(json.dumps(to_json(spec)))
+    except OSError:
+        shutil.rmtree(own_folder, ignore_errors=True)
+        raise
+    # As a user would run one trial by hand.
+    command = own_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
     if spec.model.trust_remote_code:  # allowed by the command that started the sweep
         command.append("--trust-remote-code")
@@ -186,7 +239,13 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
 
 
 def _make_folder(folder: Path) -> Path:
+    """A child's own folder, with its empty log and phase. Leaves none behind if that fails."""
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
-    (made / PHASE).write_bytes(bytes(PHASE_BYTES))
-    (made / LOG).touch()
+    try:
+        # The child maps this file, so that it must have its full size.
+        (made / PHASE).write_bytes(bytes(PHASE_BYTES))
+        (made / LOG).touch()
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
     return made

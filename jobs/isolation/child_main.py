@@ -1,4 +1,4 @@
-"""A trial's own process, from within: creates its CUDA context, waits for its trial, runs it."""
+"""A trial's own process, from within: create a CUDA context, wait for the trial, run it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ from jobs.trackers.base import NO_CONTEXT, ContextMemory
 from jobs.trackers.host import resident
 from jobs.trial.run import run
 
-RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
-"""The files in its folder."""
+RESULT = "result.json"
+"""The file in the child's folder that holds its record."""
+PHASE = "phase"
+"""The file that holds the phase of the trial, in ``PHASE_BYTES`` bytes."""
+LOG = "log.txt"
+"""The file that holds what the trial printed."""
 PHASE_BYTES = 64
-READY, DONE = struct.Struct("d?"), b"!"
-"""Its news: when it was ready (monotonic seconds) and whether with a context; then, that its
-record is written."""
+READY = struct.Struct("d?")
+"""The child's first news: when it was ready (monotonic seconds) and whether with a context."""
+STARTED = b"s"
+"""Its second news: it has its trial, and begins it."""
+DONE = b"!"
+"""Its last news: its record is written."""
+UNWRITABLE = 73
+"""Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -38,6 +47,15 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
+def continue_without_owner() -> None:
+    """Have the kernel continue this process when its parent ends, if it was stopped.
+
+    It then finds its input closed, and ends. Without this a stopped process would stay, and keep
+    its children on the GPU.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoReturn:
     """The life of a forked child: it reads its trial from one pipe and writes news to the other."""
     status = 1
@@ -47,23 +65,33 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         _redirect_output(folder / LOG)
         resident_bytes = _create_context()
         os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
-        with open(trial_pipe) as pipe:
-            request = json.load(pipe)
-        context = NO_CONTEXT
-        if resident_bytes:
-            context = ContextMemory(request["context_bytes"], resident_bytes)
-        spec = spec_from_json(request["spec"])
-        run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
+        spec, context = _read_trial(trial_pipe, resident_bytes)
+        os.write(news_pipe, STARTED)
+        status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
         _flush()
-        os.write(news_pipe, DONE)
-        status = 0
+        if status == 0:  # else the parent shall see the exit status
+            os.write(news_pipe, DONE)
     except BaseException as error:
-        traceback.print_exception(error)
+        # On a full disk not even the traceback can be written.
+        with contextlib.suppress(OSError):
+            traceback.print_exception(error)
     finally:
-        _flush()
-        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers
-        # would.
-        os._exit(status)
+        # Whatever happens, this process must not return into its parent's code. No interpreter
+        # shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
+        try:
+            _flush()
+        finally:
+            os._exit(status)
+
+
+def _read_trial(trial_pipe: int, resident_bytes: int | None) -> tuple[TrialSpec, ContextMemory]:
+    """Wait for the trial. ``resident_bytes`` is what ``_create_context`` returned."""
+    with open(trial_pipe) as pipe:
+        request = json.load(pipe)
+    context = NO_CONTEXT
+    if resident_bytes:
+        context = ContextMemory(request["context_bytes"], resident_bytes)
+    return spec_from_json(request["spec"]), context
 
 
 def run_and_record(
@@ -71,26 +99,38 @@ def run_and_record(
     result: Path,
     phase: mmap.mmap | None,
     context: ContextMemory = NO_CONTEXT,
-) -> None:
-    """Run a trial in this very process and write its record to ``result``."""
+) -> int:
+    """Run a trial in this process and write its record to ``result``.
+
+    Returns this process's exit status: 0, or ``UNWRITABLE`` if the record could not be written.
+    """
 
     def announce(name: str) -> None:
+        """Write the phase where it outlives this process."""
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
     record = run(spec, announce, scratch=result.parent, context=context)
+    # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")
-    partial.write_text(json.dumps(record_to_json(record)))
-    partial.replace(result)
+    try:
+        partial.write_text(json.dumps(record_to_json(record)))
+        partial.replace(result)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            print(f"the record could not be written: {error}", flush=True)
+        return UNWRITABLE
+    return 0
 
 
 def open_phase(path: Path) -> mmap.mmap:
-    """A page of memory in a file, in which a child writes its phase; it survives the child."""
+    """Memory that is backed by a file: a phase that is written there outlives its process."""
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), PHASE_BYTES)
 
 
 def _redirect_output(log_file: Path) -> None:
+    """Print to the log, and read nothing."""
     log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -98,15 +138,17 @@ def _redirect_output(log_file: Path) -> None:
 
 
 def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """Write what is still buffered, as far as the disk takes it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
 
 
 def _create_context() -> int | None:
     """Create the CUDA context; returns the host memory that it took in bytes, 0 without a GPU.
 
-    None if it cannot be created yet, because the previous child's memory is not free: the trial
-    then creates it.
+    None if the context cannot be created yet, because the previous child's memory is not free. The
+    trial then creates it.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
@@ -118,4 +160,5 @@ def _create_context() -> int | None:
     except RuntimeError as error:
         print(f"no context ahead of the trial: {error}", flush=True)
         return None
+    # At least 1: 0 means that there is no GPU.
     return max(1, resident() - before)

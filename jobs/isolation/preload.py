@@ -1,6 +1,6 @@
-"""Imports everything that a trial may need and initialises nothing.
+"""Imports everything that a trial may need, and initialises nothing.
 
-No CUDA context, no threads, no child processes: the process is then safe to fork.
+There is no CUDA context, no thread and no child process then, so that the process is safe to fork.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 from jobs.node import nvml
 
+# In this order: later modules import earlier ones, and a failed import costs only itself.
 MODULES = (
     "torch",
     "torch.profiler",
@@ -37,6 +39,7 @@ MODULES = (
     "jobs.loops.accelerate",
     "jobs.loops.deepspeed",
 )
+"""What a trial may import."""
 
 
 def preload() -> float:
@@ -44,6 +47,7 @@ def preload() -> float:
     begin = time.perf_counter()
     with _gpu_answers_from_nvml():
         for name in MODULES:
+            # What is not installed makes some trials unsupported, and only those.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
     return time.perf_counter() - begin
@@ -65,9 +69,10 @@ def remember_processor() -> bool:
 
 
 def unclean() -> str:
-    """Why this process must not be forked for trials; empty if it may.
+    """Why this process must not be forked for trials; empty if it may be.
 
-    A forked probe shows what a library did unseen.
+    A library may have initialised CUDA in a way that PyTorch does not see. So a forked probe tries
+    to compute.
     """
     import torch
 
@@ -89,7 +94,7 @@ def _forked_child_computes() -> bool:
     if pid == 0:
         try:
             total = torch.ones(2, device="cuda").sum().item()
-            os._exit(0 if total == 2 else 1)
+            os._exit(int(total != 2))
         except Exception:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -110,14 +115,8 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
     if not uuids:
         yield
         return
-    capability = nvml.compute_capability(uuids[0])
-    major, minor = capability
-    properties = SimpleNamespace(major=major, minor=minor, gcnArchName="")
-    answers = {
-        "get_device_capability": lambda device=None: capability,
-        "get_device_properties": lambda device=None: properties,
-        "current_device": lambda: 0,
-    }
+    answers = _answers(nvml.compute_capability(uuids[0]))
+    # Only while the libraries are imported: a trial shall ask the device itself.
     originals = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
@@ -127,3 +126,14 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
         for name, original in originals.items():
             setattr(torch.cuda, name, original)
         device_interface.caching_worker_device_properties.clear()
+
+
+def _answers(capability: tuple[int, int]) -> dict[str, Callable[..., Any]]:
+    """Function of ``torch.cuda`` -> its answer for a GPU of this compute capability."""
+    major, minor = capability
+    properties = SimpleNamespace(major=major, minor=minor, gcnArchName="")
+    return {
+        "get_device_capability": lambda device=None: capability,
+        "get_device_properties": lambda device=None: properties,
+        "current_device": lambda: 0,
+    }

@@ -1,4 +1,4 @@
-"""Slot parents that are started before there are slots: they preload while Ray starts.
+"""Prewarmed parents: slot parents that are started before there are slots, and preload meanwhile.
 
 Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name;
 if anything is wrong with it, the slot starts a parent of its own.
@@ -12,11 +12,10 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
+from jobs import own_process
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
@@ -24,6 +23,7 @@ from jobs.node.process_variables import process_variables
 FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 """Environment variable: the folder with the sockets."""
 _END_SECONDS = 5.0
+"""How long a parent may take to end by itself."""
 
 
 @contextlib.contextmanager
@@ -34,6 +34,7 @@ def parents(cpus: int = 0) -> Iterator[None]:
     out.
     """
     uuids = _gpu_uuids()
+    # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
     with own_folder("orchestrator-parents-") as folder:
         started = {}
@@ -64,7 +65,7 @@ def _folder_variable(folder: Path) -> Iterator[None]:
 
 
 def _gpu_uuids() -> list[str]:
-    """One entry a GPU; an empty one for the CPU if there is no GPU; none if a GPU is lost."""
+    """UUIDs of the visible GPUs; an empty one for the CPU without GPUs; none if a GPU is lost."""
     import pynvml
 
     try:
@@ -74,26 +75,35 @@ def _gpu_uuids() -> list[str]:
 
 
 def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
-    gpu = {"CUDA_VISIBLE_DEVICES": nvml.visible_device(uuid)} if uuid else {}
+    """Start a parent that waits at the socket ``path`` and sees this GPU alone."""
     with (
         socket.socket(socket.AF_UNIX) as listener,
         open(path.with_suffix(".err"), "w") as errors,
     ):
+        # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = [sys.executable, "-m", "jobs.isolation.forkserver"]
+        command = own_process.command("jobs.isolation.forkserver")
         command += ["--socket", str(listener.fileno()), str(os.getpid())]
         parent = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
-            env={**os.environ, **process_variables(cpus), **gpu},
+            env=_variables(uuid, cpus),
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the driver
         )
     path.with_suffix(".pid").write_text(str(parent.pid))
     return parent
+
+
+def _variables(uuid: str, cpus: int) -> dict[str, str]:
+    """The environment of a parent that sees this GPU alone; of the CPU with an empty UUID."""
+    variables = {**os.environ, **process_variables(cpus)}
+    if uuid:
+        variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
+    return variables
 
 
 def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
@@ -104,7 +114,9 @@ def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
         parent.wait(_END_SECONDS)
         return
     parent.kill()
-    parent.wait()
+    # A process in uninterruptible sleep ends only when its disk or driver answers.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        parent.wait(_END_SECONDS)
 
 
 def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
@@ -112,12 +124,12 @@ def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
 
 
 def accept(listener_descriptor: int) -> tuple[int, int]:
-    """In the parent: wait to be taken over; returns the descriptors of requests and replies.
+    """In the parent: wait for a slot; returns the descriptors of requests and replies.
 
-    Only one slot can take it over.
+    Only one slot can take a parent over.
     """
-    # Under memory pressure the kernel shall kill this process before the driver, as it does Ray's
-    # workers.
+    # Under memory pressure the kernel shall kill this process rather than the driver. Ray sets the
+    # same for its workers. 1000 is the highest score (proc(5)).
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     with (
@@ -130,9 +142,10 @@ def accept(listener_descriptor: int) -> tuple[int, int]:
 
 
 class PrewarmedParent:
-    """A parent that was taken over.
+    """A parent that a slot has taken over.
 
-    Has what a slot uses of ``subprocess.Popen``, though it is no child of this process.
+    It is no child of this process, so ``subprocess.Popen`` cannot stand for it. This class has the
+    part of ``Popen``'s interface that a slot uses.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,16 +154,20 @@ class PrewarmedParent:
             connection.connect(str(path))
             self.pid = int(path.with_suffix(".pid").read_text())
             self._pidfd: int | None = os.pidfd_open(self.pid)
+            # The parent gets its ends of two new pipes through the socket, as Popen would have
+            # passed them.
             requests, to_parent = os.pipe()
             from_parent, replies = os.pipe()
             socket.send_fds(connection, [b"!"], [requests, replies])
         os.close(requests)
         os.close(replies)
-        self.stdin = os.fdopen(to_parent, "w")
-        self.stdout = os.fdopen(from_parent, "r")
+        self.requests = to_parent
+        """Descriptor that requests are written to; the caller closes it."""
+        self.replies = from_parent
+        """Descriptor that replies are read from; the caller closes it."""
 
     def poll(self) -> int | None:
-        """None while it lives, then 0: its exit status is known to its own parent only."""
+        """None while it lives, then 0: only the process that started it can know its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
@@ -158,8 +175,13 @@ class PrewarmedParent:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
         if self._pidfd is not None:
-            ended, _, _ = select.select([self._pidfd], [], [], timeout)
-            if not ended:
+            # Not select: it cannot watch the thousandth descriptor of a Ray worker.
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            milliseconds = None
+            if timeout is not None:
+                milliseconds = timeout * 1000
+            if not poll.poll(milliseconds):
                 raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout or 0.0)
             os.close(self._pidfd)
             self._pidfd = None
@@ -172,14 +194,21 @@ class PrewarmedParent:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
-def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
-    """A waiting parent for these cores on the visible GPU, and its stderr; None: there is none."""
+def take_over(cpus: int) -> tuple[PrewarmedParent, int] | None:
+    """A waiting parent for these cores on the visible GPU, and the descriptor of its stderr.
+
+    None if there is none.
+    """
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None
+    uuid = ""
     uuids = nvml.visible_uuids()
-    path = _socket_path(Path(folder), uuids[0] if uuids else "", cpus)
+    if uuids:
+        uuid = uuids[0]
+    # A parent has its GPU and its number of threads from the start, so both are in the name.
+    path = _socket_path(Path(folder), uuid, cpus)
     try:
-        return PrewarmedParent(path), open(path.with_suffix(".err"))
+        return PrewarmedParent(path), os.open(path.with_suffix(".err"), os.O_RDONLY)
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""A temporary folder that ends with its process, even if the process is killed."""
+"""A temporary folder that is removed after its process, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def own_folder(prefix: str) -> Iterator[Path]:
     _remove_abandoned(prefix)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
     with _locked(unnamed):
-        # Only a locked folder gets the prefix, or another process could take it for abandoned.
+        # The folder gets its prefix once it is locked: before, another process could remove it.
         folder = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix("new-")))
         try:
             yield folder
@@ -31,6 +31,7 @@ def own_folder(prefix: str) -> Iterator[Path]:
 
 
 def _remove_abandoned(prefix: str) -> None:
+    """Remove the folders whose processes were killed: nothing holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _locked(folder):  # in use, or another user's
             shutil.rmtree(folder, ignore_errors=True)

@@ -11,11 +11,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jobs import own_process
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
 from jobs.spec import to_json
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 ROUNDS = 5
-"""Each rate is the median of so many rounds."""
-_COMMAND = [sys.executable, "-m", "jobs.node.calibration"]
+"""Each rate is the median of this many rounds."""
+_COMMAND = own_process.command("jobs.node.calibration")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +40,7 @@ class Load:
 
 
 BRIEF = Load(round_seconds=0.02)
-"""Takes about a second after torch is imported: for screening before a sweep."""
+"""Takes about a second once torch is imported. It screens GPUs before a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,14 +80,17 @@ def calibrate_all() -> list[dict[str, Any]]:
         subprocess.Popen(_COMMAND, env={**os.environ, **variables}, **pipes)
         for variables in _variables_by_gpu() or [{}]
     ]
-    calibrations = []
-    for process in processes:
-        output, errors = process.communicate()
-        if process.returncode:
-            last_line = errors.strip().splitlines()[-1]
-            raise RuntimeError(f"the calibration failed: {last_line}")
-        calibrations.append(json.loads(output))
-    return calibrations
+    return [_output_of(process) for process in processes]
+
+
+def _output_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a calibrating process printed. Waits for it; raises RuntimeError if it failed."""
+    output, errors = process.communicate()
+    if process.returncode:
+        last_line = errors.strip().splitlines()[-1]
+        raise RuntimeError(f"the calibration failed: {last_line}")
+    calibration: dict[str, Any] = json.loads(output)
+    return calibration
 
 
 def _variables_by_gpu() -> list[Mapping[str, str]]:
@@ -110,8 +114,9 @@ def calibrate_briefly() -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise RuntimeError(lines[-1] if lines else f"exit status {done.returncode}")
+        # The last line of a traceback is the error.
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise RuntimeError(lines[-1])
     calibration: dict[str, Any] = json.loads(done.stdout)
     return calibration
 
@@ -120,25 +125,47 @@ def calibrate(load: Load) -> Calibration:
     """Measure the first visible GPU, which should be idle; without a GPU, the CPU."""
     begin = time.perf_counter()
     uuids = nvml.visible_uuids()
-    used_before = nvml.used_bytes(uuids[0]) if uuids else 0
+    if not uuids:
+        cpu = {"device": environment.describe().get("cpu_model", "")}
+        return _measure("cpu", ("fp32", "bf16"), load, begin, cpu)
+    constants = _gpu_constants(uuids[0])
+    calibration = _measure("cuda", ("fp32", "tf32", "bf16"), load, begin, constants)
+    # Read at the end, while the GPU is still warm and its clocks still high.
+    readings = _readings(uuids[0])
+    return replace(calibration, **readings, seconds=time.perf_counter() - begin)
+
+
+def _gpu_constants(uuid: str) -> dict[str, Any]:
+    """Fields of ``Calibration`` that do not depend on load. Creates the CUDA context."""
+    used_before = nvml.used_bytes(uuid)
     import torch
 
-    device = torch.device("cuda" if uuids else "cpu")
-    constants: dict[str, Any] = {"device": environment.describe().get("cpu_model", "")}
-    precisions: tuple[str, ...] = ("fp32", "bf16")
-    if uuids:
-        torch.cuda.synchronize()
-        properties = torch.cuda.get_device_properties(device)
-        constants = {
-            "context_bytes": nvml.used_bytes(uuids[0]) - used_before,
-            "multiprocessors": properties.multi_processor_count,
-            "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
-        }
-        precisions = ("fp32", "tf32", "bf16")
+    torch.cuda.synchronize()
+    properties = torch.cuda.get_device_properties(torch.device("cuda"))
+    return {
+        "device": properties.name,
+        # The first CUDA call has created the context. The GPU is idle, so the growth is the
+        # context's.
+        "context_bytes": nvml.used_bytes(uuid) - used_before,
+        "multiprocessors": properties.multi_processor_count,
+        "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
+    }
+
+
+def _measure(
+    device_type: str,
+    precisions: Sequence[str],
+    load: Load,
+    begin: float,
+    constants: Mapping[str, Any],
+) -> Calibration:
+    """A device's rates under load, with the constants that are known of it."""
+    import torch
+
+    device = torch.device(device_type)
+    # Rates one after another: together they would share the device.
     flops = {precision: _product_rate(device, precision, load) for precision in precisions}
     copy_rate = _copy_rate(device, load)
-    if uuids:
-        constants |= _readings(uuids[0])
     return Calibration(
         torch=torch.__version__,
         flops_per_second=flops,
@@ -149,8 +176,9 @@ def calibrate(load: Load) -> Calibration:
 
 
 def _readings(uuid: str) -> dict[str, Any]:
-    """NVML's figures; read at the end, while the GPU is still warm and its clocks still high."""
+    """Fields of ``Calibration`` that NVML reports now."""
     with nvml.session() as pynvml:
+        # By UUID, because NVML's indices ignore CUDA_VISIBLE_DEVICES.
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         sensor = pynvml.NVML_TEMPERATURE_GPU
         return {
@@ -168,7 +196,9 @@ def _product_rate(device: torch.device, precision: str, load: Load) -> float:
     """Operations per second of an n × n matrix product."""
     import torch
 
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = torch.float32
+    if precision == "bf16":
+        dtype = torch.bfloat16
     shape = (load.matrix, load.matrix)
     with _float32_products(use_tf32=precision == "tf32"):
         # Random values: for zeros or ones a GPU draws less power than in training, and clocks
@@ -176,6 +206,7 @@ def _product_rate(device: torch.device, precision: str, load: Load) -> float:
         left = torch.randn(shape, dtype=dtype, device=device)
         right = torch.randn(shape, dtype=dtype, device=device)
         product = torch.empty(shape, dtype=dtype, device=device)
+        # n² results of n multiplications and n additions each.
         operations = 2 * load.matrix**3
         return operations * _per_second(lambda: torch.mm(left, right, out=product), device, load)
 
@@ -186,28 +217,33 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 
     source = torch.ones(load.copy_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
+    # Each byte is read once and written once.
     return 2 * load.copy_bytes * _per_second(lambda: target.copy_(source), device, load)
 
 
 def _per_second(work: Callable[[], object], device: torch.device, load: Load) -> float:
-    """Calls of ``work`` per second, the median of rounds that begin and end on an idle device."""
+    """Calls of ``work`` per second, the median of ``ROUNDS`` rounds."""
+    _seconds(work, 1, device)  # the first call loads the kernel
+    # As many calls as fill a round.
+    calls = max(1, round(load.round_seconds / _seconds(work, 1, device)))
+    return calls / statistics.median(_seconds(work, calls, device) for _ in range(ROUNDS))
+
+
+def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> float:
+    """Seconds of this many calls, which begin and end on an idle device."""
+    _wait_for(device)
+    begin = time.perf_counter()
+    for _ in range(calls):
+        work()
+    _wait_for(device)
+    return time.perf_counter() - begin
+
+
+def _wait_for(device: torch.device) -> None:
     import torch
 
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    def seconds(calls: int) -> float:
-        wait()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            work()
-        wait()
-        return time.perf_counter() - begin
-
-    seconds(1)  # the first call loads the kernel
-    calls = max(1, round(load.round_seconds / seconds(1)))
-    return calls / statistics.median(seconds(calls) for _ in range(ROUNDS))
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 @contextmanager
@@ -216,6 +252,7 @@ def _float32_products(*, use_tf32: bool) -> Iterator[None]:
     import torch
 
     before = torch.get_float32_matmul_precision()
+    # "high" lets cuBLAS round the factors to TF32, "highest" does not.
     torch.set_float32_matmul_precision("high" if use_tf32 else "highest")
     try:
         yield
@@ -227,7 +264,9 @@ def main() -> None:
     """Print the ``Calibration`` of the first visible GPU; ``--brief`` takes less time."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the reply
-    load = BRIEF if "--brief" in sys.argv else Load()
+    load = Load()
+    if "--brief" in sys.argv:
+        load = BRIEF
     if not nvml.visible_uuids():
         load = replace(load, matrix=1024, copy_bytes=2**26)  # a CPU is slower
     replies.write(json.dumps(to_json(calibrate(load))) + "\n")

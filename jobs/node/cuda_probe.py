@@ -9,10 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from jobs import own_process
 from jobs.node import nvml
 
 TIMEOUT_SECONDS = 60.0
-"""Most of the time goes into importing torch."""
+"""More than a process needs, most of it to import torch; a dead GPU may never answer."""
 
 
 def dead() -> str:
@@ -20,8 +21,9 @@ def dead() -> str:
     if not nvml.visible_uuids():
         return ""
     try:
+        # In a process of its own, because a CUDA error cannot be undone in the process that met it.
         probe = subprocess.run(
-            [sys.executable, "-m", "jobs.node.cuda_probe"],
+            own_process.command("jobs.node.cuda_probe"),
             capture_output=True,
             text=True,
             check=False,
@@ -31,8 +33,8 @@ def dead() -> str:
         return f"a process that computes on it did not end within {TIMEOUT_SECONDS:g} s"
     if probe.returncode == 0:
         return ""
-    lines = probe.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit status {probe.returncode}"
+    lines = probe.stderr.strip().splitlines() or [f"exit status {probe.returncode}"]
+    return lines[-1]
 
 
 if __name__ == "__main__":

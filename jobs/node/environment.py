@@ -1,4 +1,4 @@
-"""This machine and its package versions: what makes two measurements comparable."""
+"""This machine and its package versions: measurements are comparable only where these agree."""
 
 from __future__ import annotations
 
@@ -38,19 +38,23 @@ def describe() -> dict[str, Any]:
     """
     versions = {"python": platform.python_version(), **_package_versions()}
     uuids = nvml.visible_uuids()
-    if not uuids:
-        cpu = {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count()}
-        return {**cpu, **versions}
+    if uuids:
+        return {**_gpu(uuids[0]), **versions}
+    cpu = {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count()}
+    return {**cpu, **versions}
+
+
+def _gpu(uuid: str) -> dict[str, Any]:
+    """A GPU's part of the description, as the driver reports it."""
     with nvml.session() as pynvml:
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuids[0])
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         name = str(pynvml.nvmlDeviceGetName(handle))
         driver = str(pynvml.nvmlSystemGetDriverVersion())
     return {
-        "gpu_model": _gpu_model(name, uuids[0], memory_bytes),
+        "gpu_model": _gpu_model(name, uuid, memory_bytes),
         "gpu_memory_bytes": min(memory_bytes, simulated_gpu_bytes() or memory_bytes),
         "driver": driver,
-        **versions,
     }
 
 
@@ -59,6 +63,7 @@ def simulated_gpu_bytes() -> int:
 
     Raises ValueError if ``ORCHESTRATOR_GPU_GIB`` is no number.
     """
+    # The variable counts GiB, all else counts bytes.
     return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * _GIB)
 
 
@@ -81,7 +86,7 @@ def cores() -> int:
 
 
 def of_node() -> tuple[dict[str, Any], int]:
-    """``describe`` and ``cores``, for the driver to ask a node. Imports nothing of the driver's."""
+    """``describe`` and ``cores``, which the driver asks of a node. Imports no orchestrator code."""
     return describe(), cores()
 
 

@@ -1,4 +1,4 @@
-"""Whether a trial had its GPU to itself: before it began, and while it ran."""
+"""Flags of a trial that did not have its GPU to itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ kernels take 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."
 
 
 def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
-    """A flag if another process used the GPU; it may explain the row's memory, speed or outcome.
+    """At most one flag: how another process used the GPU before or during the trial.
 
     In a container NVML may show the memory that others use, but not their processes.
     """
-    if processes := row.get("gpu_foreign_processes"):
+    processes = row.get("gpu_foreign_processes")
+    if processes:
         return [Flag(FlagKind.SHARED_PROCESSES, processes)]
     before = row.get("gpu_used_before_bytes", 0)
     if before > nvml.IDLE_BYTES:
@@ -31,11 +32,12 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
 
 
 def _unexplained_bytes(row: Mapping[str, Any]) -> int:
-    """Least bytes of the GPU outside context and allocator; 0 where that is not known."""
+    """Bytes of the GPU outside context and allocator, at least; 0 where that is not known."""
     needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
     if any(name not in row for name in needed):
         return 0
     device, context, reserved = (row[name] for name in needed)
+    # The peaks of device and allocator may be at different times: the difference is a lower bound.
     return int(device - context - reserved)
 
 

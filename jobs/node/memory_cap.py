@@ -10,13 +10,14 @@ _GIB = 2**30
 
 
 def of(spec: TrialSpec) -> MemoryCap | None:
-    """The smaller of the trial's cap and its node's (``ORCHESTRATOR_GPU_GIB``); None: neither."""
+    """The smaller of the trial's cap and its node's (``ORCHESTRATOR_GPU_GIB``); None: no cap."""
     caps = []
     if spec.measure.memory_cap:
         caps.append(spec.measure.memory_cap)
-    simulated_bytes = environment.simulated_gpu_bytes() if nvml.visible_uuids() else 0
-    if simulated_bytes:
-        caps.append(MemoryCap(device_bytes=simulated_bytes))
+    if nvml.visible_uuids():
+        simulated_bytes = environment.simulated_gpu_bytes()
+        if simulated_bytes:
+            caps.append(MemoryCap(device_bytes=simulated_bytes))
     return min(caps, key=lambda cap: cap.device_bytes, default=None)
 
 
@@ -30,6 +31,7 @@ def impose(cap: MemoryCap, context_bytes: int | None) -> None:
 
     if context_bytes is None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
+    # What libraries will take is known only from an earlier trial; the context takes at least this.
     outside_allocator = max(context_bytes, cap.non_allocator_bytes)
     allocator_bytes = max(0, cap.device_bytes - outside_allocator)
     fraction = min(1.0, allocator_bytes / _device_bytes())
@@ -41,11 +43,15 @@ def limit_bytes() -> int | None:
     import torch
 
     fraction = torch.cuda.get_per_process_memory_fraction()
-    return None if fraction >= 1 else int(fraction * _device_bytes())
+    if fraction >= 1:
+        return None
+    # The inverse of what ``impose`` set.
+    return int(fraction * _device_bytes())
 
 
 def in_words(cap: MemoryCap) -> str:
     """What the reason of an error under a cap begins with: ``under a cap of 16 GiB, ...``."""
+    # Up to four digits, because users may ask for 23.75 GiB.
     return f"under a cap of {cap.device_bytes / _GIB:.4g} GiB, context and libraries included"
 
 

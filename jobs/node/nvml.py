@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 IDLE_BYTES = 2**30
-"""An idle GPU has less memory in use than this. A driver keeps 615 MiB of an H200."""
+"""An idle GPU has less memory in use than this. A driver keeps 615 MiB of an H200 for itself."""
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def lost() -> str:
 
 
 def shared(waiting: int = 0) -> str:
-    """How other processes use the first visible GPU while no trial of ours runs; empty: not at all.
+    """How other processes use the first visible GPU; empty if none does. No trial of ours may run.
 
     ``waiting`` processes of ours may be there with nothing but a CUDA context. In a container NVML
     may show the memory in use but not the processes that use it.
@@ -105,15 +105,21 @@ def shared(waiting: int = 0) -> str:
     uuids = visible_uuids()
     if not uuids:
         return ""
-    processes = 0
     with session() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuids[0])
-        with contextlib.suppress(nvml.NVMLError):
-            processes = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        processes = _process_count(nvml, handle)
         used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+    # A bare context takes less than an idle GPU's allowance.
     if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
         return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""
+
+
+def _process_count(nvml: Any, handle: Any) -> int:
+    """How many processes NVML lists on a GPU; 0 where it does not say."""
+    with contextlib.suppress(nvml.NVMLError):
+        return len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return 0
 
 
 def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:

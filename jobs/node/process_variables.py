@@ -20,9 +20,8 @@ def process_variables(cpus: int) -> dict[str, str]:
     - GOMP_SPINCOUNT: without a GPU, threads do not spin while they wait for each other. That
       would be slow beside other work on the cores.
     """
-    code = str(Path(__file__).parents[2])
     variables = {
-        "PYTHONPATH": os.pathsep.join([code, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": _python_path(),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MALLOC_MMAP_THRESHOLD_": "131072",
@@ -33,7 +32,17 @@ def process_variables(cpus: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
+    # DeepSpeed chooses its accelerator when it is imported, and finds a CPU only if it is named.
     uuids = nvml.visible_uuids()
     if not uuids:
         return {**variables, "DS_ACCELERATOR": "cpu", "GOMP_SPINCOUNT": "0"}
     return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
+
+
+def _python_path() -> str:
+    """This copy of the code first, then the folders that were on the path already."""
+    code = str(Path(__file__).parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    if inherited:
+        return os.pathsep.join([code, inherited])
+    return code

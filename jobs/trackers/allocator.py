@@ -53,6 +53,7 @@ class Allocator(Tracker):
         self._model_bytes: int | None = None
 
     def at(self, moment: Moment, seconds: float) -> None:
+        """Note the model's bytes; begin a new peak when training begins."""
         import torch
 
         if not torch.cuda.is_initialized():
@@ -63,10 +64,12 @@ class Allocator(Tracker):
             torch.cuda.reset_peak_memory_stats()
 
     def measurements(self) -> Mapping[str, Any]:
+        """The allocator's own counters, which need no synchronisation; empty without CUDA."""
         import torch
 
         if not torch.cuda.is_initialized():
             return {}
+        # Flat names: statistic.pool.metric (torch.cuda.memory_stats).
         stats = torch.cuda.memory_stats()
         values = {
             "peak_allocated_bytes": stats["allocated_bytes.all.peak"],

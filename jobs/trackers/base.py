@@ -1,4 +1,4 @@
-"""What a tracker is: a context manager around the trial, with declared columns."""
+"""The interface of trackers: a context manager around the trial, with declared columns."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ class Moment(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextMemory:
-    """What a CUDA context took that this process created before its trial was known."""
+    """Memory of a CUDA context that this process created before its trial was known, in bytes."""
 
     device_bytes: int = 0
     resident_bytes: int = 0
 
 
 NO_CONTEXT = ContextMemory()
+"""The process had no CUDA context before its trial."""
 
 
 class Tracker:
     """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
 
-    A hook must not allocate on the device: trials are measured, not their instruments.
-    Times are of ``time.perf_counter``.
+    A hook must not allocate on the device, or the trial's memory would include its instrument's.
+    All times are seconds of ``time.perf_counter``.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()
@@ -68,7 +69,7 @@ class Tracker:
         return None
 
     def start(self, context: ContextMemory) -> None:
-        """The trial begins. What ``context`` took counts as the trial's."""
+        """The trial begins. The memory of ``context`` counts as the trial's own."""
 
     def at(self, moment: Moment, seconds: float) -> None:
         """The trial reached a moment, at the time ``seconds``. The device is idle."""
@@ -95,7 +96,7 @@ class Tracker:
         """The counted steps took place between these times. The device is idle."""
 
     def measurements(self) -> Mapping[str, Any]:
-        """Column -> value so far; without what was not measured."""
+        """Column -> value, for the columns that are measured so far."""
         return {}
 
     def series(self) -> Mapping[str, list[float]]:

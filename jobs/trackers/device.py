@@ -102,7 +102,8 @@ class Device(Tracker):
     def __enter__(self) -> Self:
         self._session = nvml.session()
         self._nvml = self._session.__enter__()
-        if uuids := nvml.visible_uuids():
+        uuids = nvml.visible_uuids()
+        if uuids:
             self._values["gpu_uuid"] = uuids[0]
             self._handle = self._nvml.nvmlDeviceGetHandleByUUID(uuids[0])
             self._sensors = GpuSensors(self._nvml, self._handle)
@@ -118,16 +119,20 @@ class Device(Tracker):
         self._session.__exit__(None, None, None)
 
     def start(self, context: ContextMemory) -> None:
+        """Note what other processes use. ``context`` is this process's own, so it is subtracted."""
         if not self._values:
             return
+        # A context that was created ahead is the trial's own, so it was not there before.
         has_context = context.device_bytes > 0
         self._values["gpu_used_before_bytes"] = self._used_bytes() - context.device_bytes
         self._values["gpu_foreign_processes"] = self._foreign_processes(has_context=has_context)
 
     def at(self, moment: Moment, seconds: float) -> None:
+        """Note the GPU memory taken so far. The memory is polled from TRAIN_BEGIN to TRAIN_END."""
         if not self._values:
             return
         used = self._poll_memory() if moment is Moment.TRAIN_END else self._used_bytes()
+        # NVML counts the whole GPU: the trial's part is the growth since it began.
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
             self._values["gpu_context_bytes"] = taken
@@ -139,21 +144,25 @@ class Device(Tracker):
         elif moment is Moment.TRAIN_END:
             self._stop_polling()
             self._values["gpu_after_training_bytes"] = taken
+            # The guide prints whole MiB, rounded down (its function print_gpu_utilization).
             self._values["hf_guide_memory_mib"] = used // 1024**2
 
     def counted(self, begin: float, end: float) -> None:
+        """Summarise the sensors over the counted steps."""
         if self._values:
             self._stop_polling()
             self._sensors.read()
             self._values |= self._sensors.between(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
+        """All figures so far; empty without a GPU."""
         if self._thread is not None:
             # Training has failed, perhaps because another process took memory just now.
             with contextlib.suppress(self._nvml.NVMLError):
                 self._poll_memory()
         if not self._peak_used:
             return self._values
+        # The highest reading, less what was in use before the trial.
         peak = self._peak_used - self._values["gpu_used_before_bytes"]
         return {**self._values, "device_peak_bytes": peak}
 
@@ -172,10 +181,10 @@ class Device(Tracker):
         if len(processes) <= has_context:
             return 0
         this = psutil.Process()
-        ours = {this.pid, *(child.pid for child in this.children(recursive=True))}
-        seen_ours = sum(process.pid in ours for process in processes)
+        our_pids = {this.pid, *(child.pid for child in this.children(recursive=True))}
+        listed_ours = sum(process.pid in our_pids for process in processes)
         # In a container NVML may list processes under other ids: at least this one is ours.
-        return len(processes) - max(int(has_context), seen_ours)
+        return len(processes) - max(int(has_context), listed_ours)
 
     def _poll(self) -> None:
         while not self._stop.wait(self._poll_seconds):
@@ -185,17 +194,16 @@ class Device(Tracker):
     def _poll_memory(self) -> int:
         """Bytes in use now; updates their peak and the number of other processes.
 
-        Processes are counted only when the memory in use has changed: no process comes without
-        taking memory, and listing processes disturbs the steps.
+        Processes are counted only when the memory in use has changed, because listing them disturbs
+        the steps. A process that comes onto the GPU always takes memory.
         """
         used = self._used_bytes()
         self._peak_used = max(self._peak_used, used)
         if used != self._last_used:
             self._last_used = used
-            most = max(
-                self._values["gpu_foreign_processes"], self._foreign_processes(has_context=True)
-            )
-            self._values["gpu_foreign_processes"] = most
+            most_so_far = self._values["gpu_foreign_processes"]
+            now = self._foreign_processes(has_context=True)
+            self._values["gpu_foreign_processes"] = max(most_so_far, now)
         return used
 
     def _stop_polling(self) -> None:

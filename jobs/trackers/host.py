@@ -46,21 +46,27 @@ class Host(Tracker):
         self._cpu_seconds = TimeSeries()
 
     def start(self, context: ContextMemory) -> None:
+        """Note the resident memory from before the trial, and begin a new peak."""
+        # A context that was created ahead is the trial's own, so it was not there before.
         self._resident_before = resident() - context.resident_bytes
         _reset_peak()
 
     def step_end(self) -> None:
+        """Read the CPU time."""
         self._cpu_seconds.append(_cpu_seconds())
 
     def counted(self, begin: float, end: float) -> None:
+        """Attribute CPU time to the counted steps."""
         self._cpu_seconds.append(_cpu_seconds())
         self._values["host_cpu_seconds"] = self._cpu_seconds.growth(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
+        """The peaks until now, and the CPU time once the counted steps are over."""
         peak = _status_bytes("VmHWM")
         values = {
             **self._values,
             "host_peak_resident_bytes": peak,
+            # A forked process begins with the libraries that its parent imported.
             "host_peak_growth_bytes": peak - self._resident_before,
         }
         pinned = _pinned_bytes()
@@ -87,9 +93,10 @@ def _status_bytes(field: str) -> int:
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024
+                return int(line.split()[1]) * 1024  # the kernel's "kB" are KiB (proc(5))
     except OSError:
         pass
+    # Linux counts ru_maxrss in KiB (getrusage(2)).
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -104,5 +111,6 @@ def _pinned_bytes() -> int | None:
 
 
 def _cpu_seconds() -> float:
+    """CPU time so far of all threads, and of the child processes that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -33,18 +33,27 @@ class Losses(Tracker):
         """Micro-batches that were trained on by the end of each step."""
 
     def loss(self, value: torch.Tensor) -> None:
+        """Copy the micro-batch's loss to the host, without waiting for it."""
         self._losses.append(value)
 
     def step_end(self) -> None:
+        """Note which micro-batches the step had."""
         self._step_ends.append(len(self._losses))
 
     def series(self) -> Mapping[str, list[float]]:
+        """``loss``: the sum over each step's micro-batches. Waits for the device."""
         losses = self._losses.values()
-        bounds = itertools.pairwise([0, *self._step_ends])
-        steps = [losses[begin:end] for begin, end in bounds]
-        return {"loss": [math.fsum(step) for step in steps if step]}
+        sums = []
+        for begin, end in itertools.pairwise([0, *self._step_ends]):
+            micro_batch_losses = losses[begin:end]
+            if micro_batch_losses:
+                # Not the mean: the loop has divided each loss by the accumulation already. fsum,
+                # so that the sum does not depend on the order of the micro-batches.
+                sums.append(math.fsum(micro_batch_losses))
+        return {"loss": sums}
 
     def measurements(self) -> Mapping[str, Any]:
+        """Empty before the first step has ended."""
         losses = self.series()["loss"]
         if not losses:
             return {}

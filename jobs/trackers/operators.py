@@ -24,7 +24,7 @@ _DTYPE_OF_CPP_NAME = {
 }
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _FACTOR = 1
-"""Index of an argument that is a factor in all of them: mm(a, b), bmm(a, b), addmm(bias, a, b)."""
+"""Index of an argument that is a factor in each product: mm(a, b), bmm(a, b), addmm(bias, a, b)."""
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",
@@ -83,6 +83,7 @@ class Operators(Tracker):
         self._stop_listening()
 
     def step_begin(self, warmup_left: int) -> None:
+        """Begin the inspection with the last warm-up step."""
         if warmup_left != 1:
             return
         import torch
@@ -103,6 +104,7 @@ class Operators(Tracker):
         self._values["inspection_seconds"] = time.perf_counter() - begin
 
     def phase(self, name: Phase) -> None:
+        """On a GPU, listen from the beginning of a forward pass to its end."""
         if name == "forward" and self._inspects_next_forward:
             from jobs.trackers.sources.dispatch_mode import OperatorListener
 
@@ -113,9 +115,11 @@ class Operators(Tracker):
             self._stop_listening()
 
     def step_end(self) -> None:
+        """On a CPU, end the step's profile and read it."""
         if self._profile is None:
             return
         begin = time.perf_counter()
+        # Forgotten before it is read: a second step must not find it.
         profile = self._profile
         self._profile = None
         profile.__exit__(None, None, None)
@@ -124,11 +128,13 @@ class Operators(Tracker):
         self._values["inspection_seconds"] += time.perf_counter() - begin
 
     def measurements(self) -> Mapping[str, Any]:
+        """What the inspection found; empty without one."""
         values = dict(self._values)
         if self._attention:  # none is seen where a compiler fused attention into its own kernels
             kernels = [name for name, _ in self._attention.most_common()]
             values["attention_kernel"] = ", ".join(kernels)
         if self._products:
+            # Most products decide: a model may keep a few in 32 bits on purpose.
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values
 
@@ -162,7 +168,7 @@ class Operators(Tracker):
 
 
 def _peak(changes: Iterable[int]) -> int:
-    """The highest level that changes in this order reach from zero."""
+    """The highest level, from zero, that ``changes`` reach in their order."""
     level = 0
     peak = 0
     for change in changes:

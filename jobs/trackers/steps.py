@@ -12,13 +12,10 @@ from jobs.record import Column
 from jobs.steady_state import are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events
-from jobs.trackers.sources.device_series import DeviceSeries
+from jobs.trackers.sources.micro_batches import MicroBatches
 
 if TYPE_CHECKING:
     import torch
-
-_IDLE_LAG_SECONDS = 200e-6
-"""An event that the device reaches within this time of its launch: the device was idle."""
 
 
 class Steps(Tracker):
@@ -105,15 +102,13 @@ class Steps(Tracker):
         # One entry per step.
         self._data_seconds: list[float] = []
         self._backward_events: list[torch.cuda.Event] = []
-        """Behind the last backward pass of each step."""
-        self._first_micro_batch: list[int] = []
-        """Of the step after each step."""
+        """Each behind the last backward pass of its step."""
+        self._micro_batches_so_far: list[int] = []
+        """Micro-batches that were trained on by the end of each step."""
         # One entry per micro-batch.
-        self._samples: list[int] = []
-        self._tokens: list[int] = []
-        self._real_tokens = DeviceSeries(integers=True)
+        self._micro_batches = MicroBatches()
         self._device_was_idle: list[bool] = []
-        # Of the current step.
+        # The current step.
         self._data_wait = 0.0
         self._last_backward: torch.cuda.Event | None = None
 
@@ -121,58 +116,70 @@ class Steps(Tracker):
         """Index of the first counted step; None: not decided yet."""
 
     def at(self, moment: Moment, seconds: float) -> None:
+        """The beginning of training is where the first step begins."""
         if moment is Moment.TRAIN_BEGIN:
             self._mark(seconds)
 
     def data_wait(self, seconds: float) -> None:
+        """Add to the current step's wait for data."""
         self._data_wait += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        self._samples.append(_samples_in(inputs))
-        self._tokens.append(inputs["input_ids"].numel() if "input_ids" in inputs else 0)
-        mask = inputs.get("attention_mask")
-        if mask is not None:
-            self._real_tokens.append(mask.sum())
+        """Count its samples and tokens."""
+        self._micro_batches.add(inputs)
 
     def loss(self, value: torch.Tensor) -> None:
+        """Look whether the device has nothing left to do behind the backward pass."""
         if value.is_cuda:
             self._last_backward = cuda_events.recorded()
-            self._device_was_idle.append(_is_reached_at_once(self._last_backward))
+            was_idle = cuda_events.is_reached_at_once(self._last_backward)
+            self._device_was_idle.append(was_idle)
 
     def step_end(self) -> None:
+        """Note the step's end by both clocks."""
         self._mark(time.perf_counter())
         if self._last_backward is not None:
             self._backward_events.append(self._last_backward)
         self._data_seconds.append(self._data_wait)
         self._data_wait = 0.0
-        self._first_micro_batch.append(len(self._samples))
+        self._micro_batches_so_far.append(len(self._micro_batches))
 
     def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
         """Whether no further step is worth its time (``steady_state.are_enough``).
 
-        False with ``relative_error`` 0. On a GPU this waits for the last backward pass only if the
-        loop has waited for it already. The optimizer still runs meanwhile, so it is taken to need
-        as long as in the step before. If the loop has not waited, the decision is made from the
+        False with ``relative_error`` 0. On a GPU the decision waits for the last backward pass only
+        if the loop has waited for it already. If the loop has not, the decision is made from the
         steps before, and the loop may run ahead of the GPU as it does without measurement.
         """
         finished = len(self._data_seconds)
         if relative_error == 0 or finished <= warmup_steps:
             return False
+        # Counted steps, at most.
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
+        # Where the GPU is still in the last step's backward pass, the steps before decide.
         if not self._backward_events[-1].query():
             finished -= 1
         if finished <= warmup_steps:
             return False
-        self._backward_events[finished - 1].synchronize()
-        # From step end to step end; for the last step, whose end is still to come, from backward
-        # pass to backward pass.
-        seconds = _device_seconds(self._events[warmup_steps:finished])
-        seconds += _device_seconds(self._backward_events[:finished][-2:])
+        seconds = self._device_seconds_so_far(warmup_steps, finished)
         host_bound_share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, host_bound_share)
+
+    def _device_seconds_so_far(self, first_step: int, finished: int) -> list[float]:
+        """Seconds of the steps from index ``first_step`` to ``finished`` (excluded), on a GPU.
+
+        Waits for the last backward pass among them, and not for the optimizer behind it.
+        """
+        self._backward_events[finished - 1].synchronize()
+        # From step end to step end. The last step's end is still to come, because its optimizer
+        # runs. It is taken to need as long as in the step before: so the last step is measured from
+        # backward pass to backward pass.
+        seconds = cuda_events.seconds_between(self._events[first_step:finished])
+        seconds += cuda_events.seconds_between(self._backward_events[:finished][-2:])
+        return seconds
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count; returns when the first of them began and the last ended.
@@ -182,20 +189,27 @@ class Steps(Tracker):
         """
         seconds = self._step_seconds()
         self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
-        # Reading the device's seconds has waited for it, so that the last step ends now.
-        end = time.perf_counter() if self._events else self._marks[-1]
+        end = self._marks[-1]
+        if self._events:
+            # Reading the device's seconds has waited for it, so that the last step ends now.
+            end = time.perf_counter()
         return end - sum(seconds[self._first_counted :]), end
 
     def series(self) -> Mapping[str, list[float]]:
+        """Seconds of every step: by the host's clock, of the wait for data, by the device's clock.
+
+        Waits for the device.
+        """
         series = {"step_seconds": _differences(self._marks), "data_seconds": self._data_seconds}
         if self._events:
             import torch
 
             torch.cuda.synchronize()
-            series["device_seconds"] = _device_seconds(self._events)
+            series["device_seconds"] = cuda_events.seconds_between(self._events)
         return series
 
     def measurements(self) -> Mapping[str, Any]:
+        """The first step's time; all columns once ``close`` has decided which steps count."""
         seconds = self._step_seconds()
         values: dict[str, Any] = {}
         if seconds:
@@ -203,7 +217,10 @@ class Steps(Tracker):
         if self._first_counted is None:
             return values
         first = self._first_counted
-        values |= self._times(seconds[first:], first) | self._rates(sum(seconds[first:]), first)
+        counted = seconds[first:]
+        values |= self._times(counted, first)
+        # Throughput is a total over a total: the mean of step rates would be too high.
+        values |= self._micro_batches.rates(self._first_micro_batch(first), sum(counted))
         share = self._host_bound_share(first)
         if share is not None:
             values["host_bound_share"] = share
@@ -223,31 +240,27 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": _interquartile_range(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
+            # Of the mean step, and so of the throughput: relative errors of a value and its inverse
+            # agree.
             "samples_per_second_ci95": mean_step_error(counted),
         }
 
-    def _rates(self, elapsed: float, first: int) -> dict[str, Any]:
-        """Columns about throughput in the ``elapsed`` seconds of the counted steps."""
-        counted = self._micro_batches(first)
-        rates: dict[str, Any] = {"samples_per_second": sum(self._samples[counted]) / elapsed}
-        tokens = sum(self._tokens[counted])
-        if tokens:
-            has_masks = len(self._real_tokens) > 0
-            real_tokens = sum(self._real_tokens.values()[counted]) if has_masks else tokens
-            rates["tokens_per_second"] = tokens / elapsed
-            rates["real_tokens_per_second"] = real_tokens / elapsed
-        return rates
-
-    def _micro_batches(self, first_step: int) -> slice:
-        """The micro-batches of the steps from ``first_step`` on."""
-        return slice(self._first_micro_batch[first_step - 1] if first_step else 0, None)
+    def _first_micro_batch(self, step: int) -> int:
+        """Index of the first micro-batch of a step."""
+        if step == 0:
+            return 0
+        return self._micro_batches_so_far[step - 1]
 
     def _host_bound_share(self, first_step: int) -> float | None:
         """Of the micro-batches of the steps from ``first_step`` on; None on a CPU."""
-        was_idle = self._device_was_idle[self._micro_batches(first_step)]
-        return sum(was_idle) / len(was_idle) if was_idle else None
+        was_idle = self._device_was_idle[self._first_micro_batch(first_step) :]
+        if not was_idle:
+            return None
+        # True counts as 1.
+        return sum(was_idle) / len(was_idle)
 
     def _mark(self, seconds: float) -> None:
+        """A step ends here, or the first begins."""
         import torch
 
         self._marks.append(seconds)
@@ -255,30 +268,14 @@ class Steps(Tracker):
             self._events.append(cuda_events.recorded())
 
 
-def _samples_in(inputs: Mapping[str, Any]) -> int:
-    """The batch size: the length of the first tensor that is no scalar."""
-    return next(len(value) for value in inputs.values() if getattr(value, "ndim", 0))
-
-
-def _is_reached_at_once(event: torch.cuda.Event) -> bool:
-    """Whether the device reaches an event as soon as it is launched: it waited for the host."""
-    give_up = time.perf_counter() + _IDLE_LAG_SECONDS
-    while not (is_reached := event.query()) and time.perf_counter() < give_up:
-        pass
-    return bool(is_reached)
-
-
-def _device_seconds(events: Sequence[torch.cuda.Event]) -> list[float]:
-    """Seconds between successive events; CUDA counts milliseconds."""
-    return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(events)]
-
-
 def _differences(marks: Sequence[float]) -> list[float]:
     return [end - begin for begin, end in itertools.pairwise(marks)]
 
 
 def _interquartile_range(values: Sequence[float]) -> float:
+    """Third quartile less the first; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
+    # The quartiles.
     lower, _, upper = statistics.quantiles(values, n=4)
     return upper - lower

@@ -11,6 +11,9 @@ from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.configuration import MISMATCH
+from orchestrator.analysis.recommendation import NearbyBatch
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FILE = "batch_size.json"
 """The answers in the run folder."""
@@ -32,9 +35,10 @@ class BatchMeasurement:
     without a GPU.
     """
     samples_per_second: float | None
-    ci95: float
-    """Half the 95 % confidence interval of the speed, relative to it; infinite where it is not
-    known.
+    error95: float
+    """Half the 95 % interval of the speed relative to it, between-trial variation included.
+
+    Infinite where the speed is not known.
     """
     flags: tuple[Flag, ...]
     slot_seconds: float
@@ -48,6 +52,11 @@ class BatchMeasurement:
     def speed(self) -> float:
         """Samples per second; 0 where it did not run."""
         return self.samples_per_second or 0.0
+
+    @property
+    def trains_wrongly(self) -> bool:
+        """Whether its losses contradict those of the same samples without accumulation."""
+        return has_any(self.flags, MISMATCH)
 
     @property
     def is_thrashing(self) -> bool:
@@ -67,7 +76,7 @@ class BatchMeasurement:
             "fits": self.fits,
             "memory_bytes": self.memory_bytes,
             "samples_per_second": self.samples_per_second,
-            "samples_per_second_ci95": self.ci95 if math.isfinite(self.ci95) else None,
+            "samples_per_second_error95": self.error95 if math.isfinite(self.error95) else None,
             "flags": flag_columns(self.flags)["flags"],
             "slot_seconds": self.slot_seconds,
         }
@@ -97,11 +106,14 @@ class BatchSizeAnswer:
     """The largest is known to within so many samples."""
     unfinished: str
     """Why the search did not come to its end; "" where it did."""
+    nearby: tuple[NearbyBatch, ...] = ()
+    """Effective batches near the one asked for that are much faster; inferred, not measured."""
 
     @property
     def largest(self) -> BatchMeasurement | None:
-        """The largest micro-batch that was seen to fit."""
-        return max(self._not_accumulated(), key=lambda size: size.micro_batch, default=None)
+        """The largest micro-batch that was seen to fit, whatever its losses are."""
+        fitting = [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        return max(fitting, key=_micro_batch, default=None)
 
     @property
     def fastest(self) -> BatchMeasurement | None:
@@ -119,17 +131,24 @@ class BatchSizeAnswer:
         begin = self.saturation
         if begin is None:
             return None
-        below = [own for own in self._not_accumulated() if own.micro_batch < begin.micro_batch]
-        return max(below, key=lambda size: size.micro_batch, default=None)
+        below = [size for size in self._not_accumulated() if size.micro_batch < begin.micro_batch]
+        return max(below, key=_micro_batch, default=None)
 
     @property
     def accumulated(self) -> BatchMeasurement | None:
-        """The fastest way to the effective batch."""
-        return fastest(
-            size
-            for size in self.sizes
-            if size.fits and size.micro_batch * size.accumulation == self.effective_batch
-        )
+        """The fastest way to the effective batch, of those that train what it asks for."""
+        ways = []
+        for size in self.sizes:
+            is_way = size.micro_batch * size.accumulation == self.effective_batch
+            if is_way and size.fits and not size.trains_wrongly:
+                ways.append(size)
+        return fastest(ways)
+
+    @property
+    def left_out(self) -> tuple[BatchMeasurement, ...]:
+        """The sizes that fit but train something else; the fastest first. None is an answer."""
+        wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
+        return tuple(sorted(wrong, key=_slowest_last))
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
@@ -151,7 +170,9 @@ class BatchSizeAnswer:
         return sum(size.slot_seconds for size in self.sizes)
 
     def _not_accumulated(self) -> list[BatchMeasurement]:
-        return [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        """The sizes that fit and train what they should."""
+        single = [size for size in self.sizes if size.accumulation == 1]
+        return [size for size in single if size.fits and not size.trains_wrongly]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
@@ -167,14 +188,42 @@ class BatchSizeAnswer:
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            **{name: size.to_json() if size else None for name, size in answers.items()},
+            **{name: _json_of(size) for name, size in answers.items()},
             "granularity": self.granularity,
             "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
+            "left_out": [size.to_json() for size in self.left_out],
+            "nearby_effective_batches": [_nearby_json(nearby) for nearby in self.nearby],
             "sizes": [size.to_json() for size in self.sizes],
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
+
+
+def _json_of(size: BatchMeasurement | None) -> dict[str, Any] | None:
+    if size is None:
+        return None
+    return size.to_json()
+
+
+def _nearby_json(nearby: NearbyBatch) -> dict[str, Any]:
+    candidate = nearby.candidate
+    return {
+        "effective_batch": nearby.effective_batch,
+        "micro_batch": candidate.micro_batch,
+        "accumulation": candidate.accumulation,
+        "samples_per_second": candidate.configuration.samples_per_second,
+        "memory_bytes": candidate.configuration.memory_bytes,
+        "inferred": candidate.is_inferred,
+    }
+
+
+def _micro_batch(size: BatchMeasurement) -> int:
+    return size.micro_batch
+
+
+def _slowest_last(size: BatchMeasurement) -> float:
+    return -size.speed
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
@@ -185,7 +234,11 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     measured = record.measurements
     is_ok = record.outcome is Outcome.OK
     memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
-    ci95 = measured.get("samples_per_second_ci95")
+    speed = measured.get("samples_per_second")
+    error = UNKNOWN_ERROR
+    if is_ok and speed:
+        batch = {"effective_batch": record.spec.effective_batch, "gpu_model": _gpu_model(record)}
+        error = speed_error([{**measured, **batch}])
     return BatchMeasurement(
         micro_batch=record.spec.micro_batch,
         accumulation=record.spec.accumulation,
@@ -194,11 +247,15 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         reason=record.reason,
         memory_bytes=memory if is_ok else None,
         limit_bytes=_limit_bytes(record, margin),
-        samples_per_second=measured.get("samples_per_second") if is_ok else None,
-        ci95=ci95 if ci95 is not None else math.inf,
+        samples_per_second=speed if is_ok else None,
+        error95=error.half_width95,
         flags=record.flags,
         slot_seconds=record.slot_seconds,
     )
+
+
+def _gpu_model(record: TrialRecord) -> str | None:
+    return record.environment.get("gpu_model")
 
 
 def _limit_bytes(record: TrialRecord, margin: float) -> float:

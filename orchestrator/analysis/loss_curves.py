@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.loss_parity import LossWindow, compared
+from orchestrator.analysis.loss_parity import CheckState, LossWindow, compared, state_of
 from orchestrator.storage.tables.rows import Row
 
 
@@ -26,9 +26,9 @@ class LossCurves:
         return differences.index(max(differences))
 
     @property
-    def match(self) -> bool:
-        """Whether loss parity allows the difference."""
-        return all(window.matches for window in self.windows)
+    def state(self) -> CheckState:
+        """What loss parity says of the difference: matches, mismatch or not checked."""
+        return state_of(self.windows)
 
 
 def loss_curves(
@@ -39,7 +39,9 @@ def loss_curves(
     None where one has no losses.
     """
     first, second = rows
-    before, after = (losses.get(row["trial_id"], ()) for row in rows)
+    before = losses.get(first["trial_id"], ())
+    after = losses.get(second["trial_id"], ())
+    # Beyond a loss that is not finite there is nothing to compare.
     steps = 0
     for pair in zip(before, after, strict=False):
         if not all(map(math.isfinite, pair)):

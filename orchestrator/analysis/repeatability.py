@@ -55,9 +55,13 @@ BETWEEN_TRIALS: Mapping[Pace, Variation] = {
 }
 """Fitted by the command above; the figures are in docs/validity.md."""
 
-BETWEEN_RUNS = 0.0065
+BETWEEN_RUNS = 0.0073
 """Standard deviation of what all GPU-bound rows of two runs share in the logarithm of their speed
 ratio: GPUs of one model are not equally fast. Fitted by the same command."""
+
+BETWEEN_TECHNIQUES = 0.0057
+"""Standard deviation, beyond ``BETWEEN_RUNS``, of what the GPU-bound rows of one technique share
+against all others: other clocks cost some techniques more. Fitted by the same command."""
 
 
 def pace_of(row: Row) -> Pace:
@@ -84,6 +88,10 @@ class SpeedError:
         """Half the 95 % interval of the speed, relative to it."""
         quantile: float = student_quantile(0.975, self.degrees_of_freedom)
         return self.standard_error * quantile
+
+
+UNKNOWN_ERROR = SpeedError(math.inf, 1.0)
+"""Of a speed without an interval."""
 
 
 def speed_error(repeats: Sequence[Row]) -> SpeedError:
@@ -113,5 +121,9 @@ def _variance(row: Row) -> float:
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]
     step_seconds = row["effective_batch"] / row["samples_per_second"]
-    variance: float = own_steps**2 + between.relative**2 + (between.seconds / step_seconds) ** 2
+    between_trials = math.hypot(between.relative, between.seconds / step_seconds)
+    # The fitted steps take 30 ms and more. For shorter ones the constant part would exceed all that
+    # was seen, so no row repeats worse than a host-bound one.
+    between_trials = min(between_trials, BETWEEN_TRIALS[Pace.HOST].relative)
+    variance: float = own_steps**2 + between_trials**2
     return variance

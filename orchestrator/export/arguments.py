@@ -8,65 +8,116 @@ from typing import Any
 
 from jobs.spec import TrialSpec, to_json
 from jobs.techniques.axes.activations import RENAMED
+from orchestrator.export.generated_code import NotExportableError, check_plain
+from orchestrator.planning.arguments import argument_names, runner_reason
 
 DEEPSPEED_FILE = "deepspeed.json"
+"""Name of DeepSpeed's configuration file in the exported folder."""
 NVME_FOLDER = "nvme"
 """Where NVMe offload writes if the sweep named no folder: beside train.py."""
 _NVME_PLACEHOLDER = "{nvme}"
+_ZERO_STAGE_OF_PARTITIONED_WEIGHTS = 3
+"""From this ZeRO stage on, the model must be built in DeepSpeed's own context."""
 
 
-def with_accumulation(spec: TrialSpec, accumulation: int) -> TrialSpec:
-    """The same trial at another gradient accumulation."""
+_EVALUATES_AND_SAVES: Mapping[str, Any] = {
+    "eval_strategy": "steps",
+    "eval_steps": 0.1,
+    "save_strategy": "steps",
+    "save_steps": 0.1,
+    "save_total_limit": 2,
+}
+"""Ten times in a training, whatever its length: a share of all steps. Two checkpoints stay."""
+_FILE_OR_MAPPING = ("accelerator_config",)
+"""Arguments that are a mapping, or the path of a file with one."""
+_SENDS_AWAY = ("trackio_",)
+"""Beginnings of arguments that name where to send figures to."""
+
+
+def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
+    """The same trial at another micro-batch and gradient accumulation."""
     arguments = {
         **spec.settings.training_arguments,
+        "per_device_train_batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
     }
-    return dataclasses.replace(
-        spec,
-        choices={**spec.choices, "accumulation": accumulation},
-        settings=dataclasses.replace(spec.settings, training_arguments=arguments),
-    )
+    settings = dataclasses.replace(spec.settings, training_arguments=arguments)
+    choices = {**spec.choices, "micro_batch": micro_batch, "accumulation": accumulation}
+    return dataclasses.replace(spec, choices=choices, settings=settings)
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     """The trial's arguments for ``epochs`` epochs, under names that every transformers loads.
 
-    Arguments that 5.23 renamed have their older name, which it still takes. Saving, evaluating and
-    reporting are off, as they were in the trial.
+    Arguments that 5.23 renamed have their older name, which it still takes. Evaluating and saving,
+    which were off in the trial, are on. Raises NotExportableError for an argument that
+    ``TrainingArguments`` does not have, or that a trial may not set.
     """
-    older = {new: old for old, new in RENAMED.items()}
-    arguments = {}
-    for name, value in to_json(spec.settings.training_arguments).items():
-        arguments[older.get(name, name)] = value
+    arguments = _checked_arguments(spec)
     arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,
         "seed": spec.measure.seed,
         "report_to": "none",
-        "save_strategy": "no",
-        "eval_strategy": "no",
+        "gradient_accumulation_steps": spec.accumulation,
+        # Gradients take most memory, so a batch that fits in training fits here.
+        "per_device_eval_batch_size": spec.micro_batch,
+        **_EVALUATES_AND_SAVES,
     }
     if not spec.needs.gpus:
         arguments["use_cpu"] = True
     if spec.settings.deepspeed is not None:
         arguments["deepspeed"] = DEEPSPEED_FILE
+    check_plain(arguments)
     return arguments
 
 
+def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
+    """The trial's own arguments under their older names. Raises NotExportableError."""
+    older_names = {new: old for old, new in RENAMED.items()}
+    arguments = {}
+    for name, value in to_json(spec.settings.training_arguments).items():
+        _check_argument(name, value)
+        arguments[older_names.get(name, name)] = value
+    return arguments
+
+
+def _check_argument(name: str, value: Any) -> None:
+    """Raises NotExportableError unless a sweep could have set the argument."""
+    # Without transformers on this machine no list is known; train.py then refuses the name.
+    names = argument_names()
+    if names is not None and name not in names:
+        raise NotExportableError(f"TrainingArguments has no field {name!r}")
+    reason = runner_reason(name)
+    if reason is not None or name.startswith(_SENDS_AWAY):
+        raise NotExportableError(f"a trial may not set the training argument {name!r}")
+    if name in _FILE_OR_MAPPING and not isinstance(value, dict):
+        raise NotExportableError(f"the training argument {name!r} names a file of its own")
+
+
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
-    """DeepSpeed's file with the NVMe folder filled in; None where the trial ran without it."""
+    """DeepSpeed's file with the NVMe folder filled in; None where the trial ran without it.
+
+    Raises NotExportableError for a value that is not plain.
+    """
     if spec.settings.deepspeed is None:
         return None
-    filled: dict[str, Any] = _filled(spec.settings.deepspeed, spec.needs.nvme_path or NVME_FOLDER)
+    nvme_path = spec.needs.nvme_path or NVME_FOLDER
+    filled: dict[str, Any] = _with_nvme_path(spec.settings.deepspeed, nvme_path)
+    zero = filled.get("zero_optimization")
+    if isinstance(zero, dict) and zero.get("stage") == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS:
+        # Without it, a saved model would have no weights. A trial saves none.
+        zero.setdefault("stage3_gather_16bit_weights_on_model_save", True)
+    check_plain(filled)
     return filled
 
 
-def _filled(value: Any, nvme_path: str) -> Any:
-    """A copy with the placeholder replaced in every text."""
+def _with_nvme_path(value: Any, nvme_path: str) -> Any:
+    """A copy of a JSON value with the placeholder replaced in every text."""
     if isinstance(value, Mapping):
-        return {key: _filled(item, nvme_path) for key, item in value.items()}
+        return {key: _with_nvme_path(item, nvme_path) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_filled(item, nvme_path) for item in value]
+        return [_with_nvme_path(item, nvme_path) for item in value]
     if isinstance(value, str):
         return value.replace(_NVME_PLACEHOLDER, nvme_path)
     return value
@@ -86,16 +137,18 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
     }
     if spec.settings.deepspeed is None:
         return {**settings, "mixed_precision": _mixed_precision(spec)}
-    # DeepSpeed's own file has the precision. Accelerate refuses a second one.
+    # DeepSpeed's file holds the precision. Accelerate refuses a second one.
     zero = spec.settings.deepspeed.get("zero_optimization") or {}
-    own_file = {
+    is_partitioned = zero.get("stage", 0) == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS
+    deepspeed_file = {
         "deepspeed_config_file": DEEPSPEED_FILE,
-        "zero3_init_flag": zero.get("stage", 0) == 3,
+        "zero3_init_flag": is_partitioned,
     }
-    return {**settings, "distributed_type": "DEEPSPEED", "deepspeed_config": own_file}
+    return {**settings, "distributed_type": "DEEPSPEED", "deepspeed_config": deepspeed_file}
 
 
 def _mixed_precision(spec: TrialSpec) -> str:
+    """The precision as accelerate names it."""
     for precision in ("bf16", "fp16"):
         if spec.settings.training_arguments.get(precision):
             return precision

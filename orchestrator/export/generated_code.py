@@ -1,25 +1,30 @@
 """Pieces of generated code: the only way in which a spec's values reach an exported file.
 
-A spec may come from a stranger's table. So every value becomes a literal, every name is checked,
-and text for people stays on one line.
+A spec may come from a stranger's run folder. So every value becomes a literal, every name is
+checked or taken from a list, and text for people stays on one line.
 """
 
 from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 """Names of torch dtypes that a model may be built with."""
 _WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
+"""Characters that begin markup or end a docstring -> harmless ones that look alike."""
 _LINE_LENGTH = 60
 """Arguments that together are longer than this get a line each."""
 
 
 class NotExportableError(ValueError):
-    """A row that cannot be turned into files; the text says why."""
+    """A row that cannot be turned into files; the text says why, without control characters."""
+
+    def __init__(self, text: str) -> None:
+        # Names of a stranger's run are part of the text, and a terminal acts on control characters.
+        super().__init__("".join(map(_printable, text)))
 
 
 class Code(str):
@@ -33,26 +38,58 @@ def literal(value: Any) -> Code:
 
     Raises NotExportableError for any other value.
     """
-    _check_plain(value)
+    check_plain(value)
     text = repr(value)
     # Double quotes, as formatters write them, unless a text holds a quote itself.
-    return Code(text if '"' in text else text.replace("'", '"'))
+    if '"' not in text:
+        text = text.replace("'", '"')
+    return Code(text)
 
 
-def _check_plain(value: Any) -> None:
-    if type(value) is float and not math.isfinite(value):
-        raise NotExportableError(f"{value} cannot be written as a literal")
-    if value is None or type(value) in (bool, int, float, str):
+def check_plain(value: Any) -> None:
+    """Raises NotExportableError for a value that has no certain literal in Python, JSON and YAML.
+
+    Exact types are compared: a subclass of ``str`` may have any ``repr``.
+    """
+    if value is None or type(value) in (bool, int):
         return
-    if type(value) in (list, tuple):
+    if type(value) is float:
+        _check_number(value)
+    elif type(value) is str:
+        _check_text(value)
+    elif type(value) in (list, tuple):
         for item in value:
-            _check_plain(item)
+            check_plain(item)
     elif type(value) is dict:
         for key, item in value.items():
-            _check_plain(key)
-            _check_plain(item)
+            check_plain(key)
+            check_plain(item)
     else:
         raise NotExportableError(f"a {type(value).__name__} cannot be written as a literal")
+
+
+def _check_number(value: float) -> None:
+    # ``nan`` and ``inf`` are names in Python, and JSON has neither.
+    if not math.isfinite(value):
+        raise NotExportableError(f"{value} cannot be written as a literal")
+
+
+def _check_text(text: str) -> None:
+    # Half of a surrogate pair has no UTF-8, so no file can hold it.
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise NotExportableError(f"{text!r} is not a text that a file can hold")
+
+
+def known(text: str, names: Iterable[str], what: str) -> Code:
+    """The text, which must be in the list ``names``.
+
+    Raises NotExportableError for any other; ``what`` says in its message what a name stands for.
+    """
+    for candidate in names:
+        if text == candidate:
+            # The list's own object: ``text`` could be of a subclass that compares equal.
+            return Code(candidate)
+    raise NotExportableError(f"{text!r} is not {what}")
 
 
 def name(text: str) -> Code:
@@ -64,9 +101,7 @@ def name(text: str) -> Code:
 
 def dtype(text: str) -> Code:
     """``torch.bfloat16``. Raises NotExportableError for a name that is not in the fixed list."""
-    if text not in _DTYPES:
-        raise NotExportableError(f"{text!r} is not a dtype that a model is built with")
-    return Code(f"torch.{text}")
+    return Code(f"torch.{known(text, _DTYPES, 'a dtype that a model is built with')}")
 
 
 def keywords(values: Mapping[str, Any]) -> list[Code]:
@@ -84,7 +119,7 @@ def arguments(parts: Sequence[Code]) -> Code:
 
     Raises NotExportableError where a keyword is given twice.
     """
-    names = [part.partition("=")[0] for part in parts]
+    names = [_keyword_of(part) for part in parts]
     if len(set(names)) < len(names):
         raise NotExportableError(f"an argument is given twice: {', '.join(names)}")
     together = ", ".join(parts)
@@ -94,7 +129,18 @@ def arguments(parts: Sequence[Code]) -> Code:
     return Code(f"{lines}\n    ")
 
 
+def _keyword_of(part: Code) -> str:
+    """The keyword of ``keyword=value``; a positional argument is its own name."""
+    return part.partition("=")[0]
+
+
 def one_line(text: str) -> Code:
     """Text for a docstring, a comment or Markdown: one line without markup."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in str(text))
-    return Code(" ".join(printable.split()).translate(_WITHOUT_MARKUP))
+    printable = "".join(map(_printable, str(text)))
+    words = " ".join(printable.split())
+    return Code(words.translate(_WITHOUT_MARKUP))
+
+
+def _printable(letter: str) -> str:
+    """The letter, or a space for a line break, a control or a bidirectional character."""
+    return letter if letter.isprintable() else " "

@@ -42,15 +42,16 @@ class SourceTrial:
 def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     """The trial behind a row of a data set.
 
-    Where only the table was kept, the techniques and the table's config are merged again, and the
-    identity says whether that gives the same trial. Raises NotExportableError where the config does
-    not say enough.
+    Where only the table was kept, the table's config is planned again for the row's choices. Equal
+    identities then prove that the result is the trial that was measured. Raises NotExportableError
+    where the config does not say enough.
     """
+    # A record says for certain what ran.
     trial_id = row["trial_id"]
     recorded = _recorded_spec(dataset.folder, trial_id)
     if recorded is not None:
         return SourceTrial(spec=recorded, is_checked=True)
-    # A run on GPUs planned its skipped rows for a GPU, too, although no GPU ran them.
+    # A run on GPUs also planned its skipped rows for a GPU, although no GPU ran them.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
         spec = _rebuilt(row, dataset.axes, dataset.run.config, has_gpu=has_gpu)
@@ -67,6 +68,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
 
 
 def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
+    """The spec in a trial's record; None where the run folder has no such record."""
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")
@@ -82,7 +84,7 @@ def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
 def _identities(spec: TrialSpec) -> set[str]:
     """The identities that this version and version 1 give to a trial."""
     identities = {spec.trial_id}
-    with contextlib.suppress(KeyError):  # a hook that version 1 did not have
+    with contextlib.suppress(KeyError):  # version 1 lacked a hook of this trial
         identities.add(version_1_id(spec))
     return identities
 
@@ -96,6 +98,7 @@ def _rebuilt(
 
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
+    """Axis -> the row's choice: the techniques first, then the sweep's own arguments."""
     arguments = [axis for axis in axes if axis not in AXES]
     return {axis: row[axes[axis]] for axis in (*AXES, *arguments)}
 
@@ -117,14 +120,17 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
 
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:
-    synthetic = raw["synthetic"]
-    file = raw["file"]
-    return DataSpec(
-        synthetic=SyntheticData(**synthetic) if synthetic else None,
-        file=DatasetFile(**file) if file else None,
-    )
+    """The user's file or the synthetic samples, as the table's config names them."""
+    if raw["file"]:
+        return DataSpec(file=DatasetFile(**raw["file"]))
+    if raw["synthetic"]:
+        return DataSpec(synthetic=SyntheticData(**raw["synthetic"]))
+    return DataSpec()
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:
+    """How the sweep measured, as the table's config says."""
     cap = raw.get("memory_cap")
-    return MeasureSpec(**{**raw, "memory_cap": MemoryCap(**cap) if cap else None})
+    if not cap:
+        return MeasureSpec(**{**raw, "memory_cap": None})
+    return MeasureSpec(**{**raw, "memory_cap": MemoryCap(**cap)})

@@ -8,32 +8,24 @@ from typing import Any
 
 import jinja2
 
-from jobs.spec import DatasetFile, Hook, SyntheticData, Task, TrialSpec
-from jobs.tasks import AUTO_CLASSES
+from jobs.spec import Hook, Task, TrialSpec
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
+from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
     NotExportableError,
     arguments,
-    dtype,
-    keyword_argument,
     keywords,
     literal,
     name,
     one_line,
 )
+from orchestrator.export.model_code import model_code
 from orchestrator.export.source_lifting import lifted
 
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 """Hook of a loop -> how the templates write it."""
-_COLLATORS: Mapping[Task, str] = {
-    "token-classification": "DataCollatorForTokenClassification(tokenizer)",
-    "causal-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=False)",
-    "masked-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=True)",
-    "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
-}
-_DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "collator": ("collator or transformers.default_data_collator",),
     "compiler": (),
@@ -62,12 +54,10 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
         "train.py.j2",
         {
             **_facts(spec),
-            **_model(spec),
+            **model_code(spec),
+            **data_code(spec.data, spec.model.task),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
-            "file": _file(spec.data.file),
-            "synthetic": _synthetic(spec.data.synthetic),
-            "collator": Code(_COLLATORS.get(spec.model.task, _DEFAULT_COLLATOR)),
             "decay_groups": lifted(decay_groups),
             "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },
@@ -84,6 +74,9 @@ def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequ
             "hooks": spec.settings.hooks,
             "measured": _checked_lines(measured),
             "notes": list(map(one_line, notes)),
+            "is_synthetic": spec.data.file is None,
+            "has_random_weights": spec.model.name_or_path is None,
+            "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
         },
     )
 
@@ -113,46 +106,14 @@ def _only_code(value: Any) -> Code:
 
 def _facts(spec: TrialSpec) -> dict[str, Any]:
     """What both templates branch on."""
+    # A spec without a loop is one of the Trainer's.
     loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
     if loop.name not in _LOOPS:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
     return {
-        "task": spec.model.task,
         "loop": _LOOPS[loop.name],
         "uses_deepspeed": spec.settings.deepspeed is not None,
-        "accumulates": spec.accumulation > 1,
-        "accumulation": literal(spec.accumulation),
     }
-
-
-def _model(spec: TrialSpec) -> dict[str, Any]:
-    """How the model and its configuration are made."""
-    model = spec.model
-    if model.task not in AUTO_CLASSES:
-        raise NotExportableError(f"{model.task!r} is not a task")
-    if "trust_remote_code" in {**model.config, **spec.settings.model_kwargs}:
-        raise NotExportableError("trust_remote_code is given as an argument of the model")
-    if model.name_or_path is not None:
-        trust = keyword_argument("trust_remote_code", literal(bool(model.trust_remote_code)))
-        checkpoint = literal(model.name_or_path)
-        for_config = [checkpoint, trust]
-        for_model = [checkpoint, Code("config=config"), trust]
-    else:
-        for_config = [literal(model.architecture)]
-        for_model = [Code("config")]
-    return {
-        "auto_class": Code(AUTO_CLASSES[model.task]),
-        "is_checkpoint": model.name_or_path is not None,
-        "config_arguments": arguments([*for_config, *keywords(model.config)]),
-        "model_arguments": arguments([*for_model, *_model_keywords(spec.settings.model_kwargs)]),
-    }
-
-
-def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
-    """Keyword arguments of ``from_config``; the dtype becomes torch's object."""
-    others = {key: value for key, value in kwargs.items() if key != "dtype"}
-    own_dtype = dtype(kwargs.get("dtype", "float32"))
-    return [keyword_argument("dtype", own_dtype), *keywords(others)]
 
 
 def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
@@ -167,36 +128,14 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
 
 
 def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
+    # The registry alone decides what is called: a spec carries a name, never a path.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
-    inputs = [literal(task) if word == "TASK" else Code(word) for word in _HOOK_INPUTS[place]]
+    inputs = []
+    for word in _HOOK_INPUTS[place]:
+        inputs.append(literal(task) if word == "TASK" else Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
-
-
-def _file(file: DatasetFile | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    return {
-        "is_folder": file.format == "disk",
-        "format": literal(file.format),
-        "path": literal(file.path),
-        "columns": literal(dict(file.columns)) if file.columns else None,
-        "tokenizer": literal(file.tokenizer) if file.tokenizer else None,
-        "max_length": literal(int(file.max_length)),
-    }
-
-
-def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
-    if synthetic is None:
-        return None
-    padding = float(synthetic.padding)
-    return {
-        "samples": literal(int(synthetic.samples)),
-        "sequence_length": literal(int(synthetic.sequence_length)),
-        "real_share": literal(1 - padding),
-        "is_padded": padding > 0,
-    }

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.export.generated_code import Code, NotExportableError
+
+_NOT_RUN = ("annotation", "returns", "decorator_list")
+"""Fields of a syntax node that an exported function does not run."""
 
 
 def lifted(function: Callable[..., Any]) -> Code:
@@ -19,53 +23,66 @@ def lifted(function: Callable[..., Any]) -> Code:
     function uses an import of its module, or has no source.
     """
     text = _module_source(function)
-    tree = ast.parse(text)
-    definitions: dict[str, ast.stmt] = {}
-    imported: set[str] = set()
-    for node in tree.body:
-        definitions |= dict.fromkeys(_defined_names(node), node)
-        imported |= set(_imported_names(node))
-    if function.__name__ not in definitions:
+    module = _read_module(text)
+    if function.__name__ not in module.definitions:
         raise NotExportableError(f"{function.__qualname__} is not at the top level of its module")
-    needed = _needed_definitions(function.__name__, definitions, imported)
-    nodes = {id(definitions[name]): definitions[name] for name in needed}
-    in_order = sorted(nodes.values(), key=_line)
-    sources = [ast.get_source_segment(text, node) or "" for node in in_order]
+    # One statement may define several of the names, and is written once.
+    by_line = {}
+    for name in _needed_definitions(function.__name__, module):
+        statement = module.definitions[name]
+        by_line[statement.lineno] = statement
+    sources = []
+    for line in sorted(by_line):
+        sources.append(ast.get_source_segment(text, by_line[line]) or "")
     return Code("\n\n\n".join(sources))
 
 
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """What a module's top level defines and imports."""
+
+    definitions: dict[str, ast.stmt]
+    """Name -> the statement that defines it."""
+    imported: set[str]
+
+
+def _read_module(text: str) -> _Module:
+    module = _Module({}, set())
+    for node in ast.parse(text).body:
+        for name in _defined_names(node):
+            module.definitions[name] = node
+        module.imported.update(_imported_names(node))
+    return module
+
+
 def _module_source(function: Callable[..., Any]) -> str:
+    """The text of the file that defines a function."""
     path = inspect.getsourcefile(function)
     if path is None:
         raise NotExportableError(f"{function.__qualname__} has no source file")
     return Path(path).read_text(encoding="utf-8")
 
 
-def _needed_definitions(
-    function_name: str, definitions: dict[str, ast.stmt], imported: set[str]
-) -> set[str]:
+def _needed_definitions(function_name: str, module: _Module) -> set[str]:
     """The function's name, and the names of all definitions that it uses, directly or not."""
     needed: set[str] = set()
     waiting = [function_name]
     while waiting:
         name = waiting.pop()
         needed.add(name)
-        used = set(_used_names(definitions[name]))
-        missing = sorted(used & imported)
+        used = set(_used_names(module.definitions[name]))
+        missing = sorted(used & module.imported)
         if missing:
             raise NotExportableError(
                 f"{function_name} cannot stand alone: it uses {', '.join(missing)}, which its "
                 "module imports"
             )
-        waiting += (used & definitions.keys()) - needed
+        waiting += (used & module.definitions.keys()) - needed
     return needed
 
 
-def _line(node: ast.stmt) -> int:
-    return node.lineno
-
-
 def _defined_names(node: ast.stmt) -> list[str]:
+    """The names that a statement at a module's top level defines; imports are not among them."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, ast.Assign):
@@ -74,20 +91,26 @@ def _defined_names(node: ast.stmt) -> list[str]:
 
 
 def _imported_names(node: ast.stmt) -> list[str]:
+    """The names that an import binds; none for another statement."""
     if not isinstance(node, (ast.Import, ast.ImportFrom)):
         return []
+    # ``import a.b`` binds ``a``.
     return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
 
 
 def _used_names(node: ast.AST) -> Iterator[str]:
-    """Names read at run time; annotations are text, and decorators are left out."""
+    """Names read at run time; annotations are text then, and decorators are left out."""
     if isinstance(node, ast.arg):
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
+        if field not in _NOT_RUN:
+            for child in _nodes_in(value):
                 yield from _used_names(child)
+
+
+def _nodes_in(value: Any) -> list[ast.AST]:
+    """The syntax nodes in a field of a node: one, several or none."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, ast.AST)]

@@ -8,17 +8,27 @@ from pathlib import Path
 
 import yaml
 
+from jobs.flags import LOSS, has_any
 from jobs.spec import TrialSpec
 from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export import arguments
+from orchestrator.export.generated_code import NotExportableError
+from orchestrator.export.packages import requirements
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
 from orchestrator.export.script import readme, train_script
-from orchestrator.reporting.recommendation import notes
+from orchestrator.reporting import flags
+from orchestrator.reporting.recommendation_notes import notes
+from orchestrator.storage.layout import written_beside
 from orchestrator.storage.tables.rows import Row
+from orchestrator.storage.user_files import refuse_used_folder
 from orchestrator.units import memory, number
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
+"""Libraries whose measured versions the README names."""
+_DAMAGE = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What a spec of a damaged or foreign record makes of the code that expects a trial."""
 
 
 def export(
@@ -30,41 +40,76 @@ def export(
     peak_bytes: int | None = None,
     measured: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
+    versions: Mapping[str, object] | None = None,
+    force: bool = False,
 ) -> tuple[Path, ...]:
     """Write what ``spec`` ran to ``folder``; returns the files.
 
-    Raises NotExportableError before it writes anything.
+    ``versions`` are those of the packages that it was measured with. A folder that holds files is
+    refused unless ``force``, which replaces the files of the same names. Raises NotExportableError
+    or FileExistsError before it writes anything.
     """
-    settings = arguments.training_arguments(spec, epochs=epochs)
-    deepspeed = arguments.deepspeed(spec)
-    texts = {
-        "train.py": train_script(spec, label, peak_bytes=peak_bytes),
-        "README.md": readme(spec, label, measured or {}, notes),
-        "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
-        "training_arguments.json": json.dumps(settings, indent=2) + "\n",
-        "accelerate.yaml": yaml.safe_dump(arguments.accelerate(spec), sort_keys=False),
-    }
-    if deepspeed is not None:
-        texts[arguments.DEEPSPEED_FILE] = json.dumps(deepspeed, indent=2) + "\n"
+    refuse_used_folder(folder, force=force)
+    # All texts first: a row that cannot be exported must leave no half-written folder.
+    try:
+        texts = _settings_files(spec, epochs)
+        texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+        texts["README.md"] = readme(spec, label, measured or {}, notes)
+        texts["requirements.txt"] = requirements(spec, versions or {})
+    except NotExportableError:
+        raise
+    except _DAMAGE as error:
+        raise NotExportableError(
+            f"the row's settings are not those of a trial ({error!r})"
+        ) from None
+    return _written(texts, folder)
+
+
+def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
+    """Write the files, name -> text; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        # Beside and renamed: a link that stands under the name is replaced, never written through.
+        with written_beside(folder / name) as partial:
+            partial.write_text(text, encoding="utf-8")
     return tuple(folder / name for name in texts)
 
 
+def _settings_files(spec: TrialSpec, epochs: float) -> dict[str, str]:
+    """Each library's settings: file name -> text."""
+    settings = arguments.training_arguments(spec, epochs=epochs)
+    texts = {
+        "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
+        "training_arguments.json": _json(settings),
+        "accelerate.yaml": yaml.safe_dump(arguments.accelerate(spec), sort_keys=False),
+    }
+    deepspeed = arguments.deepspeed(spec)
+    if deepspeed is not None:
+        texts[arguments.DEEPSPEED_FILE] = _json(deepspeed)
+    return texts
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps(values, indent=2) + "\n"
+
+
 def export_candidate(
-    dataset: Dataset, candidate: Candidate, folder: Path, *, epochs: float = 1
+    dataset: Dataset, candidate: Candidate, folder: Path, *, epochs: float = 1, force: bool = False
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with; returns them.
 
-    Raises NotExportableError where it is not known how its row ran.
+    Raises NotExportableError where its losses do not match the reference's, and where it is not
+    known how its row ran; FileExistsError where ``folder`` holds files and ``force`` is not given.
     """
+    _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
+    # An inferred candidate is its measured row with more accumulation.
     if candidate.is_inferred:
-        spec = arguments.with_accumulation(spec, candidate.accumulation)
+        spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
+    results = dataset.environment_of(candidate.measured.environment_id)
     return export(
         spec,
         folder,
@@ -73,12 +118,26 @@ def export_candidate(
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(dataset, candidate),
         notes=[*notes(dataset, candidate), *_warnings(source, row)],
+        versions=results.environment if results else {},
+        force=force,
+    )
+
+
+def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:
+    """Raises NotExportableError for a configuration that trains unlike its reference."""
+    if not has_any(configuration.flags, LOSS):
+        return
+    sentences = [flags.with_heading(flag) for flag in configuration.loss_flags]
+    raise NotExportableError(
+        f"not exported: {dataset.label(configuration.choices)} does not train as its reference "
+        f"does ({'; '.join(sentences)}). Choose a configuration whose losses match"
     )
 
 
 def _peak_bytes(candidate: Candidate) -> int | None:
     """The row's peak, where the exported training should reach the same."""
     row = candidate.measured.row
+    # More accumulation keeps gradients, and on a CPU no peak is known.
     if candidate.is_inferred or not row["gpu_model"]:
         return None
     peak: int | None = row.get("peak_allocated_bytes")
@@ -89,15 +148,16 @@ def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
     """The row's figures in words, by name."""
     configuration = candidate.measured
     results = dataset.environment_of(configuration.environment_id)
-    environment = results.environment if results else {}
-    versions = [f"{name} {environment[name]}" for name in _LIBRARIES if name in environment]
-    column = results.memory_column if results else "memory"
-    return {
-        "memory": f"{memory(configuration.memory_bytes)} ({column})",
+    figures = {
+        "memory": memory(configuration.memory_bytes),
         "speed": f"{number(configuration.samples_per_second)} samples/s",
-        "on": results.hardware if results else "unknown hardware",
-        "with": ", ".join(versions),
     }
+    if results is None:
+        return {**figures, "on": "unknown hardware", "with": ""}
+    environment = results.environment
+    versions = [f"{name} {environment[name]}" for name in _LIBRARIES if name in environment]
+    figures["memory"] += f" ({results.memory_column})"
+    return {**figures, "on": results.hardware, "with": ", ".join(versions)}
 
 
 def _warnings(source: SourceTrial, row: Row) -> list[str]:
@@ -109,6 +169,4 @@ def _warnings(source: SourceTrial, row: Row) -> list[str]:
             f"{source.spec.trial_id}. Techniques or settings have changed since; compare the files "
             "with what you know of the run"
         )
-    if source.spec.model.trust_remote_code:
-        warnings.append("train.py runs code that the checkpoint brings (trust_remote_code)")
     return warnings

@@ -8,11 +8,13 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
 
 _MODEL_TYPES = r"^CONFIG_MAPPING_NAMES\b.*?\n\)"
+_MODULES = r"^SPECIAL_MODEL_TYPE_TO_MODULE_NAME\b.*?\n\)"
 
 RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
@@ -51,6 +53,7 @@ def runner_reason(name: str) -> str | None:
     """Why the user may not set a training argument, and what to use instead; None: the user may."""
     if name in RUNNER:
         return RUNNER[name]
+    # Whole families of arguments are decided by what a trial is.
     for prefix, reason in RUNNER_PREFIXES.items():
         if name.startswith(prefix):
             return reason
@@ -62,22 +65,38 @@ def owned_arguments() -> dict[str, str]:
     """Training argument -> the technique axis that sets it."""
     owners: dict[str, str] = {}
     for axis in AXES.values():
-        names = {axis.integer_argument} if axis.integer_argument else set()
+        names = set()
+        if axis.integer_argument:
+            names.add(axis.integer_argument)
         for variant in axis.variants.values():
             names.update(variant.training_arguments)
+        # The user may write an argument by the name of a newer transformers.
         names |= {RENAMED[name] for name in names if name in RENAMED}
+        # Sorted, because a set has no order and errors list the names.
         owners |= dict.fromkeys(sorted(names), axis.name)
     return owners
 
 
-@functools.cache
 def argument_names() -> frozenset[str] | None:
     """Every field of the installed ``TrainingArguments``; None where transformers is not installed.
 
-    Read from the source's text: importing transformers takes seconds, and a config's check must be
-    instant. A renamed argument is valid under both names.
+    A renamed argument is valid under both names.
     """
-    text = _source("training_args.py")
+    defaults = argument_defaults()
+    if defaults is None:
+        return None
+    return frozenset({*defaults, *RENAMED, *RENAMED.values()})
+
+
+@functools.cache
+def argument_defaults() -> dict[str, Any] | None:
+    """Every field of the installed ``TrainingArguments`` -> its default, ``...`` where that is not
+    a plain value; None where transformers is not installed.
+
+    Read from the source's text: importing transformers takes seconds, and a config's check must be
+    instant.
+    """
+    text = source("training_args.py")
     if text is None:
         return None
     # The text before the first method is a class of fields alone, and parses in milliseconds.
@@ -85,31 +104,91 @@ def argument_names() -> frozenset[str] | None:
     end = text.index("\n    def ", start)
     (fields,) = ast.parse(text[start:end]).body
     assert isinstance(fields, ast.ClassDef)
-    names = set(RENAMED) | set(RENAMED.values())
+    defaults: dict[str, Any] = {}
     for statement in fields.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            names.add(statement.target.id)
-    return frozenset(names)
+            defaults[statement.target.id] = plain_value(statement.value, unknown=...)
+    return defaults
+
+
+def plain_value(node: ast.expr | None, *, unknown: Any) -> Any:
+    """The value of a literal; ``unknown`` for any other expression.
+
+    ``field(default=0.1)`` and ``interval(min=0.0)(default=0.1)`` have the value of their keyword.
+    """
+    if isinstance(node, ast.Call):
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        node = keywords.get("default")
+    if node is None:
+        return unknown
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return unknown
+
+
+def architecture_names() -> frozenset[str] | None:
+    """Every ``model_type`` of the installed transformers; None where it is not installed."""
+    classes = configuration_classes()
+    if classes is None:
+        return None
+    return frozenset(classes)
 
 
 @functools.cache
-def architecture_names() -> frozenset[str] | None:
-    """Every ``model_type`` of the installed transformers; None where it is not installed.
+def configuration_classes() -> dict[str, str] | None:
+    """Every ``model_type`` of the installed transformers -> the name of its configuration class.
 
-    Read from the source's text, like the arguments.
+    None where transformers is not installed. Read from the source's text, like the arguments.
     """
-    names: set[str] = set()
-    for file in ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py"):
-        text = _source(file) or ""
+    classes: dict[str, str] = {}
+    for text in _auto_sources():
         for table in re.findall(_MODEL_TYPES, text, re.DOTALL | re.MULTILINE):
-            names.update(re.findall(r'"([\w.-]+)"[,:] *"\w+Config"', table))
-    return frozenset(names) or None
+            # Entries are ("bert", "BertConfig") or "bert": "BertConfig".
+            classes |= dict(re.findall(r'"([\w.-]+)"[,:] *"(\w+Config)"', table))
+    return classes or None
 
 
-def _source(file: str) -> str | None:
-    """The text of a file of the installed transformers."""
+@functools.cache
+def module_of(model_type: str) -> str:
+    """The folder of a model type in ``transformers/models``; mostly its own name."""
+    for text in _auto_sources():
+        for table in re.findall(_MODULES, text, re.DOTALL | re.MULTILINE):
+            modules: dict[str, str] = dict(re.findall(r'"([\w.-]+)"[,:] *"([\w.-]+)"', table))
+            if model_type in modules:
+                return modules[model_type].replace("-", "_")
+    return model_type.replace("-", "_")
+
+
+def _auto_sources() -> list[str]:
+    # The tables of model types moved from the second file to the first with transformers 5.
+    files = ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py")
+    return [source(file) or "" for file in files]
+
+
+@functools.cache
+def source(file: str) -> str | None:
+    """The text of a file of the installed transformers; None where there is no such file."""
+    folder = _package_folder()
+    if folder is None or not (folder / file).exists():
+        return None
+    return (folder / file).read_text(encoding="utf-8")
+
+
+@functools.cache
+def sources(folder: str, pattern: str) -> tuple[str, ...]:
+    """The texts of a folder's files whose names match a pattern, by name."""
+    package = _package_folder()
+    if package is None:
+        return ()
+    paths = sorted((package / folder).glob(pattern))
+    return tuple(path.read_text(encoding="utf-8") for path in paths)
+
+
+@functools.cache
+def _package_folder() -> Path | None:
+    # Finds the package without importing it.
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
         return None
-    path = Path(spec.submodule_search_locations[0], file)
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    return Path(spec.submodule_search_locations[0])

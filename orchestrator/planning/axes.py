@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,11 +29,23 @@ Grid = Mapping[str, tuple[Choice, ...]]
 def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
     """``over`` laid over ``base``; accumulation and effective batch displace each other."""
     merged = dict(base)
+    # Each decides the other, so the later of the two words counts.
     if ACCUMULATION in over:
         merged.pop(EFFECTIVE_BATCH, None)
     elif EFFECTIVE_BATCH in over:
         merged.pop(ACCUMULATION, None)
     return {**merged, **over}
+
+
+def deciding_axis(argument: str, used: Collection[str]) -> str | None:
+    """The axis among those ``used`` that sets a training argument; None where none does."""
+    axis = owned_arguments().get(argument, argument)
+    # An effective batch decides the accumulation.
+    if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
+        return EFFECTIVE_BATCH
+    if axis in used:
+        return axis
+    return None
 
 
 class AxisReader:
@@ -49,7 +61,10 @@ class AxisReader:
 
         A single value is a list of one.
         """
-        return {axis: tuple(self._values(axis, raw, (*at, axis))) for axis, raw in self._axes(at)}
+        grid = {}
+        for axis, raw in self._axes(at):
+            grid[axis] = tuple(self._values(axis, raw, (*at, axis)))
+        return grid
 
     def assignment(self, *at: str | int) -> Assignment:
         """The assignment at a key path: axis -> one value."""
@@ -65,9 +80,11 @@ class AxisReader:
         section = _value_at(self._document.value, at)
         if not isinstance(section, dict):
             return  # the schema's check says what it should be
+        # Report the contradiction, then go on: both names are valid alone.
         if EFFECTIVE_BATCH in section and ACCUMULATION in section:
             message = "contradicts accumulation, which it decides; remove one of them"
             self._complain((*at, EFFECTIVE_BATCH), message)
+        # A name that is no axis has no values to check.
         for axis, values in section.items():
             problem = _name_problem(axis)
             if problem:
@@ -77,12 +94,14 @@ class AxisReader:
                 yield axis, values
 
     def _values(self, axis: str, raw: Any, at: KeyPath) -> Iterator[Choice]:
+        # One value stands for a list of one.
         if not isinstance(raw, list):
             if self._is_valid(axis, raw, at):
                 yield raw
             return
         if not raw:
             self._complain(at, "has no values; give at least one, or remove the axis")
+        # By type, too: to Python the values 1, 1.0 and True are equal.
         earlier: set[tuple[type, Any]] = set()
         for index, value in enumerate(raw):
             if not self._is_valid(axis, value, (*at, index)):
@@ -118,17 +137,26 @@ class Grids:
         grids = [overlay(self.axes, subset) for subset in self.subsets.values()]
         if not grids:
             grids = [dict(self.axes)]
-        sizes = [math.prod(map(len, grid.values())) for grid in grids]
-        return sum(sizes) + len(self.trials)
+        size = len(self.trials)
+        for grid in grids:
+            # A grid is the product of its axes.
+            size += math.prod(map(len, grid.values()))
+        return size
 
 
 def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
     """Everything in axes of a document's content; the reader gathers what is wrong in it."""
+    # A key of another type than it should have counts as empty here; the schema reports it.
     subsets = {}
     if isinstance(content.get("subsets"), dict):
-        subsets = {name: reader.grid("subsets", name, "axes") for name in content["subsets"]}
-    exclude = [reader.grid("exclude", index) for index in _positions(content.get("exclude"))]
-    trials = [reader.assignment("trials", index) for index in _positions(content.get("trials"))]
+        for name in content["subsets"]:
+            subsets[name] = reader.grid("subsets", name, "axes")
+    exclude = []
+    for index in _positions(content.get("exclude")):
+        exclude.append(reader.grid("exclude", index))
+    trials = []
+    for index in _positions(content.get("trials")):
+        trials.append(reader.assignment("trials", index))
     return Grids(
         axes=reader.grid("axes"),
         subsets=subsets,
@@ -139,12 +167,16 @@ def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
 
 
 def _positions(value: object) -> range:
-    return range(len(value)) if isinstance(value, list) else range(0)
+    """The positions of a list; none in anything else."""
+    if not isinstance(value, list):
+        return range(0)
+    return range(len(value))
 
 
 def _value_at(value: Any, at: KeyPath) -> Any:
     """The value at a key path; None where a key is missing."""
     for key in at:
+        # Walk down: keys in mappings, positions in lists.
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list) and isinstance(key, int):
@@ -155,9 +187,11 @@ def _value_at(value: Any, at: KeyPath) -> Any:
 
 
 def _name_problem(name: str) -> str | None:
+    """What is wrong with the name of an axis; None where nothing is."""
     axes = [*AXES, EFFECTIVE_BATCH]
     if name in axes:
         return None
+    # Name the axis or the key that decides it, so that the reader knows what to write.
     owner = owned_arguments().get(name)
     if owner:
         return f'the technique axis "{owner}" sets this argument; use {owner} instead'
@@ -167,13 +201,17 @@ def _name_problem(name: str) -> str | None:
     arguments = argument_names()
     if arguments is None or name in arguments:
         return None
+    # A technique axis is the likelier meaning; there are few of them, and many arguments.
     meant = closest(name, axes) or closest(name, arguments)
-    guess = f'did you mean "{meant}"? ' if meant else ""
+    guess = ""
+    if meant:
+        guess = f'did you mean "{meant}"? '
     choices = f"{', '.join(axes)}, or a field of TrainingArguments"
     return f"unknown axis; {guess}valid choices: {choices}"
 
 
 def _value_problem(axis: str, value: Any, written: str) -> str | None:
+    # Batches are integers, techniques have names, arguments are anything plain.
     if axis == EFFECTIVE_BATCH or (axis in AXES and AXES[axis].integer_argument):
         return _integer_problem(value)
     if axis in AXES:
@@ -185,8 +223,11 @@ def _value_problem(axis: str, value: Any, written: str) -> str | None:
 
 
 def _variant_problem(variants: list[str], value: Any, written: str) -> str | None:
+    if value in variants:
+        return None
     if isinstance(value, str):
-        return None if value in variants else f'"{value}" is not known; {advice(value, variants)}'
+        return f'"{value}" is not known; {advice(value, variants)}'
+    # YAML 1.1 reads on, off, yes and no as booleans.
     if isinstance(value, bool):
         boolean = str(value).lower()
         choices = ", ".join(variants)
@@ -200,6 +241,7 @@ def _variant_problem(variants: list[str], value: Any, written: str) -> str | Non
 def _integer_problem(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return None
-    is_quoted = isinstance(value, str) and re.fullmatch(r"\d+", value)
-    hint = "; write it without quotes" if is_quoted else ""
-    return f"must be an integer from 1, not {described(value)}{hint}"
+    problem = f"must be an integer from 1, not {described(value)}"
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        problem += "; write it without quotes"
+    return problem

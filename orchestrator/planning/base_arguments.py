@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
+from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
+from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
@@ -27,9 +28,6 @@ _OFFLOADS = ("offload_optimizer", "offload_param")
 _HOST_DEVICES = ("cpu", "nvme")
 
 
-Check = Callable[[Part, Collection[str]], Iterable[Problem]]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseArguments:
     """The user's own arguments and DeepSpeed file, with what is wrong in them."""
@@ -37,34 +35,51 @@ class BaseArguments:
     training_arguments: Mapping[str, Any]
     deepspeed: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
+    """What of the user's file was left aside, in a line."""
 
 
 def read_base_arguments(document: Document, used: Collection[str]) -> BaseArguments:
-    """What the document, or the files that it names, say; ``used`` are the axes of the sweep."""
+    """What the document, or the files that it names, say; ``used`` are the axes of the sweep.
+
+    Arguments in the document itself must mean something. A file of the user's own training is taken
+    as it is, and what a measurement decides itself is left aside.
+    """
     problems: list[Problem] = []
-    arguments = _checked(document, "training_arguments", argument_problems, used, problems)
-    deepspeed = _checked(document, "deepspeed", deepspeed_problems, used, problems)
+    notes: list[str] = []
+    arguments = _part(document, "training_arguments", problems)
+    deepspeed = _part(document, "deepspeed", problems)
+    if arguments is not None and arguments.document is not document:
+        if deepspeed is None and arguments.value.get("deepspeed"):
+            # The file names its DeepSpeed configuration, as the Trainer reads it.
+            deepspeed = _part(arguments.document, "deepspeed", problems)
+        arguments, note = without_what_is_decided(arguments, used)
+        notes += note
+    if arguments is not None:
+        problems += argument_problems(arguments, used)
+    if deepspeed is not None:
+        problems += deepspeed_problems(deepspeed, used)
     return BaseArguments(
-        training_arguments=arguments or {}, deepspeed=deepspeed, problems=tuple(problems)
+        training_arguments=_value_of(arguments) or {},
+        deepspeed=_value_of(deepspeed),
+        problems=tuple(problems),
+        notes=tuple(notes),
     )
 
 
-def _checked(
-    document: Document,
-    key: str,
-    check: Check,
-    used: Collection[str],
-    problems: list[Problem],
-) -> dict[str, Any] | None:
+def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
     """The mapping under a key, None where there is none; adds what is wrong to ``problems``."""
     try:
-        part = part_of(document, key)
+        return part_of(document, key)
     except ConfigError as error:
+        # The file that the key names cannot be read.
         problems += error.problems
         return None
+
+
+def _value_of(part: Part | None) -> dict[str, Any] | None:
     if part is None:
         return None
-    problems += check(part, used)
     return part.value
 
 
@@ -77,17 +92,21 @@ def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
 
 
 def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
+    # In order of what helps most: who decides it, a misspelling, a contradiction.
     reason = runner_reason(name)
     if reason:
         return f"the runner decides this argument; {reason}"
     fields = argument_names()
     if fields is not None and name not in fields:
         return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
-    axis = owned_arguments().get(name, name)
-    if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
-        axis = EFFECTIVE_BATCH
-    if axis in used:
+    axis = deciding_axis(name, used)
+    if axis is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'
+    return _size_problem(owned_arguments().get(name, name), value)
+
+
+def _size_problem(axis: str, value: Any) -> str:
+    """What is wrong with the value of an argument that an axis of integers owns."""
     needs_integer = axis in AXES and AXES[axis].integer_argument
     if needs_integer and not (type(value) is int and value > 0):
         return f"must be an integer from 1, not {described(value)}"
@@ -96,10 +115,12 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
 
 def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
     """What in the user's DeepSpeed file would contradict the trial's arguments."""
+    # A trial hands DeepSpeed its own values wherever the file says "auto".
     for name in _BATCH_KEYS:
         if part.value.get(name, "auto") != "auto":
             message = "must be auto: the axes micro_batch and accumulation decide it"
             yield part.problem((name,), message)
+    # A file that fixes the number format would override the axis.
     if "precision" in used:
         yield from _precision_problems(part)
     yield from _section_problems(part)
@@ -116,6 +137,7 @@ def _precision_problems(part: Part) -> Iterator[Problem]:
 
 def _section_problems(part: Part) -> Iterator[Problem]:
     """Parts of ``zero_optimization`` that are no mappings."""
+    # Only sections that are mappings can be read for what they offload.
     zero = part.value.get("zero_optimization")
     sections: dict[KeyPath, Any] = {("zero_optimization",): zero}
     if isinstance(zero, dict):
@@ -132,8 +154,13 @@ def base_choices(
     """The choice on every technique axis where the sweep names none: the user's, or the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     for argument, owner in owned_arguments().items():
-        if argument in arguments:
-            choices[owner] = arguments[argument] if AXES[owner].integer_argument else CUSTOM
+        if argument not in arguments:
+            continue
+        # An integer is the axis's own value. Anything else may equal no variant of the axis.
+        choices[owner] = CUSTOM
+        if AXES[owner].integer_argument:
+            choices[owner] = arguments[argument]
+    # A DeepSpeed file decides the offload axis, and the optimizer if it names one.
     if deepspeed is not None:
         choices["offload"] = CUSTOM
         if "optimizer" in deepspeed:
@@ -145,17 +172,12 @@ def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
     """The user's DeepSpeed file as a row of the offload axis: what it requires, builds and is."""
     zero = config.get("zero_optimization") or {}
     devices = {key: (zero.get(key) or {}).get("device") for key in _OFFLOADS}
-    builds = []
-    if devices["offload_optimizer"] in _HOST_DEVICES:
-        builds.append("cpu_adam")
-    if "nvme" in devices.values():
-        builds.append("async_io")
-    requires = ["package:deepspeed"]
-    requires += [f"deepspeed_op:{name}" for name in builds]
+    builds = _built_operators(devices)
+    operators = [f"deepspeed_op:{name}" for name in builds]
     return Variant(
         doc="your own DeepSpeed file",
         deepspeed=config,
-        requires=tuple(requires),
+        requires=("package:deepspeed", *operators),
         builds=tuple(builds),
         uses_host=any(device in _HOST_DEVICES for device in devices.values()),
         numerical_effect="rounding",
@@ -163,10 +185,21 @@ def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
     )
 
 
+def _built_operators(devices: Mapping[str, Any]) -> list[str]:
+    """The operators that DeepSpeed compiles for what is offloaded to these devices."""
+    builds = []
+    if devices["offload_optimizer"] in _HOST_DEVICES:
+        builds.append("cpu_adam")
+    if "nvme" in devices.values():
+        builds.append("async_io")
+    return builds
+
+
 def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
     traits = ["deepspeed"]
     if optimizer_device in _HOST_DEVICES:
         traits.append("offloaded_optimizer")
+    # Rules name stage 3 apart: it partitions the parameters, too.
     if stage == 3:
         traits.append("zero3")
     if stage in (1, 2, 3):

@@ -36,6 +36,7 @@ def build_config(
     path: Path, section: SweepSection, grids: Grids, base: BaseArguments, notes: Sequence[str]
 ) -> SweepConfig:
     """The configuration of a file without problems."""
+    # Paths in the file are relative to it, not to where the command runs.
     name = section.name or path.stem
     folder = path.absolute().parent
     return SweepConfig(
@@ -69,6 +70,7 @@ def format_of(file: FileSection) -> FileFormat | None:
 
 
 def _model(section: SweepSection, folder: Path) -> ModelSpec:
+    # The spec's fields have the names of the file's keys.
     fields = section.model.model_dump()
     fields["name_or_path"] = _located(section.model.name_or_path, folder)
     return ModelSpec(**fields)
@@ -79,6 +81,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 
     Trials run in other processes and on other nodes, in other working folders.
     """
+    # A name with one slash can be a folder or a repository; the folder wins where it exists.
     if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
         return name
     return os.path.abspath(folder / name)
@@ -87,6 +90,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 def _data(section: SweepSection, folder: Path) -> DataSpec:
     if section.data.synthetic is not None:
         return DataSpec(synthetic=SyntheticData(**section.data.synthetic.model_dump()))
+    # The checks before have made sure of one source and its format.
     file = section.data.file
     assert file is not None
     file_format = format_of(file)
@@ -104,11 +108,13 @@ def _data(section: SweepSection, folder: Path) -> DataSpec:
 
 def _measure(section: SweepSection) -> MeasureSpec:
     measure = section.measure
+    relative_error = measure.relative_error
+    if measure.steps is None:
+        relative_error = 0.0  # a whole epoch is never cut short
     return MeasureSpec(
         warmup_steps=measure.warmup_steps,
         steps=measure.steps,
-        # A whole epoch is never cut short.
-        relative_error=0.0 if measure.steps is None else measure.relative_error,
+        relative_error=relative_error,
         timeout_seconds=measure.timeout,
         seed=measure.seed,
         inspect=measure.inspect,
@@ -118,7 +124,10 @@ def _measure(section: SweepSection) -> MeasureSpec:
 
 
 def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
-    profiles = FollowUpPolicy().profiles if section.profile == "frontier" else 0
+    # "all" needs no follow-up: every trial of the search profiles itself.
+    profiles = 0
+    if section.profile == "frontier":
+        profiles = FollowUpPolicy().profiles
     return FollowUpPolicy(
         verify_budgets=section.verify_budgets,
         tie_break_rounds=section.tie_break_rounds,
@@ -150,10 +159,13 @@ def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
     As the file says; else each axis's first value; else the user's own arguments; else the axis's
     default.
     """
+    # Arguments of TrainingArguments that only a part of the plan names: elsewhere they stay as they
+    # are without the sweep.
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
     choices: dict[str, Choice] = {}
     for argument in sorted(named - {*AXES, EFFECTIVE_BATCH}):
         choices[argument] = base.training_arguments.get(argument, DEFAULT)
+    # Technique axes, then what the sweep's own axes and baseline lay over them.
     choices |= base_choices(base.training_arguments, base.deepspeed)
     first_values = {axis: values[0] for axis, values in grids.axes.items()}
     return overlay(choices, overlay(first_values, grids.baseline))

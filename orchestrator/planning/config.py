@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orchestrator.planning.arguments import architecture_names
@@ -10,6 +10,7 @@ from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import read_base_arguments
 from orchestrator.planning.build_config import FORMAT_OF_SUFFIX, build_config, format_of
 from orchestrator.planning.document import Document, read_document
+from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.schema_models import SweepSection
@@ -33,17 +34,20 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     renaming = with_new_keys(read_document(Path(path)))
     document = renaming.document
     section = section_of(document.value)
+    # What is written in axes depends on more than the schema can say.
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
     problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
     if not isinstance(section, SweepSection):
-        problems += [document.problem(at, message) for at, message in section]
+        for at, message in section:
+            problems.append(document.problem(at, message))
         raise ConfigError(problems)
+    # Keys of the right type may still name what does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
     if problems:
         raise ConfigError(problems)
-    return build_config(Path(path), section, grids, base, renaming.notes)
+    return build_config(Path(path), section, grids, base, [*renaming.notes, *base.notes])
 
 
 def _content_problems(
@@ -65,17 +69,27 @@ def _model_problems(
 ) -> Iterator[Problem]:
     name = section.model.architecture
     architectures = architecture_names()
-    if name is not None and architectures is not None and name not in architectures:
-        meant = closest(name, architectures)
-        hint = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
-        message = f'transformers has no architecture "{name}"; {hint}'
-        yield document.problem(("model", "architecture"), message)
+    if name is not None and architectures is not None:
+        if name in architectures:
+            for at, message in model_key_problems(name, section.model.config):
+                yield document.problem(("model", "config", *at), message)
+        else:
+            yield document.problem(("model", "architecture"), _unknown(name, architectures))
+    # Both must say so: files are passed around, command lines are typed.
     if section.model.trust_remote_code and not trust_remote_code:
         message = (
             "runs code that the checkpoint brings; to allow it, give --trust-remote-code on the "
             "command line, too"
         )
         yield document.problem(("model", "trust_remote_code"), message)
+
+
+def _unknown(architecture: str, architectures: Iterable[str]) -> str:
+    meant = closest(architecture, architectures)
+    hint = "see transformers' list of model types"
+    if meant:
+        hint = f'did you mean "{meant}"?'
+    return f'transformers has no architecture "{architecture}"; {hint}'
 
 
 def _data_problems(document: Document, section: SweepSection) -> Iterator[Problem]:
@@ -87,6 +101,7 @@ def _data_problems(document: Document, section: SweepSection) -> Iterator[Proble
 
 
 def _size_problems(document: Document, grids: Grids, repeats: int) -> Iterator[Problem]:
+    # Counted before exclusions, which a grid this large would take too long to apply.
     trials = repeats * grids.size
     if trials > MAX_TRIALS:
         message = (

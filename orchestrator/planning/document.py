@@ -34,6 +34,7 @@ class Document:
     def problem(self, at: KeyPath, message: str) -> Problem:
         """A problem of the value at ``at``, at its line or that of the nearest enclosing value."""
         enclosing = at
+        # A key that is missing has no line, but its section has.
         while enclosing and enclosing not in self.lines:
             enclosing = enclosing[:-1]
         line = self.lines.get(enclosing, 1)
@@ -63,6 +64,7 @@ def part_of(document: Document, key: str) -> Part | None:
         case dict() as value:
             return Part(document=document, at=(key,), value=value)
         case str() as name:
+            # Like every path of a config, it is relative to the file.
             path = Path(document.file).parent / name
             # os.path.isfile is False for a name that is too long; Path.is_file raises.
             if not os.path.isfile(path):
@@ -83,7 +85,11 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
     except UnicodeDecodeError:
-        raise _unreadable(path, "not UTF-8 text") from None
+        reason = "not UTF-8 text"
+        if path.suffix == ".bin":
+            # The Trainer saves its arguments as training_args.bin.
+            reason = "a pickle, which could run code; write TrainingArguments.to_json_string()"
+        raise _unreadable(path, reason) from None
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML except for tabs between its tokens
     return _Reader(str(path)).read(text)
@@ -101,11 +107,14 @@ class _Loader(yaml.SafeLoader):
 
         PyYAML keeps overridden keys, so that merges of merges grow exponentially.
         """
+        # After PyYAML's own work, each key is there once per merge that has it.
         super().flatten_mapping(node)
-        last = {}
+        last: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             # A key that is no plain word is refused later. Until then it equals no other key.
-            name = key.value if isinstance(key, yaml.ScalarNode) else id(key)
+            name: str | int = id(key)
+            if isinstance(key, yaml.ScalarNode):
+                name = key.value
             last[name] = (key, value)
         node.value = list(last.values())
 
@@ -138,6 +147,7 @@ class _Reader:
             self._complain(1, "the file is empty; it needs at least a model")
         elif not self._problems and not isinstance(value, dict):
             self._complain(1, "the top level must be a mapping of keys to values")
+        # Every problem at once: a reader mends them all, not one a run.
         if self._problems:
             raise ConfigError(self._problems)
         return Document(file=self._file, value=value, lines=self._lines, written=self._written)
@@ -146,7 +156,9 @@ class _Reader:
         try:
             self._loader = _Loader(text)
             node = self._loader.get_single_node()
-            return None if node is None else self._value(node, ())
+            if node is None:
+                return None
+            return self._value(node, ())
         except yaml.MarkedYAMLError as error:
             self._complain(_line_of(error), f"not valid YAML: {error.problem}{_context_of(error)}")
         except yaml.YAMLError as error:
@@ -160,7 +172,7 @@ class _Reader:
         self._problems.append(problem)
 
     def _value(self, node: yaml.Node, at: KeyPath) -> Any:
-        line = node.start_mark.line + 1
+        line = node.start_mark.line + 1  # PyYAML counts from 0, people from 1
         self._lines.setdefault(at, line)
         if len(self._lines) > _MAX_VALUES:
             self._complain(line, _TOO_MANY)
@@ -171,6 +183,7 @@ class _Reader:
         if len(at) >= _MAX_DEPTH:
             self._complain(line, _TOO_DEEP)
             return None
+        # PyYAML gives an alias its anchor's own node.
         if id(node) in self._open_nodes:
             self._complain(line, "an alias (*) inside its own anchor (&)", at)
             return None
@@ -180,6 +193,7 @@ class _Reader:
         if node.tag not in _PLAIN_TAGS:
             line = node.start_mark.line + 1
             self._complain(line, f"the tag {node.tag} makes objects; use plain YAML", at)
+        # Open while its content is read: an alias met meanwhile is inside its own anchor.
         self._open_nodes.add(id(node))
         if isinstance(node, yaml.MappingNode):
             value: Any = self._mapping(node, at)
@@ -190,6 +204,7 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, at: KeyPath) -> Any:
         line = node.start_mark.line + 1
+        # "tag:yaml.org,2002:timestamp" is a timestamp.
         kind = node.tag.rpartition(":")[2]
         try:
             value = self._loader.construct_object(node)
@@ -210,7 +225,7 @@ class _Reader:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.value):
+            if not _is_plain_word(key_node):
                 self._complain(line, "a key must be a plain word", at)
                 continue
             # A key is always its text: YAML would read `on:` as true, and `8:` as a number.
@@ -223,6 +238,7 @@ class _Reader:
         first_lines: dict[str, int] = {}
         for key_node, _ in node.value:
             line = key_node.start_mark.line + 1
+            # A key that is a collection has a list of nodes here; it is refused later.
             key = str(key_node.value)
             if key in first_lines:
                 message = f"given twice; the first is on line {first_lines[key]}"
@@ -230,20 +246,31 @@ class _Reader:
             first_lines.setdefault(key, line)
 
 
+def _is_plain_word(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and _is_text(node.value)
+
+
 def _scalar_problem(value: Any, written: str, kind: str) -> str:
     """What is wrong with a scalar that YAML could read; empty where nothing is."""
     if value is None or isinstance(value, (bool, float)):
         return ""
     if isinstance(value, int):
-        return "is beyond the integers of 64 bits" if value.bit_length() > 63 else ""
-    if isinstance(value, str):
-        return "" if _is_text(value) else "holds what is not a character (NUL or a surrogate)"
-    return f"YAML reads {_shown(written)} as a {kind}, which no key takes; for text use quotes"
+        # Parquet's widest integer has 64 bits, one of them the sign.
+        if value.bit_length() > 63:
+            return "is beyond the integers of 64 bits"
+        return ""
+    if not isinstance(value, str):
+        return f"YAML reads {_shown(written)} as a {kind}, which no key takes; for text use quotes"
+    if not _is_text(value):
+        return "holds what is not a character (NUL or a surrogate)"
+    return ""
 
 
 def _line_of(error: yaml.MarkedYAMLError) -> int:
     mark = error.problem_mark or error.context_mark
-    return mark.line + 1 if mark else 1
+    if mark is None:
+        return 1
+    return mark.line + 1
 
 
 def _context_of(error: yaml.MarkedYAMLError) -> str:

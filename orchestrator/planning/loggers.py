@@ -81,21 +81,27 @@ def read_loggers(value: object) -> dict[str, dict[str, Any]]:
         value = dict.fromkeys(map(str, value))
     if not isinstance(value, dict):
         raise ValueError("must be a list of loggers, or a mapping of loggers to their arguments")
-    choices = {name: {} if given is None else given for name, given in value.items()}
-    for name, given in choices.items():
+    choices = {}
+    for name, arguments in value.items():
         if name not in LOGGERS:
             raise ValueError(f'"{name}" is not known; {advice(name, list(LOGGERS))}')
-        if not isinstance(given, dict):
-            raise ValueError(f"{name}: must be a mapping of arguments, not {described(given)}")
-        _check_arguments(name, given)
+        # In YAML a logger without arguments is a key without a value.
+        choices[name] = arguments
+        if arguments is None:
+            choices[name] = {}
+        _check_arguments(name, choices[name])
     return choices
 
 
-def _check_arguments(name: str, given: Mapping[str, Any]) -> None:
+def _check_arguments(name: str, arguments: object) -> None:
+    if not isinstance(arguments, dict):
+        raise ValueError(f"{name}: must be a mapping of arguments, not {described(arguments)}")
     valid = list(LOGGERS[name].arguments)
-    for argument, value in given.items():
+    for argument, value in arguments.items():
         if argument not in valid:
-            hint = advice(argument, valid) if valid else "it takes no arguments"
+            hint = "it takes no arguments"
+            if valid:
+                hint = advice(argument, valid)
             raise ValueError(f'{name}: "{argument}" is not known; {hint}')
         if _holds_credentials(value):
             raise ValueError(
@@ -105,6 +111,7 @@ def _check_arguments(name: str, given: Mapping[str, Any]) -> None:
 
 def _holds_credentials(value: Any) -> bool:
     """Whether a URL in the value, at any depth, names a user: the config is copied to run.json."""
+    # A user before the host is a credential: https://user:key@host.
     if isinstance(value, str):
         return re.search(r"://[^/]*@", value) is not None
     if isinstance(value, Mapping):

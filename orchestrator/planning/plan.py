@@ -44,11 +44,12 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     for choices in _configurations(config):
         rule = broken_rule(choices, _chosen_variants(choices, config))
         spec = trial_spec(choices, config, has_gpu=has_gpu)
-        repeats = [replace(spec, repeat=repeat) for repeat in range(config.repeats)]
-        if rule is None:
-            trials += repeats
-        else:
-            ruled_out += [unsupported(trial, rule.name, rule.reason) for trial in repeats]
+        for repeat in range(config.repeats):
+            trial = replace(spec, repeat=repeat)
+            if rule is None:
+                trials.append(trial)
+            else:
+                ruled_out.append(unsupported(trial, rule.name, rule.reason))
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
 
 
@@ -61,12 +62,15 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
     """The trial with a choice on every axis, first repeat, whether or not a rule forbids it."""
     variants = _chosen_variants(choices, config)
     resources = config.resources
+    measure = config.measure
+    if not has_gpu:
+        measure = _measure_on_cpu(config)
     return TrialSpec(
         choices=choices,
         model=config.model,
         data=config.data,
         settings=_settings(choices, variants, config),
-        measure=config.measure if has_gpu else _measure_on_cpu(config),
+        measure=measure,
         needs=Needs(
             gpus=int(has_gpu),
             cpus=resources.cpus_per_trial,
@@ -83,6 +87,7 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
     for assignment in _assignments(config):
         choices = _solved(assignment)
         # By type, too: to Python the choices 1, 1.0 and True are equal.
+        # Subsets overlap, and so do single trials and grids.
         identity = tuple((type(choice), choice) for choice in choices.values())
         if identity not in earlier and not _is_excluded(choices, config):
             earlier.add(identity)
@@ -92,9 +97,11 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
 def _assignments(config: SweepConfig) -> Iterator[Assignment]:
     """What the file asks for: its grids, then its single trials, laid over the baseline."""
     grids = [overlay(config.axes, subset) for subset in config.subsets.values()]
+    # A file that names nothing but a model is one trial: the empty grid has one configuration.
     if not grids and (config.axes or not config.trials):
         grids = [dict(config.axes)]
     for grid in grids:
+        # The last axis of the file varies fastest.
         for values in itertools.product(*grid.values()):
             yield overlay(config.baseline, dict(zip(grid, values, strict=True)))
     for trial in config.trials:
@@ -108,10 +115,11 @@ def _solved(assignment: Assignment) -> Choices:
     """
     solved = dict(assignment)
     effective_batch = solved.pop(EFFECTIVE_BATCH, None)
+    # Accumulation = effective batch / micro-batch.
     if isinstance(effective_batch, int):
         solved[ACCUMULATION] = _accumulation(effective_batch, solved[MICRO_BATCH])
-    arguments = [axis for axis in solved if axis not in AXES]
-    return {axis: solved[axis] for axis in (*AXES, *arguments)}
+    choices = {axis: solved.pop(axis) for axis in AXES}
+    return {**choices, **solved}
 
 
 def _accumulation(effective_batch: int, micro_batch: Choice) -> int | float:
@@ -126,9 +134,11 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     accumulation = choices[ACCUMULATION]
     assert isinstance(micro_batch, int)
     assert isinstance(accumulation, (int, float))
+    # Whole again, although an accumulation that is not whole was rounded to four digits.
     effective_batch = round(micro_batch * accumulation)
     values = {**choices, EFFECTIVE_BATCH: effective_batch}
     for exclusion in config.exclude:
+        # An empty exclusion would match everything, and was meant to match nothing.
         if exclusion and all(values[axis] in listed for axis, listed in exclusion.items()):
             return True
     return False
@@ -142,6 +152,7 @@ def _chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
     variants: dict[str, Variant] = {}
     for name, axis in AXES.items():
         choice = choices[name]
+        # The user's own DeepSpeed file acts as a row of the axis.
         if name == "offload" and choice == CUSTOM and config.deepspeed is not None:
             variants[name] = deepspeed_variant(config.deepspeed)
         elif choice != CUSTOM and not isinstance(choice, float):
@@ -150,33 +161,37 @@ def _chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
 
 
 def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> LibrarySettings:
-    chosen = {
-        axis: value for axis, value in choices.items() if axis not in AXES and value != DEFAULT
-    }
-    arguments = {**config.training_arguments, **chosen}
-    uses_deepspeed = any(variant.deepspeed is not None for variant in variants.values())
-    return merge(variants.values(), arguments, config.deepspeed if uses_deepspeed else None)
+    """What the trial hands to the libraries: the user's base, under the chosen techniques."""
+    arguments = dict(config.training_arguments)
+    for axis, value in choices.items():
+        if axis not in AXES and value != DEFAULT:
+            arguments[axis] = value
+    # Without a technique that uses it, the user's DeepSpeed file must not start DeepSpeed.
+    deepspeed = None
+    if any(variant.deepspeed is not None for variant in variants.values()):
+        deepspeed = config.deepspeed
+    return merge(variants.values(), arguments, deepspeed)
 
 
 def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
+    # A CPU takes hundreds of times as long for a step, so it gets fewer.
     fallback = config.cpu_fallback
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 
 
 def _training_recipe(choices: Choices, variants: Mapping[str, Variant]) -> TrainingRecipe:
     """The choices that change what the training learns."""
-    return TrainingRecipe.of(
-        {
-            axis: choice
-            for axis, choice in choices.items()
-            if _changes_training(axis, choice, variants)
-        }
-    )
+    recipe = {}
+    for axis, choice in choices.items():
+        if _changes_training(axis, choice, variants):
+            recipe[axis] = choice
+    return TrainingRecipe.of(recipe)
 
 
 def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:
     if axis in variants:
         return variants[axis].numerical_effect == "training"
+    # What the user's own arguments do to the training is not known, so it may change it.
     if axis in AXES:
         return choice == CUSTOM
     return choice != DEFAULT and not axis.startswith(_SAME_TRAINING)

@@ -31,6 +31,7 @@ class ConfigError(Exception):
     """A configuration that cannot be used; ``problems`` has every mistake, in the file's order."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
+        # Two checks can report the same mistake.
         distinct = dict.fromkeys(problems)
         self.problems = tuple(sorted(distinct, key=_position))
         super().__init__(str(self))
@@ -45,15 +46,23 @@ def _position(problem: Problem) -> tuple[str, int]:
 
 def dotted(at: KeyPath) -> str:
     """``("trials", 2, "optimizer")`` as ``trials[2].optimizer``."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in at]
-    return "".join(parts).lstrip(".")
+    text = ""
+    for part in at:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}"
+    return text.lstrip(".")
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that ``word`` was probably meant to be; None where none is similar."""
     by_lower = {choice.lower(): choice for choice in choices}
+    # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return by_lower[matches[0]] if matches else None
+    if not matches:
+        return None
+    return by_lower[matches[0]]
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
@@ -63,7 +72,16 @@ def advice(word: object, choices: Sequence[str]) -> str:
     if guess is None:
         return listed
     question = f'did you mean "{guess}"?'
-    return question if len(choices) > _MANY_CHOICES else f"{question}; {listed}"
+    if len(choices) > _MANY_CHOICES:
+        return question
+    return f"{question}; {listed}"
+
+
+def named_value(value: object) -> str:
+    """A value that is not known: text in quotes, anything else as ``described``."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return described(value)
 
 
 def described(value: object) -> str:

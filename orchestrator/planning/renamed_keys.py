@@ -44,23 +44,29 @@ def with_new_keys(document: Document) -> Renaming:
         if _has(document.value, new):
             message = f"is the old name of {dotted(new)}, which is given too; remove one of them"
             problems.append(document.problem(old, message))
-            document = replace(document, value=_taken_out(document.value, old)[0])
-            continue
-        line = document.lines[old]
-        notes.append(
-            f"{document.file}:{line}: {dotted(old)} is now {dotted(new)}; "
-            "the old key still works in this version"
-        )
-        document = _renamed(document, old, new)
+            # Without the old key the rest of the file can still be checked.
+            rest, _ = _taken_out(document.value, old)
+            document = replace(document, value=rest)
+        else:
+            notes.append(_note(document, old, new))
+            document = _renamed(document, old, new)
     return Renaming(document=document, notes=tuple(notes), problems=tuple(problems))
+
+
+def _note(document: Document, old: Keys, new: Keys) -> str:
+    at = f"{document.file}:{document.lines[old]}"
+    return f"{at}: {dotted(old)} is now {dotted(new)}; the old key still works in this version"
 
 
 def _old_keys_of(document: Document) -> Iterator[tuple[Keys, Keys]]:
     """The renamed keys that the file has and that can be moved, in the order of the table."""
     for old, new in RENAMED_KEYS.items():
-        section = document.value.get(new[0], {}) if len(new) > 1 else {}
-        # A section of another type is an error that the schema reports.
-        if _has(document.value, old) and isinstance(section, dict):
+        if not _has(document.value, old):
+            continue
+        # A key can move only into a mapping. A section of another type is an error that the schema
+        # reports.
+        is_top_level = len(new) == 1
+        if is_top_level or isinstance(document.value.get(new[0], {}), dict):
             yield old, new
 
 
@@ -94,6 +100,7 @@ def _moved(value: Mapping[str, Any], old: Keys, new: Keys) -> dict[str, Any]:
 def _taken_out(value: Mapping[str, Any], at: Keys) -> tuple[dict[str, Any], Any]:
     """A copy without the value at a key path, and that value."""
     rest = dict(value)
+    # The value itself; above it, each section is copied with one key less or changed.
     if len(at) == 1:
         content = rest.pop(at[0])
         return rest, content
@@ -105,6 +112,7 @@ def _under_new_name(by_path: Mapping[KeyPath, V], old: Keys, new: Keys) -> dict[
     """A table by key path, with every path at or below ``old`` moved to ``new``."""
     moved: dict[KeyPath, V] = {}
     for path, item in by_path.items():
+        # The key itself and everything below it.
         if path[: len(old)] == old:
             path = new + path[len(old) :]
         moved[path] = item

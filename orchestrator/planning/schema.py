@@ -21,10 +21,12 @@ _EFFECTIVE_BATCH = {
 def json_schema() -> dict[str, Any]:
     """The schema, from the same models and technique rows that check the file."""
     schema = SweepSection.model_json_schema()
+    # The dialect that pydantic writes.
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A sweep of training configurations"
     schema["$defs"] |= _axis_definitions()
     properties = schema["properties"]
+    # The models leave axes open, because techniques are rows and not fields.
     _refer(properties, "axes", "grid")
     _refer(schema["$defs"]["SubsetSection"]["properties"], "axes", "grid")
     _refer(properties, "baseline", "assignment")
@@ -46,6 +48,7 @@ def _axis_definitions() -> dict[str, Any]:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
+    # An axis of integers has no named variants.
     if axis.integer_argument:
         return {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
     variants = []
@@ -77,6 +80,7 @@ def _axis_mapping(techniques: dict[str, Any], argument: dict[str, Any]) -> dict[
 
 
 def _none_of(names: list[str]) -> dict[str, Any]:
+    # An editor refuses what load_config would refuse.
     prefixes = "|".join(RUNNER_PREFIXES)
     return {"not": {"anyOf": [{"enum": sorted(names)}, {"pattern": f"^({prefixes})"}]}}
 

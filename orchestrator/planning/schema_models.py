@@ -135,7 +135,7 @@ class MeasureSection(Section):
         default=300.0, json_schema_extra={"default": "5m"}
     )
     """A trial that takes longer is stopped."""
-    seed: int = Field(default=42, ge=0)
+    seed: int = Field(default=42, ge=0, lt=2**32)
     """Seed of weights, data and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
@@ -222,7 +222,7 @@ class SweepSection(Section):
     resources: ResourcesSection = ResourcesSection()
     """CPU cores, host memory and GPUs of a trial."""
     budgets: list[Size] = Field(default_factory=list)
-    """Memory sizes. The report names the best configuration within each."""
+    """Memory sizes, each with a unit. The report names the best configuration within each."""
     search: Annotated[Any, WithJsonSchema(search_schema())] = DEFAULT_KIND
     """How the plan is walked: a kind of search, or a mapping of its kind and options."""
     loggers: Loggers = Field(default_factory=dict)

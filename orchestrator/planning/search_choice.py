@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.planning.problems import KeyPath, advice, described
+from orchestrator.planning.problems import KeyPath, advice, described, named_value
 from orchestrator.planning.search_kinds import DEFAULT_KIND, SEARCH_KINDS, SearchOption
 from orchestrator.planning.settings import SearchChoice
 
@@ -17,6 +17,7 @@ _REMOVED = 'the search "optuna" was removed; use frontier, which finds more with
 def search_of(value: Any) -> SearchChoice:
     """The search that a checked value names, its options filled up with defaults."""
     kind, given = _kind_and_options(value)
+    # What the file does not give keeps its default.
     options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
     return SearchChoice(kind=kind, options={**options, **given})
 
@@ -29,12 +30,20 @@ def search_problems(value: Any) -> Iterator[tuple[KeyPath, str]]:
     kind, given = _kind_and_options(value)
     problem = _kind_problem(kind)
     if problem:
-        yield ("search",) if isinstance(value, str) else ("search", "kind"), problem
+        yield _path_of_kind(value), problem
         return
+    # Without a kind there are no options to check against.
     for name, option_value in given.items():
         problem = _option_problem(kind, name, option_value)
         if problem:
             yield ("search", name), problem
+
+
+def _path_of_kind(value: Any) -> KeyPath:
+    """Where the kind is written: the key itself, or its part ``kind``."""
+    if isinstance(value, str):
+        return ("search",)
+    return ("search", "kind")
 
 
 def _kind_problem(kind: Any) -> str:
@@ -42,8 +51,7 @@ def _kind_problem(kind: Any) -> str:
         return _REMOVED
     if isinstance(kind, str) and kind in SEARCH_KINDS:
         return ""
-    shown = f'"{kind}"' if isinstance(kind, str) else described(kind)
-    return f"{shown} is not known; {advice(kind, list(SEARCH_KINDS))}"
+    return f"{named_value(kind)} is not known; {advice(kind, list(SEARCH_KINDS))}"
 
 
 def _kind_and_options(value: Any) -> tuple[Any, dict[str, Any]]:
@@ -59,6 +67,7 @@ def _option_problem(kind: str, name: str, value: Any) -> str:
         return _value_problem(options[name], value)
     if name in _REMOVED_OPTIONS:
         return _REMOVED
+    # The option of another kind is no misspelling.
     owners = [other for other, row in SEARCH_KINDS.items() if name in row.options]
     if owners:
         return f"only search: {{kind: {' or '.join(owners)}}} has this"
@@ -66,16 +75,23 @@ def _option_problem(kind: str, name: str, value: Any) -> str:
 
 
 def _value_problem(option: SearchOption, value: Any) -> str:
+    # An integer is a number, too; a boolean, which is an integer to Python, is neither.
     is_number = isinstance(value, int) or (option.type is float and isinstance(value, float))
-    if not is_number or isinstance(value, bool):
-        expected = "an integer" if option.type is int else "a number"
-        return f"must be {expected}, not {described(value)}"
-    bound = _broken_bound(option, value)
-    return f"must be {bound}, not {described(value)}" if bound else ""
+    expected = ""
+    if is_number and not isinstance(value, bool):
+        expected = _broken_bound(option, value)
+    elif option.type is int:
+        expected = "an integer"
+    else:
+        expected = "a number"
+    if not expected:
+        return ""
+    return f"must be {expected}, not {described(value)}"
 
 
 def _broken_bound(option: SearchOption, value: float) -> str:
     """The bound that a number breaks, in words; NaN breaks every bound."""
+    # Written so that NaN, which compares false with everything, is refused.
     if not value >= option.minimum:
         return f"at least {option.minimum:g}"
     if option.maximum is not None and not value <= option.maximum:
@@ -87,15 +103,17 @@ def _broken_bound(option: SearchOption, value: float) -> str:
 
 def search_schema() -> dict[str, Any]:
     """The JSON schema of the key: a kind by name, or a mapping of a kind and its options."""
-    names = [{"const": kind, "description": row.doc} for kind, row in SEARCH_KINDS.items()]
+    names = []
     mappings = []
     for kind, row in SEARCH_KINDS.items():
+        names.append({"const": kind, "description": row.doc})
         properties = {name: _option_schema(option) for name, option in row.options.items()}
         mapping: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "properties": {"kind": {"const": kind, "description": row.doc}, **properties},
         }
+        # Without a kind, the options are those of the default kind.
         if kind != DEFAULT_KIND:
             mapping["required"] = ["kind"]
         mappings.append(mapping)
@@ -103,8 +121,11 @@ def search_schema() -> dict[str, Any]:
 
 
 def _option_schema(option: SearchOption) -> dict[str, Any]:
+    json_type = "number"
+    if option.type is int:
+        json_type = "integer"
     schema: dict[str, Any] = {
-        "type": "integer" if option.type is int else "number",
+        "type": json_type,
         "description": option.doc,
         "default": option.default,
         "minimum": option.minimum,

@@ -100,17 +100,20 @@ class SweepConfig:
     @property
     def axes_in_play(self) -> tuple[str, ...]:
         """The axes with more than one value somewhere in the sweep, in the order of the file."""
+        # Grids first, in their order, then what single trials add.
         values: dict[str, set[Choice]] = {}
         for grid in (self.axes, *self.subsets.values()):
             for axis, listed in grid.items():
                 values.setdefault(axis, set()).update(listed)
         for trial in self.trials:
             for axis, value in trial.items():
+                # Other trials have the baseline's value on this axis.
                 values.setdefault(axis, {self.baseline.get(axis)}).add(value)
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values: what a run folder keeps of its configuration."""
+        # Paths and URIs are text in JSON; notes are for the terminal alone.
         raw: dict[str, Any] = to_json(self)
         del raw["notes"]
         return {**raw, "path": str(self.path), "output": str(self.output)}

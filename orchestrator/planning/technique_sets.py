@@ -48,6 +48,7 @@ class TechniqueSet:
         On a GPU it is measured in few steps, the speed to within ``relative_error``. Without a GPU
         it is measured as the config says, because there the inspection measures the memory.
         """
+        # A config with this one trial and nothing else is planned like any other.
         batch = {MICRO_BATCH: micro_batch, ACCUMULATION: accumulation}
         single = replace(
             config,
@@ -75,6 +76,7 @@ def technique_sets(
     few; else the baseline.
     """
     sets = _distinct(_candidates(config, over, every=every), over)
+    # Each axis that tells one set from another, or that the caller has set, is in the label.
     varying = dict.fromkeys((*config.axes_in_play, *over))
     axes = [axis for axis in varying if axis not in BATCH_AXES]
     return tuple(TechniqueSet(label=label(choices, axes), choices=choices) for choices in sets)
@@ -93,16 +95,22 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     variants = list(AXES[axis].variants)
     if value not in variants:
         raise ValueError(f'{axis} has no "{value}"; {advice(value, variants)}')
+    _refuse_contradiction(axis, config)
+    return axis, value
+
+
+def _refuse_contradiction(axis: str, config: SweepConfig) -> None:
+    """Raises ValueError where the file's own training arguments decide the axis."""
     for argument in config.training_arguments:
         if owned_arguments().get(argument) == axis:
             raise ValueError(
                 f"{axis} is decided by training_arguments.{argument} in {config.path}; "
                 "remove one of them"
             )
-    return axis, value
 
 
 def _candidates(config: SweepConfig, over: Assignment, *, every: bool) -> list[Assignment]:
+    # A list of single trials is a list of techniques to tune, as long as it is short.
     names_sets = bool(config.trials) and not config.axes and not config.subsets
     if not every and not names_sets:
         return [config.baseline]
@@ -127,8 +135,10 @@ def _distinct(candidates: Iterable[Assignment], over: Assignment) -> list[Assign
 def _quick_measure(spec: TrialSpec, relative_error: float) -> MeasureSpec:
     measure = spec.measure
     inspect = measure.inspect and spec.effective_batch <= _INSPECTED_BATCH
-    # Small batches have short steps, of which the second is slow, too.
-    most_warmup_steps = _WARMUP_STEPS if inspect else 1
+    most_warmup_steps = 1
+    if inspect:
+        # Small batches have short steps, of which the second is slow, too.
+        most_warmup_steps = _WARMUP_STEPS
     return replace(
         measure,
         warmup_steps=min(measure.warmup_steps, most_warmup_steps),

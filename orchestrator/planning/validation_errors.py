@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.planning.problems import KeyPath, advice, described
+from orchestrator.planning.problems import KeyPath, advice, described, named_value
 from orchestrator.planning.schema_models import SweepSection
 
 _EXPECTED = {
@@ -37,12 +37,15 @@ def section_of(value: Mapping[str, Any]) -> SweepSection | list[tuple[KeyPath, s
     try:
         return SweepSection.model_validate(value)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        return [(tuple(detail["loc"]), _message(dict(detail))) for detail in details]
+        problems: list[tuple[KeyPath, str]] = []
+        for detail in error.errors(include_url=False):
+            problems.append((tuple(detail["loc"]), _message(dict(detail))))
+        return problems
 
 
 def _message(detail: Mapping[str, Any]) -> str:
     kind = detail["type"]
+    # A key that no model has is most often a misspelling of one beside it.
     if kind == "extra_forbidden":
         *parents, key = detail["loc"]
         return f"unknown key; {advice(key, list(_keys_at(parents)))}"
@@ -55,31 +58,39 @@ def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
     """What is wrong with a value; empty for a kind of error that has no words of its own."""
     context = detail.get("ctx", {})
     if kind == "literal_error":
-        return _not_a_choice(value, re.findall(r"'([^']*)'", context["expected"]))
+        # pydantic lists the choices as 'a', 'b' or 'c'.
+        choices = re.findall(r"'([^']*)'", context["expected"])
+        return f"{named_value(value)} is not known; {advice(value, choices)}"
     if kind in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {described(value)}{_quotes_hint(kind, value)}"
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         return f"must be {words} {context[bound]}, not {described(value)}"
     if kind == "value_error":
-        reason = str(context["error"])
-        return f"{reason}, not {described(value)}" if reason.startswith("must be") else reason
+        return _reason(context["error"], value)
     return ""
 
 
-def _not_a_choice(value: Any, choices: list[str]) -> str:
-    shown = f'"{value}"' if isinstance(value, str) else described(value)
-    return f"{shown} is not known; {advice(value, choices)}"
+def _reason(error: ValueError, value: Any) -> str:
+    """The sentence of one of our own checks; one that says what must be gets the value, too."""
+    reason = str(error)
+    if reason.startswith("must be"):
+        return f"{reason}, not {described(value)}"
+    return reason
 
 
 def _quotes_hint(kind: str, value: Any) -> str:
-    looks_unquoted = isinstance(value, str) and re.fullmatch(r"[-+\d.]+|true|false", value)
-    return "; write it without quotes" if kind in _QUOTABLE and looks_unquoted else ""
+    if kind not in _QUOTABLE or not isinstance(value, str):
+        return ""
+    if re.fullmatch(r"[-+\d.]+|true|false", value):
+        return "; write it without quotes"
+    return ""
 
 
 def _keys_at(at: list[str | int]) -> Iterator[str]:
     """The keys of the section at a key path."""
     section: type[BaseModel] = SweepSection
+    # Walk down the models as pydantic did; an axis name is no model's key.
     for key in at:
         if key in section.model_fields:
             annotation = section.model_fields[str(key)].annotation
@@ -88,6 +99,7 @@ def _keys_at(at: list[str | int]) -> Iterator[str]:
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    # Lists, mappings and optional values hold their models as arguments.
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

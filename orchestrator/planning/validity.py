@@ -24,6 +24,7 @@ class Rule:
 
 def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
     """The first rule that forbids the combination, or None."""
+    # In the table's order: the first is the one that the record names.
     for rule in RULES:
         if rule.applies(choices, variants):
             return rule
@@ -39,6 +40,7 @@ def _all_of(*traits: str) -> Callable[[Choices, Variants], bool]:
     """A condition: the chosen variants have all these traits together."""
 
     def applies(choices: Choices, variants: Variants) -> bool:
+        """Whether all the traits are there."""
         return all(_has(variants, trait) for trait in traits)
 
     return applies
@@ -48,6 +50,7 @@ def _accumulates_with(trait: str) -> Callable[[Choices, Variants], bool]:
     """A condition: gradients are accumulated, and a chosen variant has the trait."""
 
     def applies(choices: Choices, variants: Variants) -> bool:
+        """Whether there is more than one backward pass a step, and the trait."""
         return choices.get("accumulation") != 1 and _has(variants, trait)
 
     return applies
@@ -59,6 +62,7 @@ def _accumulation_is_no_integer(choices: Choices, variants: Variants) -> bool:
 
 def _offloads_another_optimizer(choices: Choices, variants: Variants) -> bool:
     optimizer = variants.get("optimizer")
+    # DeepSpeed replaces torch's AdamW by its own, which computes the same.
     if optimizer is None or "torch_adamw" in optimizer.traits:
         return False
     return _has(variants, "offloaded_optimizer")
@@ -66,6 +70,7 @@ def _offloads_another_optimizer(choices: Choices, variants: Variants) -> bool:
 
 def _is_lomo_with_loss_scaling(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
+    # Of the number formats, only fp16 needs its loss scaled.
     scales = precision is not None and "fp16" in precision.training_arguments
     return scales and _has(variants, "lomo")
 

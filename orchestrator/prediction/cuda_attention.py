@@ -30,7 +30,11 @@ def attention_kernel(
         return "cudnn"
     if is_half and mask is None and _suits_flash(query, key, value):
         return "flash"
-    has_aligned_width = query.shape[-1] % (8 if is_half else 4) == 0
+    # The kernel loads 16 bytes at a time: 8 halves or 4 floats.
+    alignment = 4
+    if is_half:
+        alignment = 8
+    has_aligned_width = query.shape[-1] % alignment == 0
     if query.shape[1] == key.shape[1] and has_aligned_width:
         return "efficient"
     return "math"
@@ -81,6 +85,7 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
+        """As ``torch.nn.functional.scaled_dot_product_attention``."""
         kernel = attention_kernel(gpu, query, key, value, attn_mask)
         options = _Options(
             dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
@@ -120,15 +125,22 @@ def _flash(inputs: Inputs, options: _Options) -> torch.Tensor:
     """FlashAttention on heads padded to a multiple of 8, as the kernel wants them."""
     width = inputs[0].shape[-1]
     missing = -width % 8
-    padded = list(inputs)
+    if not missing:
+        return _flash_kernel(inputs, options, options.scale)
+    padded = tuple(torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs)
     scale = options.scale
-    if missing:
-        padded = [torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs]
-        scale = width**-0.5 if scale is None else scale
-    outputs: torch.Tensor = _aten._scaled_dot_product_flash_attention(
-        *padded, options.dropout, options.is_causal, False, scale=scale
-    )[0]
-    return outputs[..., :width] if missing else outputs
+    if scale is None:
+        scale = width**-0.5  # of the width before it was padded
+    return _flash_kernel(padded, options, scale)[..., :width]
+
+
+def _flash_kernel(
+    inputs: tuple[torch.Tensor, ...], options: _Options, scale: float | None
+) -> torch.Tensor:
+    outputs: Any = _aten._scaled_dot_product_flash_attention(
+        *inputs, options.dropout, options.is_causal, False, scale=scale
+    )
+    return outputs[0]  # type: ignore[no-any-return]
 
 
 def _aligned(
@@ -137,6 +149,7 @@ def _aligned(
     """A bias with a value for each pair, its rows padded to multiples of 16."""
     if mask is None:
         return None
+    # ``pad_bias`` of sdp_utils: rows start at multiples of 16 values.
     keys = key.shape[-2]
     missing = -mask.shape[-1] % 16
     if missing:

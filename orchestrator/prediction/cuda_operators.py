@@ -23,6 +23,7 @@ class Results:
 
 def run_as_cuda(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Results:
     """Run an operator with the allocations that CUDA and autograd make on tensors with data."""
+    # Operators that CUDA computes in other ways.
     if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
         return Results(_grouped_product(*args[:3]))
     if func is _aten.roll.default and len(args[1]) > 1:
@@ -70,7 +71,10 @@ def _grouped_product(
 
     CUDA multiplies them group by group. Without data the operator would refuse them.
     """
+    # Shapes after ``_grouped_mm_meta`` of PyTorch.
     if left.dim() == right.dim() == 2:
         return left.new_empty(offsets.shape[0], left.shape[0], right.shape[1])
-    rows = left.shape[:-1] if left.dim() == 2 or right.dim() == 3 else left.shape[1:2]
+    rows = left.shape[:-1]
+    if left.dim() == 3 and right.dim() == 2:
+        rows = left.shape[1:2]
     return left.new_empty(*rows, right.shape[-1])

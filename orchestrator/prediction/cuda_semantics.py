@@ -50,12 +50,14 @@ def cuda_semantics(gpu: Gpu) -> Iterator[None]:
     """Inside, operators on CPU tensors take the memory that they would take on ``gpu``."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
+        # Autocast's lists.
         for name in _IN_32_BITS.split():
             library.impl(name, _in_32_bits(_operator(name)), "AutocastCPU")
         for name in _TO_32_BITS:
             library.impl(name, _to_32_bits(_operator(name)), "AutocastCPU")
         for name in _BY_PARTS:
             library.impl(name, torch.library.fallthrough_kernel, "AutocastCPU")
+        # Operators whose kernels on CUDA save other tensors.
         library.impl("dropout", _dropout, "AutogradCPU")
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
@@ -70,13 +72,16 @@ def _operator(name: str) -> Any:
 
 def _raised(value: Any) -> Any:
     """A 16-bit tensor in 32 bits; anything else as it is."""
-    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALF else value
+    if isinstance(value, torch.Tensor) and value.dtype in _HALF:
+        return value.float()
+    return value
 
 
 def _in_32_bits(operator: Any) -> Callable[..., Any]:
     """The operator on 32-bit inputs."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        """The operator, below autocast."""
         raised = {name: _raised(value) for name, value in kwargs.items()}
         with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
             return operator(*map(_raised, args), **raised)
@@ -88,6 +93,7 @@ def _to_32_bits(operator: Any) -> Callable[..., Any]:
     """The operator with its result in 32 bits, unless the caller asked for a dtype."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        """The operator, below autocast."""
         is_half = args[0].dtype in _HALF
         asks_for_dtype = kwargs.get("dtype") is not None or any(
             isinstance(arg, torch.dtype) for arg in args[1:]
@@ -115,8 +121,11 @@ def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:
     """
 
     def run(inputs: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+        """As ``torch.softmax``."""
         if dtype is torch.float32 and inputs.dtype is torch.float16:
             return kernel(inputs, dim, True)
-        return kernel(inputs if dtype is None else inputs.to(dtype), dim, False)
+        if dtype is not None:
+            inputs = inputs.to(dtype)
+        return kernel(inputs, dim, False)
 
     return run

@@ -20,10 +20,11 @@ from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
 from jobs.tasks import AUTO_CLASSES
 from jobs.techniques.hooks import bound
-from jobs.trial import data, models
+from jobs.trial import models
 from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.allocation_trace import AllocationRecorder
+from orchestrator.prediction.batches import Batch, batches_of
 from orchestrator.prediction.cuda_semantics import cuda_semantics
 from orchestrator.prediction.fake_libraries import (
     forget_bitsandbytes_overrides,
@@ -78,7 +79,7 @@ class FakeStep:
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         self._set_up_model()
-        self._sample = _sample(spec, self.model.config)
+        self.batches = batches_of(spec, self.model.config)
 
     def _set_up_model(self) -> None:
         """What the loop does to the model before it trains."""
@@ -110,45 +111,53 @@ class FakeStep:
         else:
             model = models.build(spec, kwargs, torch.device("cpu"))
         adapt = bound(self._spec, "model")
-        adapted: torch.nn.Module = adapt(model, spec.task, self._arguments) if adapt else model
-        return adapted
+        if adapt is not None:
+            model = adapt(model, spec.task, self._arguments)
+        return model
 
     @property
     def hidden_size(self) -> int:
         """The model's width, 0 where its configuration does not say."""
         return int(getattr(self.model.config, "hidden_size", 0) or 0)
 
-    def micro_batches(self, samples: int, *, accumulated: bool) -> tuple[Stream, Stream | None]:
+    @property
+    def attention_heads(self) -> int:
+        """The most heads of an attention, 1 where the configuration does not say."""
+        return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
+
+    def micro_batches(
+        self, batch: Batch, *, samples: int, accumulated: bool
+    ) -> tuple[Stream, Stream | None]:
         """A micro-batch that meets no gradients, and one that meets those of the first.
 
         The second is None unless ``accumulated``.
         """
         self.model.zero_grad()
+        self._recorder.is_padded = batch.is_padded
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
         later = None
         with self._traced():
             self._recorder.stream()
-            batches.append(self._micro_batch(samples))
+            batches.append(self._micro_batch(batch))
             first = self._recorder.stream(samples=samples)
             if accumulated:
-                batches.append(self._micro_batch(samples))
+                batches.append(self._micro_batch(batch))
                 later = self._recorder.stream(samples=samples)
         return first, later
 
-    def _micro_batch(self, samples: int) -> dict[str, torch.Tensor]:
+    def _micro_batch(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Run forward and backward as the loop does; returns the inputs."""
         with self._recorder.phase("inputs"):
-            batch = {
-                name: torch.empty((samples, *tensor.shape), dtype=tensor.dtype)
-                for name, tensor in self._sample.items()
-            }
+            inputs = {}
+            for name, tensor in batch.tensors.items():
+                inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
-            loss = self._loss({**batch, **loss_arguments})
+            loss = self._loss({**inputs, **loss_arguments})
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
-        return batch
+        return inputs
 
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to the models that take it."""
@@ -170,14 +179,18 @@ class FakeStep:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = _arguments(spec)
         with self._traced(), plain_paged_memory():
+            # The update meets gradients that a micro-batch left.
             for parameter in self.model.parameters():
-                parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+                parameter.grad = None
+                if parameter.requires_grad:
+                    parameter.grad = torch.empty_like(parameter)
             self._recorder.stream()
             with self._recorder.phase("update"):
                 optimizer = self._optimizer(spec, arguments)
                 self._update(spec, arguments, optimizer)
             paged = self._leave_out_host_states(optimizer)
             first = self._recorder.stream()
+            # The second update finds the states of the first.
             with self._recorder.phase("update"):
                 self._update(spec, arguments, optimizer)
             later = self._recorder.stream()
@@ -258,20 +271,15 @@ def _arguments(spec: TrialSpec) -> Any:
         return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
 
 
-def _sample(spec: TrialSpec, config: Any) -> dict[str, torch.Tensor]:
-    """One sample of the trial's data, for its names, shapes and dtypes."""
-    synthetic = spec.data.synthetic
-    assert synthetic is not None
-    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
-    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
-    return {name: torch.as_tensor(value) for name, value in dataset[0].items()}
-
-
 def _accepts_loss_arguments(model: Any) -> bool:
     """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner = model
+    if hasattr(model, "get_base_model"):  # an adapter around the model
+        inner = model.get_base_model()
     declared = getattr(inner, "accepts_loss_kwargs", None)
     if declared is not None:
         return bool(declared)
-    parameters = inspect.signature(inner.forward).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    for parameter in inspect.signature(inner.forward).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return True
+    return False

@@ -53,7 +53,9 @@ def without_gpus() -> Iterator[None]:
 
 def _uncompiled(function: Callable[..., Any] | None = None, **_: Any) -> Any:
     """``torch.compile`` as a decorator, with or without arguments, that compiles nothing."""
-    return _unchanged if function is None else function
+    if function is None:
+        return _unchanged
+    return function
 
 
 def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,9 @@ def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
 
 
 def _sum(args: Arguments) -> Iterator[Workspace]:
-    dims = args[1] if len(args) > 1 else None
+    dims = None
+    if len(args) > 1:
+        dims = args[1]
     yield "column_sum", _layout(args[0], dims)
 
 
@@ -69,8 +71,11 @@ _BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
 
 
 def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
-    """Size, stride and whether it is summed, for each dimension; no ``dims`` are all."""
-    reduced = {dim % tensor.dim() for dim in dims} if dims else set(range(tensor.dim()))
+    """Size, stride and whether it is summed, of each dimension; without ``dims`` all are summed."""
+    reduced = set(range(tensor.dim()))
+    if dims:
+        # Dimensions may be counted from the end.
+        reduced = {dim % tensor.dim() for dim in dims}
     layout: list[int] = []
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         layout += [size, stride, int(dim in reduced)]

@@ -30,15 +30,20 @@ class ZeroEngine:
 
     @classmethod
     def of(cls, spec: TrialSpec, hidden_size: int) -> ZeroEngine:
-        """As the configuration says; "auto" buckets are what transformers makes of them."""
+        """As the trial's configuration says.
+
+        For "auto" buckets transformers takes the square of the model's ``hidden_size``.
+        """
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
         bucket = zero.get("reduce_bucket_size", _BUCKET_ELEMENTS)
+        if bucket == "auto":
+            bucket = hidden_size**2
         live = zero.get("stage3_max_live_parameters", _LIVE_ELEMENTS)
         return cls(
             stage=int(zero.get("stage", 0)),
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
-            bucket_elements=hidden_size**2 if bucket == "auto" else int(float(bucket)),
+            bucket_elements=int(float(bucket)),
             live_elements=int(float(live)),
         )
 
@@ -85,6 +90,7 @@ def trial_streams(
     gets.
     """
     is_stage_3 = engine.stage == 3
+    # Stage 0 has no buckets.
     bucket_bytes = 0
     if engine.stage:
         bucket_bytes = engine.bucket_elements * _Trained.of(model).element_bytes
@@ -111,6 +117,7 @@ class _Trained:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> _Trained:
+        """The parameters of a model that get gradients."""
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         sizes = [parameter.numel() for parameter in parameters]
         return cls(
@@ -121,6 +128,7 @@ class _Trained:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all trained parameters in the training precision."""
         return self.elements * self.element_bytes
 
 
@@ -134,6 +142,7 @@ def _resident_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Eve
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:
     """Bytes and kind of each buffer, in order."""
     trained = _Trained.of(model)
+    # All weights lie in one flat buffer, except those that are not trained.
     yield trained.nbytes, "weights"
     for parameter in model.parameters():
         if not parameter.requires_grad:
@@ -177,7 +186,9 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     bucket = Allocation(
         number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
     )
-    position = 0 if from_start else _first_allocation_after_a_gradient(stream.events)
+    position = 0
+    if not from_start:
+        position = _first_allocation_after_a_gradient(stream.events)
     events: list[Event] = []
     for index, event in enumerate(stream.events):
         if index == position:

@@ -5,8 +5,7 @@ sections/          the sections of a report, one file each
 report.py          a run's data set with its sections filled in
 configurations.py  configurations as rows: columns, marks, and what the marks mean
 flags.py           flags in words
-anatomies.py       the anatomies that a report shows
-terminal.py        renderers: the printed end of a run,
+terminal/          renderers: the printed end of a run,
 markdown.py        report.md,
 json_output.py     JSON,
 html/              report.html
@@ -16,6 +15,8 @@ dataset_card.py    the card of a run on the Hugging Face Hub
 schema_page.py     docs/schema.md
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
                    batch_size.py, plan.py and prediction.py
+recommendation_json.py, recommendation_notes.py
+                   a recommendation as JSON; what to know before training
 workload.py        a user's own training: its time, price and energy
 config_reference.py  docs: every key of a config
 """

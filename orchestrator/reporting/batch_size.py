@@ -10,49 +10,51 @@ from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
 from orchestrator.labels import batch_label
+from orchestrator.reporting.flags import with_heading
+from orchestrator.reporting.terminal.safe_text import visible
 
 _WIDTH = 118
 
 
 def describe(answer: BatchSizeAnswer, hardware: str) -> str:
     """Lines under 120 columns: a heading, a table of the answers, notes."""
-    notes = [
-        textwrap.fill(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        for note in _notes(answer)
-    ]
-    return "\n".join([_heading(answer, hardware), *_table(answer), *notes])
+    lines = [_heading(answer, hardware), *_table(answer)]
+    for note in _notes(answer):
+        filled = textwrap.fill(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines.append(filled)
+    return visible("\n".join(lines))
 
 
 def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
     if answer.device_bytes is None or answer.margin_bytes is None:
         memory = "no GPU: memory is what tensors hold, without a limit"
         return f"{answer.techniques} on {hardware} ({memory})"
-    margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
+    margin = "nothing"
+    if answer.margin_bytes:
+        margin = units.memory(answer.margin_bytes)
     size = units.memory(answer.device_bytes)
     return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
 
 
 def _table(answer: BatchSizeAnswer) -> Iterator[str]:
-    largest, fastest, saturation = answer.largest, answer.fastest, answer.saturation
+    largest = answer.largest
+    fastest = answer.fastest
+    saturation = answer.saturation
     if largest is None or fastest is None or saturation is None:
         return
-    rows = [
-        ("largest that fits", largest, _why_largest(answer, largest)),
-        ("fastest", fastest, ""),
-        (
-            f"saturation, {answer.tolerance:.0%}",
-            saturation,
-            _why_saturation(answer, saturation, fastest),
-        ),
-    ]
-    accumulated = answer.accumulated
-    if accumulated is not None:
-        name = f"effective batch {answer.effective_batch}"
-        rows.append((name, accumulated, _why_slower(answer, accumulated, fastest)))
     yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
-    for name, size, why in rows:
-        memory = units.memory(size.memory_bytes)
-        yield f"  {name:<22}{_batch(size):>10}{_speed(size):>20}{memory:>12}  {why}".rstrip()
+    yield _line("largest that fits", largest, _why_largest(answer, largest))
+    yield _line("fastest", fastest, "")
+    why = _why_saturation(answer, saturation, fastest)
+    yield _line(f"saturation, {answer.tolerance:.0%}", saturation, why)
+    if answer.accumulated is not None:
+        why = _why_slower(answer, answer.accumulated, fastest)
+        yield _line(f"effective batch {answer.effective_batch}", answer.accumulated, why)
+
+
+def _line(name: str, size: BatchMeasurement, why: str) -> str:
+    memory = units.memory(size.memory_bytes)
+    return f"  {name:<22}{_batch(size):>10}{_speed(size):>20}{memory:>12}  {why}".rstrip()
 
 
 def _batch(size: BatchMeasurement) -> str:
@@ -62,12 +64,13 @@ def _batch(size: BatchMeasurement) -> str:
 
 
 def _speed(size: BatchMeasurement) -> str:
-    return f"{units.number(size.samples_per_second)} {units.error(size.ci95)}".rstrip()
+    return f"{units.number(size.samples_per_second)} {units.error(size.error95)}".rstrip()
 
 
 def _why_slower(
     answer: BatchSizeAnswer, accumulated: BatchMeasurement, fastest: BatchMeasurement
 ) -> str:
+    # Within the tolerance the reader asked for, speeds count as equal.
     slower = 1 - accumulated.speed / fastest.speed
     if slower <= answer.tolerance:
         return ""
@@ -77,20 +80,25 @@ def _why_slower(
 def _why_largest(answer: BatchSizeAnswer, largest: BatchMeasurement) -> str:
     if largest.micro_batch >= answer.max_micro_batch:
         return "the largest that was asked for"
-    above = [
-        size
-        for size in answer.sizes
-        if size.accumulation == 1 and size.micro_batch > largest.micro_batch
-    ]
-    if above:
-        next_size = above[0]
+    next_size = _next_measured(answer, largest)
+    if next_size is not None:
         is_within = next_size.micro_batch - largest.micro_batch <= answer.granularity
         if is_within or next_size.outcome is Outcome.TIMED_OUT:
             return f"{next_size.micro_batch}: {_refusal(next_size)}"
     if answer.unfinished or answer.next_bytes is None:
         return "not known to be the largest"
-    known = f", to within {answer.granularity}" if answer.granularity > 1 else ""
-    return f"one more: {units.memory(answer.next_bytes)} predicted{known}"
+    predicted = f"one more: {units.memory(answer.next_bytes)} predicted"
+    if answer.granularity > 1:
+        return f"{predicted}, to within {answer.granularity}"
+    return predicted
+
+
+def _next_measured(answer: BatchSizeAnswer, largest: BatchMeasurement) -> BatchMeasurement | None:
+    """The first measured micro-batch above the largest that fits, without accumulation."""
+    for size in answer.sizes:
+        if size.accumulation == 1 and size.micro_batch > largest.micro_batch:
+            return size
+    return None
 
 
 def _refusal(size: BatchMeasurement) -> str:
@@ -120,6 +128,8 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         effective_batch = answer.effective_batch
         yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
+    yield from _left_out(answer)
+    yield from _nearby(answer)
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     if answer.alignment is not None:
@@ -128,19 +138,44 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
         faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
         yield f"multiples of 8 matter here: {faster}"
     fastest = answer.fastest
-    if fastest is not None and answer.tolerance < fastest.ci95:
-        yield _precision_note(fastest.ci95)
+    if fastest is not None and answer.tolerance < fastest.error95:
+        yield _precision_note(fastest.error95)
     if answer.sizes:
-        listed = ", ".join(f"{_batch(size)} ({_outcome(size)})" for size in answer.sizes)
+        listed = ", ".join(map(_measured, answer.sizes))
         trials = units.count(len(answer.sizes), "trial")
         yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
 
 
-def _precision_note(ci95: float) -> str:
-    if math.isfinite(ci95):
-        return f"speeds are known to {units.error(ci95)}: closer sizes cannot be ranked"
+def _left_out(answer: BatchSizeAnswer) -> Iterator[str]:
+    """The sizes that are no answer because they train something else."""
+    for size in answer.left_out:
+        reasons = ", ".join(map(with_heading, size.flags))
+        speed = f"{units.number(size.speed)} samples/s"
+        yield f"left out: {_batch(size)} ({speed}): {reasons}"
+
+
+def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
+    """Effective batches near the one asked for that are much faster."""
+    for nearby in answer.nearby:
+        candidate = nearby.candidate
+        speed = units.number(candidate.configuration.samples_per_second)
+        size = units.memory(candidate.configuration.memory_bytes)
+        bound = ("at least ", "at most ") if candidate.is_inferred else ("", "")
+        yield (
+            f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
+            f"{candidate.micro_batch}×{candidate.accumulation}, {bound[0]}{speed} samples/s in "
+            f"{bound[1]}{size}"
+        )
+
+
+def _precision_note(error95: float) -> str:
+    if math.isfinite(error95):
+        return f"speeds are known to {units.error(error95)}: closer sizes cannot be ranked"
     return "speeds come from a single step: close sizes cannot be ranked"
 
 
-def _outcome(size: BatchMeasurement) -> str:
-    return f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+def _measured(size: BatchMeasurement) -> str:
+    """``128 (345/s)``, or why the size does not fit."""
+    if size.fits:
+        return f"{_batch(size)} ({units.number(size.speed)}/s)"
+    return f"{_batch(size)} ({_refusal(size)})"

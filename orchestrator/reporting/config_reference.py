@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from jobs.techniques import AXES, Axis
@@ -43,12 +44,13 @@ _REQUIREMENTS = {
     "no_attention_dropout": "a model without attention dropout",
 }
 """Requirement without an argument -> its words."""
-_REQUIREMENT_PREFIXES = {
+_REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "package:": "the package `{}`",
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
 }
+"""Prefix of a requirement with an argument -> its words."""
 
 
 def render() -> str:
@@ -67,6 +69,7 @@ def render() -> str:
 
 def _sections() -> Iterator[str]:
     """The top level, then every section with the path that leads to it."""
+    # Pydantic gives every section's schema under its class's name.
     schema = SweepSection.model_json_schema()
     yield from _section("Top level", SweepSection, schema, schema["$defs"])
     for path, section in _nested_sections(SweepSection):
@@ -109,8 +112,9 @@ def _type(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return ", ".join(map(_code, schema["enum"]))
     if "anyOf" in schema:
+        # A key that may be left out is described by its default.
         kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if schema["type"] == "array":
@@ -120,7 +124,9 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _list_type(items: dict[str, Any]) -> str:
     kind = _type(items)
-    return f"list of {kind}s" if kind in ("mapping", "text") else f"list of {kind}"
+    if kind in ("mapping", "text"):
+        return f"list of {kind}s"
+    return f"list of {kind}"
 
 
 def _scalar_type(schema: dict[str, Any]) -> str:
@@ -147,7 +153,13 @@ def _default(schema: dict[str, Any], is_required: bool) -> str:
     default = schema.get("default")
     if default is None or isinstance(default, (dict, list)):
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    if isinstance(default, bool):
+        return _code(str(default).lower())
+    return _code(default)
+
+
+def _code(value: object) -> str:
+    return f"`{value}`"
 
 
 def _axis(axis: Axis) -> Iterator[str]:
@@ -188,7 +200,7 @@ def _searches() -> Iterator[str]:
     for kind, row in SEARCH_KINDS.items():
         yield from ("", f"### `search: {kind}`", "", _sentence(row.doc))
         if row.options:
-            rows = [_option(name, option) for name, option in row.options.items()]
+            rows = list(itertools.starmap(_option, row.options.items()))
             yield ""
             yield from _table(["option", "type", "default", "meaning"], rows)
 
@@ -199,7 +211,9 @@ def _option(name: str, option: SearchOption) -> list[str]:
         bounds["maximum"] = option.maximum
     if option.below is not None:
         bounds["exclusiveMaximum"] = option.below
-    words = "integer" if option.type is int else "number"
+    words = "number"
+    if option.type is int:
+        words = "integer"
     return [f"`{name}`", f"{words}{_bounds(bounds)}", f"`{option.default}`", option.doc]
 
 
@@ -212,7 +226,7 @@ def _loggers() -> Iterator[str]:
     for name, row in LOGGERS.items():
         yield from ("", f"### `{name}`", "", f"{_sentence(row.doc)} Package: `{row.package}`.")
         if row.arguments:
-            rows = [[f"`{argument}`", doc] for argument, doc in row.arguments.items()]
+            rows = [[_code(argument), doc] for argument, doc in row.arguments.items()]
             yield ""
             yield from _table(["argument", "meaning"], rows)
 
@@ -220,7 +234,9 @@ def _loggers() -> Iterator[str]:
 def _renamed_keys() -> Iterator[str]:
     yield from ("", "## Renamed keys", "")
     yield from ("Old keys still work in this version, with a note on stderr.", "")
-    rows = [[f"`{dotted(old)}`", f"`{dotted(new)}`"] for old, new in RENAMED_KEYS.items()]
+    rows = []
+    for old, new in RENAMED_KEYS.items():
+        rows.append([_code(dotted(old)), _code(dotted(new))])
     yield from _table(["old key", "new key"], rows)
 
 
@@ -238,7 +254,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield _row(head)
     yield _row(["---"] * len(head))
     for cells in rows:
-        yield _row([cell.replace("|", "\\|") for cell in cells])
+        yield _row(list(map(_escaped, cells)))
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
 
 
 def _row(cells: Sequence[str]) -> str:

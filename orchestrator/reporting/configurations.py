@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,19 +9,30 @@ from jobs.flags import LOSS, FlagKind, has_any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.loss_parity import CheckState
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Format
 from orchestrator.units import count, error
 
-OTHER_RECIPE, HOST_BOUND, LOSS_MISMATCH = "†", "h", "≠"
+OTHER_RECIPE = "†"
+HOST_BOUND = "h"
+LOSS_MISMATCH = "≠"
 MARKS_MEAN = {
     OTHER_RECIPE: "other training recipe",
     HOST_BOUND: "host-bound: the GPU waited for the host, so this is the host's speed",
     LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
 }
 """Mark -> what it says of a configuration."""
+
+LOSS_STATES: Mapping[CheckState, str] = {
+    CheckState.MATCHES: "match the reference",
+    CheckState.MISMATCH: "do not match the reference",
+    CheckState.NOT_CHECKED: "not checked",
+    CheckState.REFERENCE: "the reference",
+}
+"""What is known of a configuration's losses, in words."""
 
 MEMORY_MEANS: Mapping[str, str] = {
     "device_peak_bytes": "peak of the whole GPU as NVML reports it, CUDA context included",
@@ -34,20 +44,22 @@ MEMORY_MEANS: Mapping[str, str] = {
 CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
 SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
-CI95 = Column(key="samples_per_second_ci95", heading="±", format=Format.CI95)
+LOSSES = Column(key="losses", heading="losses", is_detail=True)
+TRIAL = Column(key="trial_id", heading="trial")
+ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
 
 
 def row_of(
     dataset: Dataset, results: EnvironmentResults, configuration: Configuration
 ) -> dict[str, Any]:
     """A configuration as plain values: label, figures, marks and what identifies it."""
-    ci95 = configuration.samples_per_second_ci95
     return {
         "configuration": dataset.label(configuration.choices),
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
-        "samples_per_second_ci95": ci95 if ci95 is not None and math.isfinite(ci95) else None,
+        "samples_per_second_error95": configuration.error95,
         "marks": marks(results, configuration),
+        "losses": LOSS_STATES[configuration.loss_state],
         "trial_id": configuration.trial_ids[0],
         "choices": dict(configuration.choices),
         "training_recipe": configuration.training_recipe.by_axis,
@@ -72,16 +84,20 @@ def mark_notes(
     results: EnvironmentResults, configurations: Iterable[Configuration]
 ) -> tuple[str, ...]:
     """What the marks on these configurations mean, a line each."""
-    met: set[str] = set()
-    others: dict[TrainingRecipe, None] = {}
+    used_marks: set[str] = set()
+    other_recipes: dict[str, None] = {}
     for configuration in configurations:
-        met.update(marks(results, configuration))
+        used_marks.update(marks(results, configuration))
         if configuration.training_recipe != results.recipe:
-            others[configuration.training_recipe] = None
-    notes = [f"{mark} {meaning}" for mark, meaning in MARKS_MEAN.items() if mark in met]
-    if others:
-        named = "; ".join(recipe_name(results, recipe) for recipe in others)
-        notes[0] = f"{notes[0]}: {named}"
+            other_recipes[recipe_name(results, configuration.training_recipe)] = None
+    notes = []
+    for mark, meaning in MARKS_MEAN.items():
+        if mark not in used_marks:
+            continue
+        note = f"{mark} {meaning}"
+        if mark == OTHER_RECIPE:
+            note = f"{note}: {'; '.join(other_recipes)}"
+        notes.append(note)
     return tuple(notes)
 
 
@@ -99,16 +115,19 @@ def memory_meaning(results: EnvironmentResults) -> str:
 
 def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) -> str:
     """The result of a tie-break of two configurations; ``labels`` maps trials to labels."""
-    own, reference = labels[comparison.trial_id], labels[comparison.reference_id]
+    challenger = labels[comparison.trial_id]
+    reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
-    ratio, uncertainty = comparison.ratio, error(comparison.ci95)
+    uncertainty = error(comparison.ci95)
+    # The ratio is the challenger's speed divided by the reference's.
+    gain = 100 * (comparison.ratio - 1)
     if comparison.is_faster:
-        return f"{own} is {100 * (ratio - 1):.1f} % {uncertainty} faster than {reference} {rounds}."
+        return f"{challenger} is {gain:.1f} % {uncertainty} faster than {reference} {rounds}."
     if comparison.is_slower:
-        gain = 100 * (1 / ratio - 1)
-        return f"{reference} is {gain:.1f} % {uncertainty} faster than {own} {rounds}."
-    difference = f"{100 * (ratio - 1):+.1f} % {uncertainty}".replace("-", "−")
-    return f"No difference in speed between {reference} and {own}: {difference} {rounds}."
+        inverse = 100 * (1 / comparison.ratio - 1)
+        return f"{reference} is {inverse:.1f} % {uncertainty} faster than {challenger} {rounds}."
+    difference = f"{gain:+.1f} % {uncertainty}".replace("-", "−")
+    return f"No difference in speed between {reference} and {challenger}: {difference} {rounds}."
 
 
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.units import change, count, duration, error, memory, number
+from orchestrator.units import MIB, change, count, duration, error, memory, number
 
 Row = Mapping[str, Any]
 """One row of a table: key -> plain JSON value. It may hold more than the columns show."""
@@ -44,6 +44,7 @@ class Format(enum.Enum):
 
 
 _MAX_NARROW_COLUMNS = 5
+"""As many fit in half of a page's width."""
 _WORDS = (Format.TEXT, Format.CONFIGURATION, Format.OUTCOME, Format.TRIALS)
 
 
@@ -69,15 +70,24 @@ class Column:
     def text(self, row: Row) -> str:
         """A row's value as people read it; empty where it has none."""
         written = formatted(row.get(self.key), self.format)
-        marks = row.get(self.marks) or () if self.marks else ()
-        return " ".join([*marks, written]) if written else ""
+        if not written or not self.marks:
+            return written
+        marks = row.get(self.marks) or ()
+        return " ".join([*marks, written])
 
     def tone(self, row: Row) -> Literal["", "good", "bad"]:
         """Whether a ratio is an improvement; empty for other values, and near 1."""
         value = row.get(self.key)
-        if not self.better or not isinstance(value, (int, float)) or 0.995 <= value <= 1.005:
+        if not self.better or not isinstance(value, (int, float)):
             return ""
-        return "good" if (value > 1) == (self.better == "more") else "bad"
+        # What rounds to 0 % is neither good nor bad.
+        if 0.995 <= value <= 1.005:
+            return ""
+        is_more = value > 1
+        wants_more = self.better == "more"
+        if is_more == wants_more:
+            return "good"
+        return "bad"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,21 +106,21 @@ class Table:
     @property
     def is_wide(self) -> bool:
         """Whether it needs the whole width of a page."""
-        columns = self.shown_columns
-        has_trials = any(column.format is Format.TRIALS for column in columns)
-        return has_trials or len(columns) > _MAX_NARROW_COLUMNS
+        formats = [column.format for column in self.shown_columns]
+        return Format.TRIALS in formats or len(formats) > _MAX_NARROW_COLUMNS
 
     @property
     def names_configurations(self) -> bool:
         """Whether a column holds the labels of configurations."""
-        return any(column.format is Format.CONFIGURATION for column in self.columns)
+        return Format.CONFIGURATION in [column.format for column in self.columns]
 
     @property
     def shown_columns(self) -> tuple[Column, ...]:
         """The columns with something below their heading."""
-        return tuple(
-            column for column in self.columns if any(column.text(row) for row in self.rows)
-        )
+        return tuple(filter(self._has_text, self.columns))
+
+    def _has_text(self, column: Column) -> bool:
+        return any(column.text(row) for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +182,8 @@ def _share(value: float) -> str:
 
 
 def _mebibytes(value: float) -> str:
-    return f"{value / 2**20:,.0f}"
+    # Whole MiB, as nvidia-smi prints them.
+    return f"{value / MIB:,.0f}"
 
 
 def _integer(value: int) -> str:
@@ -183,8 +194,11 @@ def _trials(value: Sequence[Row]) -> str:
     """``batch 4 · bf16 and 3 others``."""
     if not value:
         return ""
-    first, others = str(value[0]["configuration"]), len(value) - 1
-    return f"{first} and {count(others, 'other')}" if others else first
+    first = str(value[0]["configuration"])
+    others = len(value) - 1
+    if not others:
+        return first
+    return f"{first} and {count(others, 'other')}"
 
 
 _WRITERS: Mapping[Format, Callable[[Any], str]] = {
@@ -201,3 +215,4 @@ _WRITERS: Mapping[Format, Callable[[Any], str]] = {
     Format.SHARE: _share,
     Format.DURATION: duration,
 }
+"""Format -> what writes a value in it."""

@@ -29,15 +29,15 @@ run = orchestrator.load("{uri}")
 def render(report: Report, uri: str) -> str:
     """The card of the run at ``uri`` (``hf://datasets/...``), with its tables for the viewer."""
     dataset = report.dataset
+    name = dataset.name or "Run"
     hardware = ", ".join(dict.fromkeys(results.hardware for results in dataset.environments))
-    named = dataset.name or "Run"
-    front = {
-        "pretty_name": f"{named} on {hardware}" if hardware else named,
-        "tags": _TAGS,
-        "configs": [_table(path) for path in sorted(report.files) if path.suffix == ".parquet"],
-    }
+    if hardware:
+        name = f"{name} on {hardware}"
+    tables = [_table(path) for path in sorted(report.files) if path.suffix == ".parquet"]
+    front = {"pretty_name": name, "tags": _TAGS, "configs": tables}
     header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     text = markdown.render(report, picture=layout.FRONTIER_PLOT)
+    # hf://datasets/OWNER/NAME/...: the owner and the name.
     repository = "/".join(uri.split("/")[3:5])
     loading = _LOADING.format(repository=repository, uri=uri)
     return f"---\n{header}---\n\n{text}\n{loading}"
@@ -46,4 +46,6 @@ def render(report: Report, uri: str) -> str:
 def _table(path: Path) -> dict[str, Any]:
     """A table as the Hub's viewer reads it."""
     about: dict[str, Any] = {"config_name": path.stem, "data_files": path.name}
-    return {**about, "default": True} if path.name == layout.TRIALS else about
+    if path.name == layout.TRIALS:
+        about["default"] = True
+    return about

@@ -7,10 +7,11 @@ from typing import Any
 
 from orchestrator.analysis.explanation import CLOSE, Breakdown, Difference, Explanation, Side, Term
 from orchestrator.analysis.loss_curves import LossCurves
-from orchestrator.analysis.loss_parity import LossWindow
+from orchestrator.analysis.loss_parity import CheckState, LossWindow
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
 SMALL = 0.02
@@ -20,19 +21,27 @@ MAX_LOSS_STEPS = 6
 
 _FASTER = ("B is faster", "B is slower")
 _SMALLER = ("B takes less memory", "B takes more memory")
+"""What is said of B where its figure is less than A's, and where it is more."""
 
 Writer = Callable[[float], str]
 
 
 def seconds(value: float) -> str:
     """Seconds in the unit that reads best: ``2.90 ms``, ``1.50 s``."""
+    # Rounded to nanoseconds first, so that what a subtraction leaves of zero has no sign.
     value = round(value, 9)
-    sign, size = "−" if value < 0 else "", abs(value)
-    return f"{sign}{number(size)} s" if size >= 1 else f"{sign}{number(1000 * size)} ms"
+    size = abs(value)
+    text = f"{number(1000 * size)} ms"
+    if size >= 1:
+        text = f"{number(size)} s"
+    return f"−{text}" if value < 0 else text
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+    # Whole percent from 10 % on, two digits below.
+    if share >= 0.1:
+        return f"{100 * share:.0f} %"
+    return f"{100 * share:.2g} %"
 
 
 def _joules(value: float) -> str:
@@ -73,9 +82,17 @@ RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 """Name of a runtime difference -> its words, and how its values are written."""
 
 
+_LOSS_RESULTS: Mapping[CheckState, str] = {
+    CheckState.MATCHES: "B's losses match the reference, A",
+    CheckState.MISMATCH: "loss mismatch",
+    CheckState.NOT_CHECKED: "not checked",
+}
+"""What the comparison of the two losses says."""
+
+
 def render(explanation: Explanation) -> str:
     """Lines of text: the trials, their time and memory, what ran differently, losses, cautions."""
-    return "\n".join(_lines(explanation))
+    return visible("\n".join(_lines(explanation)))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:
@@ -85,14 +102,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    before, after = explanation.before, explanation.after
-    yield f"A {before.trial_id}: {before.label}"
-    yield f"B {after.trial_id}: {after.label}"
-    yield ""
-    yield f"Hardware: {explanation.hardware}."
-    yield f"Speed: {_speeds(before, after)}. Memory: {_memories(explanation)}."
-    choices = [_difference(difference) for difference in explanation.choices]
-    yield f"Configuration differences (A -> B): {'; '.join(choices) or 'none'}."
+    yield from _heading(explanation)
     yield from _breakdown("Time per sample", _FASTER, explanation.seconds_per_sample)
     if explanation.module_seconds is not None:
         title = "Forward and backward pass per sample, by class of module"
@@ -105,34 +115,55 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     cautions = list(_cautions(explanation))
     if cautions:
         yield ""
-        yield from (f"! {caution}" for caution in cautions)
+    for caution in cautions:
+        yield f"! {caution}"
+
+
+def _heading(explanation: Explanation) -> Iterator[str]:
+    """The two trials, their hardware, their figures, and the choices in which they differ."""
+    before = explanation.before
+    after = explanation.after
+    yield f"A {before.trial_id}: {before.label}"
+    yield f"B {after.trial_id}: {after.label}"
+    yield ""
+    yield f"Hardware: {explanation.hardware}."
+    yield f"Speed: {_speeds(before, after)}. Memory: {_memories(explanation)}."
+    choices = "; ".join(map(_difference, explanation.choices))
+    yield f"Configuration differences (A -> B): {choices or 'none'}."
 
 
 def _speeds(before: Side, after: Side) -> str:
     """``100 -> 150 samples/s (+50 %)``."""
-    own, other = before.samples_per_second, after.samples_per_second
-    return f"{number(own)} -> {number(other)} samples/s ({change(other / own)})"
+    first = before.samples_per_second
+    second = after.samples_per_second
+    return f"{number(first)} -> {number(second)} samples/s ({change(second / first)})"
 
 
 def _memories(explanation: Explanation) -> str:
     """``1.56 GiB -> 1.21 GiB (−22 %)``."""
-    own, other = explanation.before.memory_bytes, explanation.after.memory_bytes
-    return f"{memory(own)} -> {memory(other)} ({_ratio(explanation.memory_bytes)})"
+    first = memory(explanation.before.memory_bytes)
+    second = memory(explanation.after.memory_bytes)
+    return f"{first} -> {second} ({_ratio(explanation.memory_bytes)})"
 
 
 def _breakdown(
     title: str, words: tuple[str, str], breakdown: Breakdown, write: Writer = seconds
 ) -> Iterator[str]:
     """A line for the figure and one for each part that changed; ``words``: for less, for more."""
-    before, after = breakdown.before, breakdown.after
-    is_profiled = breakdown.source == "anatomy"
-    source = "both trials profiled" if is_profiled else "from the table: not both were profiled"
-    figures = f"{write(before)} -> {write(after)}"
+    before = breakdown.before
+    after = breakdown.after
+    source = "from the table: not both were profiled"
+    if breakdown.source == "anatomy":
+        source = "both trials profiled"
     yield ""
     if before and after and abs(after / before - 1) <= CLOSE:
         yield f"{title}: the same, {write(after)} ({source})."
     else:
-        yield f"{title}: {words[after > before]}, {figures} ({_ratio(breakdown)}; {source})."
+        for_less, for_more = words
+        decision = for_more if after > before else for_less
+        figures = f"{write(before)} -> {write(after)}"
+        yield f"{title}: {decision}, {figures} ({_ratio(breakdown)}; {source})."
+    # Parts that changed little would hide those that explain the difference.
     for term in breakdown.terms:
         if abs(term.change) > SMALL * max(before, after):
             yield f"  {_term(term, breakdown, write)}"
@@ -142,42 +173,53 @@ def _breakdown(
 
 def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:
     """``−21.0 ms tensor contractions: 23.1 ms -> 2.10 ms, 79 % of the difference``."""
-    sign = "+" if term.change > 0 else "−"
+    sign = "−"
+    if term.change > 0:
+        sign = "+"
     figures = f"{write(term.before)} -> {write(term.after)}"
     line = f"{sign}{write(abs(term.change))} {term.name}: {figures}"
     whole = breakdown.after - breakdown.before
     if abs(whole) <= CLOSE * max(breakdown.before, breakdown.after):
         return line
+    # A share of a difference near zero would be noise; above, it says how much the part explains.
     share = term.change / whole
-    return f"{line}, " + (f"{100 * share:.0f} % of the difference" if share > 0 else "against it")
+    if share <= 0:
+        return f"{line}, against it"
+    return f"{line}, {100 * share:.0f} % of the difference"
 
 
 def _ratio(breakdown: Breakdown) -> str:
-    return change(breakdown.after / breakdown.before) if breakdown.before else "–"
+    if not breakdown.before:
+        return "–"
+    return change(breakdown.after / breakdown.before)
 
 
 def _runtime(explanation: Explanation) -> Iterator[str]:
     if explanation.runtime:
         yield ""
         yield "Runtime differences (A -> B):"
-        yield from (f"  {_difference(difference)}" for difference in explanation.runtime)
+    for difference in explanation.runtime:
+        yield f"  {_difference(difference)}"
 
 
 def _difference(difference: Difference) -> str:
     """``matrix multiplications in float32 -> bfloat16``."""
     words, write = RUNTIME_NAMES.get(difference.name, (difference.name, str))
-    before, after = (_written(value, write) for value in (difference.before, difference.after))
+    before = _written(difference.before, write)
+    after = _written(difference.after, write)
     return f"{words} {before} -> {after}"
 
 
 def _written(value: Any, write: Callable[[Any], str]) -> str:
-    return "none" if value in (None, "") else write(value)
+    if value in (None, ""):
+        return "none"
+    return write(value)
 
 
 def _cautions(explanation: Explanation) -> Iterator[str]:
     """What limits the comparison."""
     if explanation.recipes[0] != explanation.recipes[1]:
-        recipes = " -> ".join(recipe_label(recipe) for recipe in explanation.recipes)
+        recipes = " -> ".join(map(recipe_label, explanation.recipes))
         yield f"different training recipes: {recipes}"
     for name, factor in zip("AB", explanation.slower_profiles, strict=True):
         if factor is not None:
@@ -186,7 +228,8 @@ def _cautions(explanation: Explanation) -> Iterator[str]:
                 "parts are its shares"
             )
     for name, side in (("A", explanation.before), ("B", explanation.after)):
-        yield from (f"{name}: {with_heading(flag)}" for flag in side.flags)
+        for flag in side.flags:
+            yield f"{name}: {with_heading(flag)}"
 
 
 def loss_lines(curves: LossCurves) -> Iterator[str]:
@@ -197,20 +240,21 @@ def loss_lines(curves: LossCurves) -> Iterator[str]:
         return
     furthest = curves.furthest_step
     difference = abs(curves.after[furthest] - curves.before[furthest])
-    result = "B's losses match the reference, A" if curves.match else "loss mismatch"
+    result = _LOSS_RESULTS[curves.state]
     where = f"in step {furthest + 1} of {steps}"
     yield f"Losses: {result}. The largest difference is {difference:.4g}, {where}."
     yield from _loss_table(curves)
-    yield from (f"  {_window(window)}" for window in curves.windows)
+    for window in curves.windows:
+        yield f"  {_window(window)}"
     if curves.windows[-1].end < steps:
         yield "  Later steps are not compared: after the first update, recipes train differently."
 
 
 def _loss_table(curves: LossCurves) -> Iterator[str]:
     """The losses of a few steps, evenly spread."""
+    # Rounded to whole steps, of which a short curve has fewer than MAX_LOSS_STEPS.
     last = len(curves.after) - 1
-    shares = [place / (MAX_LOSS_STEPS - 1) for place in range(MAX_LOSS_STEPS)]
-    steps = sorted({round(share * last) for share in shares})
+    steps = sorted({round(index * last / (MAX_LOSS_STEPS - 1)) for index in range(MAX_LOSS_STEPS)})
     yield "  step " + "".join(f"{step + 1:>9}" for step in steps)
     for name, curve in (("A", curves.before), ("B", curves.after)):
         yield f"  {name:<5}" + "".join(f"{curve[step]:>9.4f}" for step in steps)
@@ -218,10 +262,11 @@ def _loss_table(curves: LossCurves) -> Iterator[str]:
 
 def _window(window: LossWindow) -> str:
     """Mean losses of both; the bound, too, where losses could exceed it."""
-    is_one = window.end == window.begin + 1
-    steps = f"step {window.end}" if is_one else f"steps {window.begin + 1} to {window.end}"
+    steps = f"steps {window.begin + 1} to {window.end}"
+    if window.end == window.begin + 1:
+        steps = f"step {window.end}"
     means = f"mean loss {window.reference:.4g} -> {window.own:.4g}"
     line = f"{steps}: {means}, a difference of {_percent(window.difference)}"
-    if window.allowed >= 1:
-        return f"{line}; too few steps to set a bound"
+    if not window.has_power:
+        return f"{line}; not checked: over so few steps it could be chance"
     return f"{line}; up to {_percent(window.allowed)} is a match"

@@ -11,6 +11,7 @@ from jobs.flags import Flag, FlagKind
 from orchestrator.units import error, memory, number
 
 Writer = Callable[[float], str]
+"""Writes a flag's value for people."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +145,9 @@ def heading(kind: FlagKind) -> str:
 
 def describe(flag: Flag) -> str:
     """What a flag says, without its heading: ``step time 95 % CI ±5.1 %``."""
-    return _sentence(flag.kind, [value for value in (flag.value,) if value is not None])
+    if flag.value is None:
+        return _sentence(flag.kind, [])
+    return _sentence(flag.kind, [flag.value])
 
 
 def with_heading(flag: Flag) -> str:
@@ -160,18 +163,20 @@ def grouped(flags: Iterable[tuple[Flag, str]]) -> tuple[FlagGroup, ...]:
         labels.setdefault(flag.kind, []).append(label)
         if flag.value is not None:
             values.setdefault(flag.kind, []).append(flag.value)
-    groups = [
-        FlagGroup(kind=kind, values=tuple(values.get(kind, ())), labels=tuple(own))
-        for kind, own in labels.items()
-    ]
+    groups = []
+    for kind, rows in labels.items():
+        kind_values = tuple(values.get(kind, ()))
+        groups.append(FlagGroup(kind=kind, values=kind_values, labels=tuple(rows)))
     return tuple(sorted(groups, key=_by_size))
 
 
 def to_json(flags: Iterable[Flag]) -> list[dict[str, Any]]:
     """Flags as plain values, with their sentences."""
-    return [
-        {"kind": flag.kind.value, "value": flag.value, "text": describe(flag)} for flag in flags
-    ]
+    return list(map(_plain, flags))
+
+
+def _plain(flag: Flag) -> dict[str, Any]:
+    return {"kind": flag.kind.value, "value": flag.value, "text": describe(flag)}
 
 
 def _by_size(group: FlagGroup) -> int:
@@ -183,5 +188,9 @@ def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return wording.without_value
-    low, high = wording.write(min(finite)), wording.write(max(finite))
-    return wording.sentence.format(low if low == high else f"{low} to {high}")
+    # Values that are written alike are one value for a reader.
+    lowest = wording.write(min(finite))
+    highest = wording.write(max(finite))
+    if lowest == highest:
+        return wording.sentence.format(lowest)
+    return wording.sentence.format(f"{lowest} to {highest}")

@@ -15,35 +15,39 @@ from orchestrator.reporting.report import Report
 def to_json(report: Report) -> dict[str, Any]:
     """The run's head, then every section under its name, whole: no table is shortened."""
     dataset = report.dataset
-    of_the_run = {
-        part.section.name: _section(part.content)
-        for part in report.parts
-        if part.environment is None
-    }
-    head = {
+    environments = [_environment(report, results) for results in dataset.environments]
+    document: dict[str, Any] = strict(
+        {
+            **_head(report),
+            "environments": environments,
+            **_sections(report, None),
+            "files": list(map(str, report.files)),
+        }
+    )
+    return document
+
+
+def _head(report: Report) -> dict[str, Any]:
+    """What was run, how its trials ended, and what it took."""
+    dataset = report.dataset
+    folder = None
+    if dataset.folder is not None:
+        folder = str(dataset.folder)
+    outcomes = {outcome.value: number for outcome, number in report.outcomes.items()}
+    return {
         "run": dataset.name,
-        "folder": None if dataset.folder is None else str(dataset.folder),
+        "folder": folder,
         "finished": dataset.run.finished,
         "trials": len(dataset.rows),
-        "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
+        "outcomes": outcomes,
         "slot_seconds": report.slot_seconds,
         "follow_ups": len(dataset.follow_ups),
         "follow_up_slot_seconds": report.follow_up_slot_seconds,
         "search": dataset.run.search,
-        "environments": [_environment(report, results) for results in dataset.environments],
-        **of_the_run,
-        "files": [str(path) for path in report.files],
     }
-    document: dict[str, Any] = strict(head)
-    return document
 
 
 def _environment(report: Report, results: EnvironmentResults) -> dict[str, Any]:
-    sections = {
-        part.section.name: _section(part.content)
-        for part in report.parts
-        if part.environment is results
-    }
     return {
         "environment_id": results.environment_id,
         "hardware": results.hardware,
@@ -51,14 +55,29 @@ def _environment(report: Report, results: EnvironmentResults) -> dict[str, Any]:
         "training_recipe": results.recipe,
         "is_baseline_recipe": results.is_baseline_recipe,
         "configurations": len(results.configurations),
-        **sections,
+        **_sections(report, results),
     }
+
+
+def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:
+    """The sections of one environment by their names; None: those of the whole run."""
+    sections = {}
+    for part in report.parts:
+        if part.environment is environment:
+            sections[part.section.name] = _section(part.content)
+    return sections
 
 
 def _section(content: Content) -> dict[str, Any]:
     """Its sentences, and each table's rows under the table's name."""
-    sentences = {"title": content.title, "text": content.text, "notes": content.notes}
-    return {**sentences, **{table.name: table.rows for table in content.tables}}
+    section: dict[str, Any] = {
+        "title": content.title,
+        "text": content.text,
+        "notes": content.notes,
+    }
+    for table in content.tables:
+        section[table.name] = table.rows
+    return section
 
 
 def strict(value: Any) -> Any:
@@ -67,10 +86,10 @@ def strict(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return list(map(_finite, value))
     return value

@@ -9,44 +9,59 @@ from collections.abc import Iterable, Sequence
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.content import Table
 from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.terminal.safe_text import visible
 
 
 def render(report: Report, *, picture: str = "") -> str:
     """The whole report; ``picture`` is the path of the front's image, relative to the report."""
     lines = [f"# {text(report.dataset.name or 'Run')}", "", text(f"{report.headline}."), ""]
     environment: EnvironmentResults | None = None
-    is_open = False
+    has_picture = False
     for part in report.parts:
-        if part.content.title and not is_open:
+        # Sections without a title open the report; command and picture follow them.
+        if part.content.title and not has_picture:
             lines += _command_and_picture(report, picture)
-            is_open = True
+            has_picture = True
         if part.environment is not None and part.environment is not environment:
             environment = part.environment
             lines += [f"## {text(environment.hardware)}", ""]
         lines += _part(part)
-    if not is_open:
+    if not has_picture:
         lines += _command_and_picture(report, picture)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _command_and_picture(report: Report, picture: str) -> list[str]:
     lines = []
-    if report.dataset.run.command:
-        lines += ["```console", *report.dataset.run.command.splitlines(), "```", ""]
+    command = visible(report.dataset.run.command)
+    if command:
+        fence = _fence(command)
+        lines += [f"{fence}console", *command.splitlines(), fence, ""]
     if picture and report.dataset.environments:
         lines += [f"![Memory against speed, with the Pareto front]({picture})", ""]
     return lines
+
+
+def _fence(code: str) -> str:
+    """A fence longer than any row of backticks within, so that nothing ends the block early."""
+    rows = re.findall(r"`+", code)
+    longest = max(map(len, rows), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def _part(part: Part) -> list[str]:
     content = part.content
     lines = []
     if content.title:
-        level = "##" if part.environment is None else "###"
+        # Sections of an environment stand under its hardware's heading.
+        level = "###"
+        if part.environment is None:
+            level = "##"
         lines += [f"{level} {text(content.title)}", ""]
     lines += _sentences(content.text)
     for table in content.tables:
-        lines += _sentences([table.caption] if table.caption else [])
+        if table.caption:
+            lines += _sentences([table.caption])
         lines += [*_table(table), ""]
     return lines + _sentences(content.notes)
 
@@ -60,20 +75,24 @@ def _sentences(sentences: Iterable[str]) -> list[str]:
 
 def _table(table: Table) -> list[str]:
     columns = table.shown_columns
-    return grid(
-        [column.heading for column in columns],
-        [[column.text(row) for column in columns] for row in table.rows],
-        [column.is_figure for column in columns],
-    )
+    headings = [column.heading for column in columns]
+    flush_right = [column.is_figure for column in columns]
+    rows = []
+    for row in table.rows:
+        rows.append([column.text(row) for column in columns])
+    return grid(headings, rows, flush_right)
 
 
 def grid(
     headings: Sequence[str], rows: Iterable[Sequence[str]], flush_right: Sequence[bool] = ()
 ) -> list[str]:
     """A table's lines; ``flush_right`` says which columns are (empty: none)."""
-    rule = ["---:" if right else "---" for right in flush_right] or ["---"] * len(headings)
-    cells = [[text(cell) for cell in row] for row in rows]
-    return [_line(row) for row in ([text(heading) for heading in headings], rule, *cells)]
+    rules = {False: "---", True: "---:"}
+    rule = [rules[is_right] for is_right in flush_right] or [rules[False]] * len(headings)
+    lines = [_line(map(text, headings)), _line(rule)]
+    for row in rows:
+        lines.append(_line(map(text, row)))
+    return lines
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -82,5 +101,6 @@ def _line(cells: Iterable[str]) -> str:
 
 def text(value: str) -> str:
     """Foreign text as one harmless Markdown cell: no markup, no table bars, no line breaks."""
-    flat = html.escape(" ".join(value.split()), quote=False)
+    flat = html.escape(visible(" ".join(value.split())), quote=False)
+    # An underscore within a word, as in a column's name, is no markup.
     return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)

@@ -11,21 +11,23 @@ from orchestrator.labels import trial_label
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import count, duration, error, memory
 
 _SHOWN_TRIALS = 8
 _SHOWN_VALUES = 12
 
 
-def describe(plan: Plan, config: SweepConfig) -> str:
-    """How many trials over which axes, what is ruled out and why, and where the results go."""
-    lines = [
-        f"{config.name}: {_subject(config)}",
-        *_table(_facts(plan, config)),
-        *_ruled_out(plan),
-        *_first_trials(plan.trials, config),
-    ]
-    return "\n".join(lines)
+def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, str]] = ()) -> str:
+    """How many trials over which axes, what is ruled out and why, and where the results go.
+
+    ``model_facts`` are names and texts about the model, which come first.
+    """
+    lines = [f"{config.name}: {_subject(config)}"]
+    lines += _table([*model_facts, *_facts(plan, config)])
+    lines += _ruled_out(plan)
+    lines += _first_trials(plan.trials, config)
+    return visible("\n".join(lines))
 
 
 def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:
@@ -56,7 +58,9 @@ def _trial_json(trial: TrialSpec, config: SweepConfig) -> dict[str, Any]:
 
 def _subject(config: SweepConfig) -> str:
     model = config.model
-    weights = f"{model.architecture}, random weights" if model.architecture else model.name_or_path
+    weights = model.name_or_path
+    if model.architecture:
+        weights = f"{model.architecture}, random weights"
     return f"{model.task} ({weights}) on {_data(config)}"
 
 
@@ -72,11 +76,14 @@ def _data(config: SweepConfig) -> str:
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     trials = count(len(plan.trials), "trial")
-    yield "plan", f"{trials}, {len(plan.ruled_out)} ruled out" if plan.ruled_out else trials
+    if plan.ruled_out:
+        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
+    yield "plan", trials
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     yield from _axes(plan, config)
-    for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
+    measures = {trial.measure for trial in plan.trials}
+    for measure in sorted(measures, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
         yield "budgets", ", ".join(map(memory, config.budgets))
@@ -90,7 +97,7 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
 def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if EFFECTIVE_BATCH in config.baseline:
         sizes = sorted({trial.effective_batch for trial in plan.trials})
-        yield EFFECTIVE_BATCH, _listed([str(size) for size in sizes])
+        yield EFFECTIVE_BATCH, _listed(list(map(str, sizes)))
     for axis, values in _planned_values(plan).items():
         if len(values) > 1:
             yield axis, _listed(list(values))
@@ -99,7 +106,8 @@ def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
 def _planned_values(plan: Plan) -> dict[str, dict[str, None]]:
     """Axis -> the values planned on it, in order of appearance."""
     values: dict[str, dict[str, None]] = {}
-    for spec in (*plan.trials, *(record.spec for record in plan.ruled_out)):
+    specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
+    for spec in specs:
         for axis, choice in spec.choices.items():
             # An accumulation that is no integer is ruled out: no effective batch allows it.
             if axis != ACCUMULATION or isinstance(choice, int):
@@ -111,6 +119,7 @@ def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
     wanted = list(_wanted_follow_ups(config))
     if wanted:
         policy = config.follow_up
+        # The policy's share is a fraction; people read percent.
         share = f"{policy.slot_share * 100:.0f} % of the search's slot time"
         yield "follow-ups", f"on a GPU: {', '.join(wanted)}"
         yield "", f"at most {share}, or {duration(policy.min_seconds)}"
@@ -135,7 +144,9 @@ def _listed(values: list[str]) -> str:
 
 
 def _measure(measure: MeasureSpec) -> str:
-    steps = "one epoch" if measure.steps is None else count(measure.steps, "step")
+    steps = "one epoch"
+    if measure.steps is not None:
+        steps = count(measure.steps, "step")
     warmup = count(measure.warmup_steps, "warm-up step")
     early = ""
     if measure.relative_error:
@@ -145,16 +156,21 @@ def _measure(measure: MeasureSpec) -> str:
 
 def _ruled_out(plan: Plan) -> Iterator[str]:
     counts = Counter((record.rule, record.reason) for record in plan.ruled_out)
-    if counts:
-        yield "\nruled out"
-        yield from _table(
-            (rule, f"{number} × {reason}") for (rule, reason), number in counts.most_common()
-        )
+    if not counts:
+        return
+    yield "\nruled out"
+    rows = []
+    for (rule, reason), number in counts.most_common():
+        rows.append((rule, f"{number} × {reason}"))
+    yield from _table(rows)
 
 
 def _first_trials(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
     left_out = len(trials) - _SHOWN_TRIALS
-    yield "\nfirst trials" if left_out > 0 else "\ntrials"
+    heading = "\ntrials"
+    if left_out > 0:
+        heading = "\nfirst trials"
+    yield heading
     for trial in trials[:_SHOWN_TRIALS]:
         yield f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}"
     if left_out > 0:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -26,12 +28,13 @@ def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
     """
     if not predictions:
         return "no trials"
+    # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
     lines = [f"{header}  {cards} GB"]
     for prediction in predictions:
         lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
@@ -46,25 +49,38 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "trial_id": prediction.trial_id,
         "choices": json.dumps(dict(prediction.choices)),
         "unknown": prediction.unknown,
+        "refused": prediction.refused,
     }
     for name in _FIGURES:
         values |= _figure_columns(name, getattr(prediction, name))
+    values |= _figure_columns("typical_device", prediction.typical_device)
+    values["worst_tokens"] = prediction.worst_tokens
+    values["typical_tokens"] = prediction.typical_tokens
+    values["notes"] = "; ".join(prediction.notes)
+    values["transformers"] = version("transformers")
+    values["torch"] = version("torch")
     is_known = prediction.allocated is not None
     for kind in KINDS:
         column = f"{kind.replace(' ', '_').lower()}_bytes"
-        values[column] = prediction.anatomy.get(kind, 0) if is_known else None
+        values[column] = None
+        if is_known:
+            values[column] = prediction.anatomy.get(kind, 0)
     for card, fit in prediction.cards.items():
         values[f"fits_{card}_gb"] = fit
     return values
 
 
 def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
-    parts = ("bytes", "low", "high")
-    return {f"{name}_{part}": getattr(figure, part) if figure else None for part in parts}
+    if figure is None:
+        return {f"{name}_bytes": None, f"{name}_low": None, f"{name}_high": None}
+    return {f"{name}_bytes": figure.bytes, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     trial_id = f"{prediction.trial_id:<12}"
+    if prediction.refused:
+        yield f"{trial_id}  refused: {prediction.refused}  | {words}"
+        return
     if prediction.allocated is None or prediction.reserved is None:
         yield f"{trial_id}  unknown: {prediction.unknown}  | {words}"
         return
@@ -73,7 +89,18 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     device = f"{_device(prediction.device):>22}"
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
+    if prediction.typical_device is not None:
+        yield f"{'':<12}  {_batch_lengths(prediction)}"
     yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+
+
+def _batch_lengths(prediction: Prediction) -> str:
+    """The worst batch, of which the figures above are, beside the typical one."""
+    return (
+        f"worst batch: {prediction.worst_tokens} tokens, device {_device(prediction.device)}; "
+        f"typical batch: {prediction.typical_tokens} tokens, "
+        f"device {_device(prediction.typical_device)}"
+    )
 
 
 def _device(device: Figure | None) -> str:
@@ -85,8 +112,11 @@ def _device(device: Figure | None) -> str:
 def _anatomy(prediction: Prediction) -> str:
     """The kinds of memory at the peak, the largest first."""
     sizes = prediction.anatomy
-    kinds = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    return ", ".join(f"{kind} {_gib(sizes[kind])}" for kind in kinds if sizes[kind] >= _SHOWN_BYTES)
+    parts = []
+    for kind in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if sizes[kind] >= _SHOWN_BYTES:
+            parts.append(f"{kind} {_gib(sizes[kind])}")
+    return ", ".join(parts)
 
 
 def _gib(nbytes: int) -> str:

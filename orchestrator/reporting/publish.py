@@ -21,6 +21,7 @@ from orchestrator.storage.run_metadata import read_run
 from orchestrator.storage.run_reader import losses_of
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
+from orchestrator.storage.tables.trial_table import table_of_records
 
 _WRITTEN = (
     layout.REPORT_HTML,
@@ -39,6 +40,7 @@ def publish(run_folder: Path) -> Report:
     Raises FileNotFoundError where the folder holds neither records nor a table, UnreadableRunError
     on a damaged file.
     """
+    # Tables first: if a page cannot be drawn, the figures are there.
     dataset = write_tables(run_folder)
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
@@ -55,7 +57,7 @@ def write_tables(run_folder: Path) -> Dataset:
     records = read_records(run_folder)
     if not records:
         return load_dataset(run_folder)
-    table = parquet.table_of_records(records, read_run(run_folder))
+    table = table_of_records(records, read_run(run_folder))
     dataset = build_dataset(table, losses_of(records), run_folder)
     parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
     parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
@@ -68,28 +70,34 @@ def frontier_table(dataset: Dataset) -> Any:
 
     Each is its first repeat's row with what the repeats combine to.
     """
-    entries = list(_on_fronts(dataset))
-    first = [configuration.row for configuration, _ in entries]
-    rows = dataclasses.replace(dataset.table, rows=[dict(row) for row in first])
-    table = parquet.arrow_table(rows)
-    return parquet.append_columns(table, FRONTIER_COLUMNS, [combined for _, combined in entries])
+    first_repeats: list[dict[str, Any]] = []
+    combined: list[dict[str, Any]] = []
+    for configuration, values in _on_fronts(dataset):
+        first_repeats.append(dict(configuration.row))
+        combined.append(values)
+    table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
+    return parquet.append_columns(table, FRONTIER_COLUMNS, combined)
 
 
 def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
     """Each configuration with its values of ``FRONTIER_COLUMNS``."""
     for results in dataset.environments:
-        of_recipes = _trial_ids(own for front in results.fronts.values() for own in front)
+        of_recipes: set[tuple[str, ...]] = set()
+        for front in results.fronts.values():
+            of_recipes |= _trial_ids(front)
         across = _trial_ids(results.front_across_recipes)
         for front in fronts_by(results.configurations, _trains_like).values():
-            for own in front:
-                combined = {
-                    "frontier_memory_bytes": own.memory_bytes,
-                    "frontier_samples_per_second": own.samples_per_second,
-                    "repeats": len(own.trial_ids),
-                    "on_frontier": own.trial_ids in of_recipes,
-                    "across_recipes": own.trial_ids in across,
-                }
-                yield own, combined
+            for configuration in front:
+                yield (
+                    configuration,
+                    {
+                        "frontier_memory_bytes": configuration.memory_bytes,
+                        "frontier_samples_per_second": configuration.samples_per_second,
+                        "repeats": len(configuration.trial_ids),
+                        "on_frontier": configuration.trial_ids in of_recipes,
+                        "across_recipes": configuration.trial_ids in across,
+                    },
+                )
 
 
 def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
@@ -97,7 +105,7 @@ def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
 
 
 def _trial_ids(configurations: Iterable[Configuration]) -> set[tuple[str, ...]]:
-    return {own.trial_ids for own in configurations}
+    return {configuration.trial_ids for configuration in configurations}
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -1,26 +1,23 @@
-"""A recommendation as people read it, and as JSON."""
+"""A recommendation as people read it."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
-from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import MILLION
-from orchestrator.analysis.recommendation import ConstraintCost, Recommendation
+from orchestrator.analysis.recommendation import ConstraintCost, NearbyBatch, Recommendation
 from orchestrator.labels import recipe_label
-from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
     labels_of_trials,
     memory_meaning,
     tie_break_sentence,
 )
-from orchestrator.reporting.json_output import strict
-from orchestrator.reporting.sections.budgets import check_to_json
+from orchestrator.reporting.recommendation_notes import notes, short_notes
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.workload import Workload
-from orchestrator.units import count, duration, memory, number
+from orchestrator.units import count, memory, number
 
 _BEST_IN: Mapping[str, str] = {
     "samples_per_second": "most samples/s",
@@ -42,34 +39,43 @@ def render(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
 ) -> str:
     """Lines of text: the answer, its notes, the next ones, and what each constraint costs."""
-    return "\n".join(_lines(dataset, recommendation, workload))
+    return visible("\n".join(_lines(dataset, recommendation, workload)))
 
 
 def _lines(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None
 ) -> Iterator[str]:
-    results = dataset.main
-    hardware = f" on {results.hardware}" if results else ""
-    yield f"{dataset.name}{hardware}{_asked(recommendation)}"
-    if results is not None:
-        yield f"  memory: {memory_meaning(results)}"
+    yield from _question(dataset, recommendation)
     if len(dataset.environments) > 1:
         others = len(dataset.environments) - 1
         yield f"  environments are never ranked together: {count(others, 'smaller one')} left out"
     yield from _answer(dataset, recommendation, workload)
+    # What else a reader may want: other techniques, other constraints.
     if recommendation.runners_up:
         yield "next best, with other techniques:"
         for candidate in recommendation.runners_up:
             line = _line(dataset, recommendation, candidate)
-            yield f"  {line}{_short_notes(dataset, candidate)}"
+            yield f"  {line}{short_notes(dataset, candidate)}"
+    if recommendation.nearby:
+        yield "near this effective batch:"
+        for nearby in recommendation.nearby:
+            yield f"  {_nearby(dataset, recommendation, nearby)}"
     if recommendation.costs:
         yield "what the constraints cost:"
-        yield from (f"  {_cost(dataset, recommendation, cost)}" for cost in recommendation.costs)
-    if recommendation.refused:
-        refused = count(recommendation.refused, "configuration")
-        yield (
-            f"left out: {refused} whose losses do not match the reference (--require-loss-parity)"
-        )
+        for cost in recommendation.costs:
+            yield f"  {_cost(dataset, recommendation, cost)}"
+    yield from left_out_lines(dataset, recommendation)
+
+
+def _question(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """What was asked of which run, and what its memory figures mean."""
+    results = dataset.main
+    asked = _asked(recommendation)
+    if results is None:
+        yield f"{dataset.name}{asked}"
+        return
+    yield f"{dataset.name} on {results.hardware}{asked}"
+    yield f"  memory: {memory_meaning(results)}"
 
 
 def _answer(
@@ -80,10 +86,13 @@ def _answer(
         yield "  no measured configuration keeps these constraints"
         return
     yield f"  {_line(dataset, recommendation, best)}"
-    evidence = (*_cap_check(dataset, recommendation), *_tie_breaks(dataset, recommendation))
-    yield from (f"    {note}" for note in (*evidence, *notes(dataset, best)))
+    lines = [*_cap_check(dataset, recommendation), *_tie_breaks(dataset, recommendation)]
+    lines += notes(dataset, best)
+    for line in lines:
+        yield f"    {line}"
     if workload is not None:
-        yield f"  {_training(recommendation, best, workload)}"
+        price_per_hour = recommendation.constraints.price_per_hour
+        yield f"  {workload.describe(best, price_per_hour)}"
 
 
 def _asked(recommendation: Recommendation) -> str:
@@ -93,8 +102,6 @@ def _asked(recommendation: Recommendation) -> str:
         parts.append(f"effective batch {constraints.effective_batch}")
     if constraints.memory_bytes is not None:
         parts.append(f"within {memory(constraints.memory_bytes)}")
-    if constraints.require_loss_parity:
-        parts.append("losses that match the reference")
     if constraints.all_recipes:
         parts.append("all training recipes")
     parts.append(_BEST_IN[constraints.objective.name])
@@ -103,10 +110,10 @@ def _asked(recommendation: Recommendation) -> str:
 
 def _cap_check(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
     """Whether the best was verified under a memory cap; nothing without a limit below the GPU's."""
-    limit, check = recommendation.constraints.memory_bytes, recommendation.check
-    device_bytes = dataset.main.device_bytes if dataset.main else 0
-    if limit is None or limit >= device_bytes:
+    limit = recommendation.constraints.memory_bytes
+    if limit is None or dataset.main is None or limit >= dataset.main.device_bytes:
         return
+    check = recommendation.check
     if check is None:
         cap = memory(limit)
         yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
@@ -123,173 +130,96 @@ def _tie_breaks(dataset: Dataset, recommendation: Recommendation) -> Iterator[st
     if dataset.main is None or not recommendation.comparisons:
         return
     labels = labels_of_trials(dataset, dataset.main.configurations)
-    sentences = [tie_break_sentence(own, labels) for own in recommendation.comparisons]
+    sentences = [
+        tie_break_sentence(comparison, labels) for comparison in recommendation.comparisons
+    ]
     yield from dict.fromkeys(sentences)
 
 
 def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate) -> str:
     """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB``."""
     configuration = candidate.configuration
-    least, most = ("at least ", "at most ") if candidate.is_inferred else ("", "")
-    figures = [
-        f"{least}{number(configuration.samples_per_second)} samples/s",
-        f"{most}{memory(configuration.memory_bytes)}",
-    ]
+    speed = f"{number(configuration.samples_per_second)} samples/s"
+    size = memory(configuration.memory_bytes)
+    figures = [speed, size]
+    if candidate.has_bounds:
+        figures = [f"at least {speed}", f"at most {size}"]
+    # The figure that the answer is best in comes first; the speed is there already.
     objective = recommendation.constraints.objective
     figure = recommendation.figure(candidate)
     if objective.name == "host_memory" and figure is not None:
         figures.insert(0, f"{memory(figure)} of host memory")
     elif objective.name != "samples_per_second" and figure is not None:
         figures.insert(0, f"{number(figure)} {objective.unit}")
-    return f"{dataset.label(configuration.choices)}: {', '.join(figures)}"
+    trial_id = candidate.measured.trial_ids[0]
+    return f"{dataset.pick_label(configuration)}: {', '.join(figures)}, trial {trial_id}"
 
 
-def notes(dataset: Dataset, candidate: Candidate) -> list[str]:
-    """What to know before training with a candidate, a sentence each."""
-    sentences = []
-    if candidate.is_inferred:
-        sentences.append(f"inferred from {_inference(candidate)}")
-    if _has_other_recipe(dataset.main, candidate):
-        recipe = recipe_label(candidate.configuration.training_recipe)
-        sentences.append(f"other training recipe than the baseline: {recipe}")
-    sentences += [flags.with_heading(flag) for flag in candidate.configuration.flags]
-    return sentences
+def _nearby(dataset: Dataset, recommendation: Recommendation, nearby: NearbyBatch) -> str:
+    """``256 instead of 257: 9.89 times the samples/s: batch 32×8 · bf16: at least 299 ...``."""
+    wanted = recommendation.constraints.effective_batch
+    batches = f"{nearby.effective_batch} instead of {wanted}"
+    line = _line(dataset, recommendation, nearby.candidate)
+    parts = [batches, _gain(recommendation, nearby.ratio), line]
+    return ": ".join(part for part in parts if part) + short_notes(dataset, nearby.candidate)
 
 
-def _short_notes(dataset: Dataset, candidate: Candidate) -> str:
-    """The headings of the notes: `` (inferred, unstable)``."""
-    headings = ["inferred"] if candidate.is_inferred else []
-    if _has_other_recipe(dataset.main, candidate):
-        headings.append("other training recipe")
-    headings += [flags.heading(flag.kind) for flag in candidate.configuration.flags]
-    return f" ({', '.join(dict.fromkeys(headings))})" if headings else ""
-
-
-def _has_other_recipe(results: EnvironmentResults | None, candidate: Candidate) -> bool:
-    return results is not None and candidate.configuration.training_recipe != results.recipe
-
-
-def _inference(candidate: Candidate) -> str:
-    """How the candidate's figures follow from a measurement with less accumulation."""
-    accumulation = candidate.measured.row["accumulation"]
-    speed = (
-        f"accumulation {accumulation}: more accumulation spreads the optimizer's update over more "
-        "samples, so the speed is at least the measured one"
-    )
-    if not candidate.extra_bytes:
-        return speed
-    extra = memory(candidate.extra_bytes)
-    return f"{speed}; gradients are kept between passes, which takes up to {extra} more"
+def left_out_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """How many configurations were left out because they train something else."""
+    left_out = recommendation.left_out
+    if left_out.best is None:
+        return
+    what = count(left_out.count, "configuration")
+    if left_out.better == left_out.count:
+        what = count(left_out.count, "better configuration")
+    elif left_out.better:
+        what = f"{what}, {left_out.better} of them better,"
+    else:
+        what = f"{what}, none of them better,"
+    line = _line(dataset, recommendation, left_out.best)
+    notes_of_best = short_notes(dataset, left_out.best)
+    yield f"left out: {what} whose losses do not match the reference; the best of them:"
+    yield f"  {line}{notes_of_best}"
 
 
 def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:
     """``with 9.37 GiB instead of 8: 10 % less energy per sample: batch 8 · bf16``."""
-    label = dataset.label(cost.candidate.configuration.choices)
-    gain = _gain(recommendation, cost)
-    return f"{_loosened(recommendation, cost)}: {f'{gain}: ' if gain else ''}{label}"
+    label = dataset.pick_label(cost.candidate.configuration)
+    parts = [_loosened(recommendation, cost), _gain(recommendation, cost.ratio), label]
+    return ": ".join(part for part in parts if part)
 
 
 def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
     """What would be different: ``with 9.37 GiB instead of 8``."""
-    constraints, configuration = recommendation.constraints, cost.candidate.configuration
+    constraints = recommendation.constraints
+    configuration = cost.candidate.configuration
     size = memory(configuration.memory_bytes)
     match cost.constraint:
         case "memory":
-            limit, unit = memory(constraints.memory_bytes), size.rpartition(" ")[2]
-            return f"with {size} instead of {limit.removesuffix(f' {unit}')}"
+            # The unit is said once where both sizes have the same.
+            unit = size.rpartition(" ")[2]
+            limit = memory(constraints.memory_bytes).removesuffix(f" {unit}")
+            return f"with {size} instead of {limit}"
         case "less memory":
             return f"with only {size}"
         case "effective_batch":
             batch = configuration.effective_batch
             return f"with an effective batch of {batch} instead of {constraints.effective_batch}"
-        case "loss_parity":
-            return "without --require-loss-parity"
     recipe = recipe_label(configuration.training_recipe)
     return f"with another training recipe ({recipe})"
 
 
-def _gain(recommendation: Recommendation, cost: ConstraintCost) -> str:
+def _gain(recommendation: Recommendation, ratio: float | None) -> str:
     """``10 % less energy per sample``; empty where there is no best to compare with."""
-    if cost.ratio is None:
+    if ratio is None:
         return ""
     noun = _NOUNS[recommendation.constraints.objective.name]
-    if cost.ratio >= 2:
-        return f"{number(cost.ratio)} times the {noun}"
-    percent = round(100 * abs(cost.ratio - 1))
-    if not percent:
-        return f"the same {noun}"
-    return f"{percent} % {'more' if cost.ratio > 1 else 'less'} {noun}"
-
-
-def _training(recommendation: Recommendation, candidate: Candidate, workload: Workload) -> str:
-    """``1,000,000 samples × 3 epochs: 3 h 14 min, 14.6 in price, 1.86 kWh of GPU energy``."""
-    parts = [duration(workload.seconds(candidate))]
-    price = workload.price(candidate, recommendation.constraints.price_per_hour)
-    if price is not None:
-        parts.append(f"price {number(price)}")
-    energy = workload.kilowatt_hours(candidate)
-    if energy is not None:
-        parts.append(f"{number(energy)} kWh of GPU energy")
-    epochs = "" if workload.epochs == 1 else f" × {workload.epochs:g} epochs"
-    not_counted = "start-up, evaluation and saving not counted"
-    return f"{workload.samples:,} samples{epochs}: {', '.join(parts)}; {not_counted}"
-
-
-def to_json(
-    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
-) -> dict[str, Any]:
-    """The same as plain JSON values: bytes, seconds, and the objective's own unit."""
-    results = dataset.main
-
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        return _entry(dataset, recommendation, candidate, workload)
-
-    costs = [
-        {"constraint": cost.constraint, "ratio": cost.ratio, **entry(cost.candidate)}
-        for cost in recommendation.costs
-    ]
-    document: dict[str, Any] = strict(
-        {
-            "run": dataset.name,
-            "hardware": results.hardware if results else None,
-            "memory_column": results.memory_column if results else None,
-            "objective": recommendation.constraints.objective.name,
-            "best": entry(recommendation.best) if recommendation.best else None,
-            "runners_up": [entry(candidate) for candidate in recommendation.runners_up],
-            "costs": costs,
-            "left_out_for_loss_parity": recommendation.refused,
-            "cap_check": check_to_json(recommendation.check),
-            "tie_breaks": [dataclasses.asdict(own) for own in recommendation.comparisons],
-        }
-    )
-    return document
-
-
-def _entry(
-    dataset: Dataset,
-    recommendation: Recommendation,
-    candidate: Candidate,
-    workload: Workload | None,
-) -> dict[str, Any]:
-    configuration = candidate.configuration
-    entry = {
-        "configuration": dataset.label(configuration.choices),
-        "trial_id": candidate.measured.trial_ids[0],
-        "choices": configuration.choices,
-        "training_recipe": configuration.training_recipe,
-        "accumulation": candidate.accumulation,
-        "inferred": candidate.is_inferred,
-        "memory_bytes": configuration.memory_bytes,
-        "samples_per_second": configuration.samples_per_second,
-        recommendation.constraints.objective.name: recommendation.figure(candidate),
-        "flags": flags.to_json(configuration.flags),
-        "notes": notes(dataset, candidate),
-    }
-    if workload is not None:
-        price_per_hour = recommendation.constraints.price_per_hour
-        entry["training"] = {
-            "seconds": workload.seconds(candidate),
-            "price": workload.price(candidate, price_per_hour),
-            "kilowatt_hours": workload.kilowatt_hours(candidate),
-        }
-    return entry
+    # A doubling is easier to grasp as a factor, smaller gains as whole percent.
+    if ratio >= 2:
+        return f"{number(ratio)} times the {noun}"
+    percent = round(100 * (ratio - 1))
+    if percent > 0:
+        return f"{percent} % more {noun}"
+    if percent < 0:
+        return f"{-percent} % less {noun}"
+    return f"the same {noun}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,8 @@ class Report:
     def parts(self) -> tuple[Part, ...]:
         """The sections with something to say; of environments, one environment after another."""
         parts: list[Part] = []
+        # Neighbours of one type stay together, so that all sections of an environment follow its
+        # heading before the next environment begins.
         for _, sections in itertools.groupby(self.sections, key=type):
             parts += _parts(self.dataset, list(sections))
         return tuple(parts)
@@ -46,8 +49,8 @@ class Report:
     @cached_property
     def outcomes(self) -> Mapping[Outcome, int]:
         """Outcome -> how many trials of the search ended with it."""
-        ended = [row["outcome"] for row in self.dataset.rows]
-        return {outcome: ended.count(outcome) for outcome in Outcome if outcome in ended}
+        counts = Counter(row["outcome"] for row in self.dataset.rows)
+        return {outcome: counts[outcome] for outcome in Outcome if outcome in counts}
 
     @property
     def slot_seconds(self) -> float:

@@ -85,12 +85,16 @@ def _columns(columns: Sequence[Column]) -> list[str]:
 
 
 def _flags() -> list[str]:
-    rows = [[kind.value, WORDINGS[kind].heading, WORDINGS[kind].value] for kind in FlagKind]
+    rows = []
+    for kind in FlagKind:
+        wording = WORDINGS[kind]
+        rows.append([kind.value, wording.heading, wording.value])
     return grid(["flag", "in reports", "value"], rows)
 
 
 def _pairs(what: str, meanings: Mapping[str, str] | Mapping[Purpose, str]) -> list[str]:
-    return grid([what, "meaning"], [[str(name), meaning] for name, meaning in meanings.items()])
+    rows = [[str(name), meaning] for name, meaning in meanings.items()]
+    return grid([what, "meaning"], rows)
 
 
 if __name__ == "__main__":

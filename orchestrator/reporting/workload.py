@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.units import HOUR_SECONDS
+from orchestrator.units import HOUR_SECONDS, duration, number
 
 _JOULES_PER_KWH = 3_600_000
 
@@ -31,4 +32,28 @@ class Workload:
     def kilowatt_hours(self, candidate: Candidate) -> float | None:
         """The GPU's energy for them; None where it was not measured."""
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
-        return None if joules is None else joules * self.samples * self.epochs / _JOULES_PER_KWH
+        if joules is None:
+            return None
+        return joules * self.samples * self.epochs / _JOULES_PER_KWH
+
+    def describe(self, candidate: Candidate, price_per_hour: float | None) -> str:
+        """``1,000,000 samples × 3 epochs: 3 h 14 min, price 14.6, 1.86 kWh of GPU energy``."""
+        work = f"{self.samples:,} samples"
+        if self.epochs != 1:
+            work = f"{work} × {self.epochs:g} epochs"
+        parts = [duration(self.seconds(candidate))]
+        price = self.price(candidate, price_per_hour)
+        if price is not None:
+            parts.append(f"price {number(price)}")
+        energy = self.kilowatt_hours(candidate)
+        if energy is not None:
+            parts.append(f"{number(energy)} kWh of GPU energy")
+        return f"{work}: {', '.join(parts)}; start-up, evaluation and saving not counted"
+
+    def to_json(self, candidate: Candidate, price_per_hour: float | None) -> dict[str, Any]:
+        """The same as plain values; null where not known."""
+        return {
+            "seconds": self.seconds(candidate),
+            "price": self.price(candidate, price_per_hour),
+            "kilowatt_hours": self.kilowatt_hours(candidate),
+        }

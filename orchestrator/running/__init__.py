@@ -3,7 +3,9 @@
 sweep_run.py              a whole sweep, from its configuration to every record
 batch_size_tuning.py      batch-size searches carried out on each GPU model
 lifecycle.py              what the two have in common
+earlier_records.py        records of the folder: kept, renamed or moved aside
 options.py                the command line's options that they have in common
+close_reason.py           why a session starts nothing more
 session.py                search, time budget, records and observers brought together; no Ray
 observers.py              the interface of everything that watches a session:
   progress.py               lines in the terminal

@@ -33,6 +33,7 @@ class BackgroundPredictor:
     def __enter__(self) -> Self:
         # Spawned, because the driver has threads. The pool's workers end with it at any time.
         context = multiprocessing.get_context("spawn")
+        # At most a quarter of the cores, because trials on this host need the others.
         processes = max(1, cores() // _CORES_PER_PROCESS)
         self._pool = context.Pool(processes, _prepare_worker)
         return self
@@ -51,6 +52,7 @@ class BackgroundPredictor:
 
         ``gpu_model`` is the name that NVML gives. What cannot be predicted stays out.
         """
+        # The dictionary fills from the pool; the search reads whatever is there.
         gpu = load_gpu(_constants_of(gpu_model))
         predicted: dict[str, float] = {}
 
@@ -59,6 +61,7 @@ class BackgroundPredictor:
                 if prediction.device is not None:
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
 
+        # Trials that share a trace go to one worker, which then makes the trace once.
         for group in sharing_traces(trials):
             self._pool.apply_async(
                 self._predict, (group, gpu), callback=keep, error_callback=_log_failure
@@ -69,8 +72,10 @@ class BackgroundPredictor:
 def _constants_of(gpu_model: str) -> str:
     """The name of the file with a GPU model's constants."""
     words = gpu_model.lower().split()
-    names = [name for name in known_gpus() if name in words]
-    return names[0] if names else _DEFAULT_GPU
+    for name in known_gpus():
+        if name in words:
+            return name
+    return _DEFAULT_GPU
 
 
 def _log_failure(error: BaseException) -> None:
@@ -78,6 +83,7 @@ def _log_failure(error: BaseException) -> None:
 
 
 def _prepare_worker() -> None:
-    """A worker's first act. A library could create a context on the GPU that trials run on."""
+    """Keep a worker of the pool off the GPUs, and at the lowest priority."""
+    # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.nice(_LOWEST_PRIORITY)

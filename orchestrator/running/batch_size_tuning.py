@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,15 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables
 from orchestrator.running import lifecycle
+from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.loggers import logger_observers
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers import Observer
 from orchestrator.running.options import RunOptions
 from orchestrator.running.progress import Progress
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
@@ -51,16 +52,20 @@ class BatchSizeGoal:
 
     def largest_size(self, *, has_gpu: bool) -> int:
         """The largest micro-batch to try."""
-        return self.max_micro_batch or (MAX_MICRO_BATCH if has_gpu else MAX_MICRO_BATCH_ON_CPU)
+        if self.max_micro_batch is not None:
+            return self.max_micro_batch
+        if has_gpu:
+            return MAX_MICRO_BATCH
+        return MAX_MICRO_BATCH_ON_CPU
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HardwareAnswers:
-    """What was found on one GPU model, or on machines without a GPU."""
+    """The answers for one GPU model, or for machines without a GPU."""
 
     hardware: str
     folder: RunFolder
-    """It has the records."""
+    """The run folder with the records."""
     answers: tuple[BatchSizeAnswer, ...]
     """One per technique set, in their order."""
     is_interrupted: bool
@@ -80,22 +85,24 @@ def tune_batch_sizes(
 ) -> list[HardwareAnswers]:
     """Tune every set on one GPU model after another, each in a folder of its own if there are more.
 
-    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    Raises ClusterError, LoggerError or RunFolderError; NoSuchGpuError also in a run of GPU rows
+    where no GPU is seen.
     """
     run = lifecycle.run_description(config, VERB)
-    folder.describe(run)
     started_at = time.monotonic()
     tuned: list[HardwareAnswers] = []
     with screened_cluster(options.address, config.resources) as screening:
+        refuse_without_gpu(folder, screening.cluster, fresh=options.fresh)
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:
+            # The models share one time budget: each gets what those before it have left.
             spent_seconds = time.monotonic() - started_at
-            with _folder_of_part(folder, part, is_only=len(parts) == 1) as own_folder:
-                tuning = _Tuning(config, sets, goal, part, own_folder)
+            with _folder_of_part(folder, part, is_only=len(parts) == 1) as part_folder:
+                tuning = _Tuning(config, sets, goal, part, part_folder)
                 tuned.append(tuning.run(options, spent_seconds))
-            if own_folder.records():
-                write_tables(own_folder.path)
+            if part_folder.records():
+                write_tables(part_folder.path)
             if tuned[-1].is_interrupted:
                 break
     return tuned
@@ -107,9 +114,9 @@ def _folder_of_part(folder: RunFolder, part: Cluster, *, is_only: bool) -> Itera
     if is_only:
         yield folder
         return
-    own_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
-    with own_folder.locked():
-        yield own_folder
+    part_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
+    with part_folder.locked():
+        yield part_folder
 
 
 class _Tuning:
@@ -133,22 +140,18 @@ class _Tuning:
 
     def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
         """Tune. ``spent_seconds`` of the time budget are gone."""
-        earlier = lifecycle.wanted_records(self._folder, self._is_known, fresh=options.fresh)
+        earlier = self._earlier_records(options)
+        # What is left of the time budget after the GPU models before this one.
         budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)
         session = self._session(options, budget)
-        environments = [node.environment for node in self._cluster.nodes]
-        session.reuse(earlier, environments, resume=options.resume)
-        smallest = self._smallest_trials()
-        lifecycle.measure(
-            session,
-            self._cluster,
-            self._folder,
-            to_build_for=smallest,
-            needs=smallest[0].needs if smallest else None,
-            run=lifecycle.run_description(self._config, VERB),
-        )
+        for sentence in earlier.sentences():
+            session.message(sentence)
+        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+            session.message(line)
+        session.reuse(earlier.wanted, self._cluster.environments, resume=options.resume)
+        self._measure(session, earlier)
         return HardwareAnswers(
             hardware=self._cluster.hardware,
             folder=self._folder,
@@ -156,12 +159,41 @@ class _Tuning:
             is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         )
 
+    def _earlier_records(self, options: RunOptions) -> EarlierRecords:
+        """Earlier records of the searches' trials."""
+        hardware = {}
+        if self._has_gpu:
+            hardware[""] = self._cluster.hardware
+        return sort_earlier(self._folder, self._is_known, fresh=options.fresh, hardware=hardware)
+
+    def _measure(self, session: Session, earlier: EarlierRecords) -> None:
+        """Run the session's trials. The smallest trial of a set builds and reserves what all do."""
+        smallest = self._smallest_trials()
+        needs = None
+        if smallest:
+            needs = smallest[0].needs
+        lifecycle.measure(
+            session,
+            self._cluster,
+            self._folder,
+            to_build_for=smallest,
+            needs=needs,
+            run={
+                **lifecycle.run_description(self._config, VERB),
+                "notes": list(earlier.sentences()),
+            },
+        )
+
     def _session(self, options: RunOptions, budget: float | None) -> Session:
         """The session, after what is printed before it. Raises LoggerError."""
+        # The loggers start first: one that refuses ends the verb before anything is printed.
         axes = self._labelled_axes()
-        path, name = self._folder.path, self._config.name
-        loggers = logger_observers(self._config.loggers, path, name, axes)
-        progress = Progress(None, axes, stream=sys.stderr if options.as_json else sys.stdout)
+        config = self._config
+        folder = self._folder
+        loggers = logger_observers(
+            config.loggers, folder.path, config.name, axes, may_write=folder.is_ours
+        )
+        progress = Progress(None, axes, stream=lifecycle.progress_stream(options))
         progress.print(f"now on {lifecycle.slots_in_words(self._cluster)}")
         for line in lifecycle.opening_lines(self._cluster, self._folder, budget):
             progress.print(line)
@@ -191,7 +223,7 @@ class _Tuning:
         return any(search.knows(spec) for search in self._searches)
 
     def _smallest_trials(self) -> list[TrialSpec]:
-        """Each set's trial of one sample: it reserves and builds what all of the set do."""
+        """Each set's trial of one sample. A set that is ruled out has none."""
         trials = []
         for technique_set in self._sets:
             trial = technique_set.trial(self._config, 1, 1, has_gpu=self._has_gpu)

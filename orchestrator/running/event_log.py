@@ -16,16 +16,28 @@ from jobs.spec import TrialSpec
 LOG = "log.jsonl"
 
 
+def _always() -> bool:
+    return True
+
+
 class EventLog:
     """An observer that writes a line for every trial started, ended (measured now) or settled
     (kept or skipped), and for every message.
 
-    ``clock`` gives Unix time in seconds.
+    ``clock`` gives Unix time in seconds. Where ``may_write`` is False nothing is written: the
+    folder belongs to another driver by now.
     """
 
-    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        may_write: Callable[[], bool] = _always,
+    ) -> None:
         self._path = folder / LOG
         self._clock = clock
+        self._may_write = may_write
 
     def started(self, spec: TrialSpec) -> None:
         """Log the trial's id and choices."""
@@ -33,7 +45,8 @@ class EventLog:
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log what came of the trial, and where it ran."""
-        known = {
+        # Only what says something is written: a line is read by people, too.
+        values = {
             "outcome": record.outcome.value,
             "reason": record.reason,
             "rule": record.rule,
@@ -44,8 +57,13 @@ class EventLog:
             "node": record.delivery.node,
             "log_file": record.delivery.log_file,
         }
-        fields = {name: value for name, value in known.items() if value not in ("", None, 0.0)}
-        event = "ended" if measured else "settled"
+        fields = {}
+        for name, value in values.items():
+            if value not in ("", None, 0.0):
+                fields[name] = value
+        event = "settled"
+        if measured:
+            event = "ended"
         self._write(event, trial_id=record.trial_id, **fields)
 
     def message(self, text: str) -> None:
@@ -56,6 +74,8 @@ class EventLog:
         """Log nothing: run.json says whether the sweep has finished."""
 
     def _write(self, event: str, **fields: Any) -> None:
+        if not self._may_write():
+            return
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, **fields})
         # No sweep ends because its log cannot grow.

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from jobs.record import Outcome, TrialRecord
+from orchestrator.reporting.terminal.safe_text import raw_stream, visible
 from orchestrator.running.progress import Progress
 from orchestrator.storage.layout import record_files
 from orchestrator.storage.record_reader import read_record
@@ -30,14 +31,16 @@ def follow(
     Raises UnreadableRunError.
     """
     folder = RunFolder(path)
-    with Console(stderr=to_stderr).status("") as status_line:
+    with Console(file=_raw(to_stderr)).status("") as status_line:
         # rich has replaced the streams in a terminal by now, to keep its line below the others.
-        stream = sys.stderr if to_stderr else sys.stdout
+        stream = sys.stdout
+        if to_stderr:
+            stream = sys.stderr
         follower = _Follower(path, stream)
         while True:
             is_running = folder.in_use()  # asked first, so that the last look sees everything
             follower.look()
-            status_line.update(Text(follower.progress.status()))
+            status_line.update(Text(visible(follower.progress.status())))
             if not is_running:
                 break
             sleep(_SECONDS_BETWEEN_LOOKS)
@@ -46,6 +49,13 @@ def follow(
         follower.progress.message(
             "the sweep has ended unfinished; the same command with --resume continues it"
         )
+
+
+def _raw(to_stderr: bool) -> TextIO:
+    """The stream that rich moves its line on."""
+    if to_stderr:
+        return raw_stream(sys.stderr)
+    return raw_stream(sys.stdout)
 
 
 class _Follower:
@@ -68,6 +78,7 @@ class _Follower:
     def look(self) -> None:
         """Read what is new, and print a line for each trial that has ended since the last look."""
         run = read_run(self._path)
+        # A second sweep in the same folder begins its own count.
         if run.started_at != self.run.started_at:
             self._begin(run)  # another run has begun in the folder
         self.run = run

@@ -85,25 +85,36 @@ def only_fit(
 
     A model with nothing but unfit GPUs is measured on all the same, with a note.
     """
-    parts = [part for part in cluster.by_hardware() if part.gpus > 1]
-    nodes = [node for part in parts for node in part.nodes]
-    holders = [_hold(node, question) for node in nodes for _ in range(node.gpus)]
+    holders = _hold_all(cluster, question)
     try:
+        # Every GPU is measured at the same time.
         answered = _answered(holders)
         answers = [_answer(holder) for holder in answered]
+        # The fit GPUs are given back to Ray; the unfit stay held.
         reasons = judge(answers)
         aside = [answered[index] for index in reasons if _has_better(index, answers, reasons)]
         _release([holder for holder in holders if holder not in aside])
         holders = aside
-        notes = [
-            _note(answers[index], reason, is_held=answered[index] in aside)
-            for index, reason in reasons.items()
-        ]
+        notes = []
+        for index, reason in reasons.items():
+            notes.append(_note(answers[index], reason, is_held=answered[index] in aside))
         yield Screening(
             cluster=_without(cluster, aside), calibrations=tuple(answers), notes=tuple(notes)
         )
     finally:
         _release(holders)
+
+
+def _hold_all(cluster: Cluster, question: Question) -> list[_Holder]:
+    """Hold and ask every GPU of the models that have several: one alone has no equal."""
+    holders = []
+    for part in cluster.by_hardware():
+        if part.gpus < 2:
+            continue
+        for node in part.nodes:
+            for _ in range(node.gpus):
+                holders.append(_hold(node, question))
+    return holders
 
 
 def judge(answers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -115,6 +126,7 @@ def judge(answers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             reasons[index] = f"it could not be measured: {answer['failed']}"
         else:
             measured.append(index)
+    # A slow GPU is judged against the median of its model, so only measured ones count.
     slow = unfit([answers[index] for index in measured], MAX_SLOWDOWN)
     return reasons | {measured[position]: reason for position, reason in slow.items()}
 

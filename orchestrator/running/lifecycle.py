@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
 
-from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
-from orchestrator.running.nodes import Cluster
+from orchestrator.running.earlier_records import EarlierRecords
+from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
 from orchestrator.storage.run_folder import RunFolder
@@ -42,41 +41,16 @@ def time_budget_seconds(config: SweepConfig, options: RunOptions, cluster: Clust
     """The budget of the command line; without one, and without a GPU, the configuration's."""
     if options.time_budget_seconds is not None:
         return options.time_budget_seconds
-    return None if cluster.gpus else config.cpu_fallback.time_budget_seconds
+    if cluster.gpus:
+        return None
+    return config.cpu_fallback.time_budget_seconds
 
 
-def wanted_records(
-    folder: RunFolder,
-    is_wanted: Callable[[TrialSpec], bool],
-    *,
-    fresh: bool = False,
-    hardware: Mapping[str, str] | None = None,
-) -> dict[str, TrialRecord]:
-    """Earlier records of wanted trials by trial id. All others are removed from the folder, because
-    they must not appear in the run's report.
-
-    Only a sweep over several GPU models names them in its trials. So a record is renamed if it was
-    measured when the cluster had fewer or more models, and nothing finished is repeated.
-    ``hardware``: GPU model of a trial -> the model's name.
-    """
-    wanted: dict[str, TrialRecord] = {}
-    for trial_id, record in folder.records().items():
-        if not fresh and is_wanted(record.spec):
-            wanted[trial_id] = record
-            continue
-        folder.remove(trial_id)
-        for renamed in _renamed(record, hardware or {}):
-            if not fresh and is_wanted(renamed.spec):
-                wanted[renamed.trial_id] = folder.write(renamed)
-    return wanted
-
-
-def _renamed(record: TrialRecord, hardware: Mapping[str, str]) -> Iterator[TrialRecord]:
-    """The record as that of the same trial in today's sweep, if its GPU model is still there."""
-    for gpu_model, name in hardware.items():
-        if name == record.environment.get("gpu_model"):
-            spec = dataclasses.replace(record.spec, gpu_model=gpu_model)
-            yield dataclasses.replace(record, spec=spec)
+def progress_stream(options: RunOptions) -> TextIO:
+    """Where progress is printed: stderr if stdout is for JSON."""
+    if options.as_json:
+        return sys.stderr
+    return sys.stdout
 
 
 def opening_lines(
@@ -93,7 +67,34 @@ def opening_lines(
         yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
-        yield f"-- {path} is not a record of this program; it is left alone"
+        yield (
+            f"-- {path} is not a record of this program; it is left alone, or moves to superseded/"
+            " if its trial is measured"
+        )
+
+
+def environment_lines(
+    earlier: EarlierRecords, environments: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """What to say of earlier rows that were measured with other versions or another driver."""
+    elsewhere = 0
+    differing: set[str] = set()
+    for record in earlier.wanted.values():
+        if record.outcome.is_final and record.environment not in environments:
+            elsewhere += 1
+            differing.update(_differing(record.environment, environments[0]))
+    if elsewhere:
+        rows = count(elsewhere, "row")
+        names = ", ".join(sorted(differing))
+        yield (
+            f"{rows} measured in another environment ({names}): measured again; each earlier row"
+            " moves to superseded/ when its new one is written"
+        )
+
+
+def _differing(earlier: Mapping[str, Any], today: Mapping[str, Any]) -> set[str]:
+    """The names of the values in which two environments differ."""
+    return {name for name in {*earlier, *today} if earlier.get(name) != today.get(name)}
 
 
 def say_what_is_kept(session: Session) -> None:
@@ -105,7 +106,9 @@ def say_what_is_kept(session: Session) -> None:
 
 def slots_in_words(cluster: Cluster) -> str:
     """``2 GPUs (NVIDIA H200)``, or that there is none."""
-    gpus = count(cluster.gpus, "GPU") if cluster.gpus else "no GPU: measuring on the CPU"
+    gpus = "no GPU: measuring on the CPU"
+    if cluster.gpus:
+        gpus = count(cluster.gpus, "GPU")
     return f"{gpus} ({cluster.hardware})"
 
 
@@ -123,16 +126,21 @@ def measure(
 
     What the trials ``to_build_for`` need is built first, once per node. ``needs`` is what the
     configuration wants a trial to reserve, ``run`` what ``run.json`` says of the run, and
-    ``on_slots`` as in ``run_trials``. Raises RunFolderError.
+    ``on_slots`` as in ``run_trials``. Raises RunFolderError or ClusterError.
     """
-    ops = sorted({op for spec in to_build_for for op in spec.settings.builds})
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})
-        described = {**run, "one_time_costs": prepare(cluster, ops)}
+        # What is built once is no part of any trial, so it is built before the first.
+        described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
-        notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        try:
+            notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        except ClusterError:
+            session.write_missing_records()
+            raise
         session.write_missing_records()
+        # A search that makes its trials as it goes meets earlier records only now.
         if session.reused > reused_at_first:
             say_what_is_kept(session)
     finally:
@@ -140,3 +148,11 @@ def measure(
     all_notes = [*run.get("notes", ()), *notes]
     search = dict(session.search.summary())
     folder.describe({**described, "notes": all_notes, "search": search})
+
+
+def _ops_of(trials: Iterable[TrialSpec]) -> list[str]:
+    """The DeepSpeed ops that the trials need, each once, by name."""
+    ops: set[str] = set()
+    for spec in trials:
+        ops.update(spec.settings.builds)
+    return sorted(ops)

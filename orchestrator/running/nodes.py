@@ -56,12 +56,15 @@ class Placement:
     @property
     def label_selector(self) -> str:
         """Its nodes as a selector of Ray's label ``ray.io/node-id``; empty: any node."""
-        return f"in({','.join(self.node_ids)})" if self.node_ids else ""
+        if not self.node_ids:
+            return ""
+        return f"in({','.join(self.node_ids)})"
 
     @property
     def bundle(self) -> Mapping[str, float]:
         """The reservation: Ray's name of a resource -> amount."""
         wanted = {"CPU": self.needs.cpus, "GPU": self.needs.gpus, "memory": self.needs.host_bytes}
+        # Ray refuses a reservation of nothing.
         return {name: float(amount) for name, amount in wanted.items() if amount}
 
 
@@ -74,6 +77,8 @@ class Cluster:
     """Whether trials are kept on these nodes, because Ray has others, too."""
     allowed_models: tuple[str, ...] = ()
     """Words in the names of the GPU models that the configuration allows; empty: all models."""
+    is_own: bool = False
+    """Whether Ray was started for this sweep: it has no other user, and no node can join."""
     known_models: frozenset[str] = frozenset()
     """GPU models of the cluster that this is a part of."""
 
@@ -93,6 +98,11 @@ class Cluster:
     def trial_nodes(self) -> tuple[Node, ...]:
         """The nodes that run trials: those with GPUs; all nodes without any GPU."""
         return tuple(node for node in self.nodes if node.gpus or not self.gpus)
+
+    @property
+    def environments(self) -> tuple[Mapping[str, Any], ...]:
+        """The environment of every node."""
+        return tuple(node.environment for node in self.nodes)
 
     @property
     def hardware(self) -> str:
@@ -119,7 +129,8 @@ class Cluster:
         """Whether the configuration allows this GPU model, and the cluster had none of it."""
         if self.allowed_models and not _is_called(hardware, self.allowed_models):
             return False
-        return hardware not in self.known_models.union(node.hardware for node in self.nodes)
+        own_models = {node.hardware for node in self.nodes}
+        return hardware not in self.known_models | own_models
 
     def slots_by_model(self) -> dict[str, int]:
         """GPU model as in ``TrialSpec.gpu_model`` -> trials that it can run at once."""
@@ -132,11 +143,14 @@ class Cluster:
         """
         if not models:
             return self
+        # A word such as H200 is enough: drivers spell names in several ways.
         chosen = [node for node in self.nodes if node.gpus and _is_called(node.hardware, models)]
         if not chosen:
             names = " or ".join(models)
             raise NoSuchGpuError(f"no node has a GPU called {names}: there is {self.hardware}")
-        return Cluster(nodes=tuple(chosen), pinned=True, allowed_models=tuple(models))
+        return dataclasses.replace(
+            self, nodes=tuple(chosen), pinned=True, allowed_models=tuple(models)
+        )
 
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU, and what is ``asked`` of the node's cores and memory.
@@ -145,18 +159,21 @@ class Cluster:
         a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
         nodes = self.trial_nodes
+        # A GPU's share of its node; the whole node if it has no GPU.
         cpus = min(node.cpus // max(node.gpus, 1) for node in nodes)
         host_bytes = min(node.host_bytes // max(node.gpus, 1) for node in nodes)
         return dataclasses.replace(
             asked,
-            gpus=1 if self.gpus else 0,
+            gpus=min(self.gpus, 1),
             cpus=asked.cpus or max(1, cpus),
             host_bytes=asked.host_bytes or host_bytes,
         )
 
     def placement(self, asked: Needs) -> Placement:
         """Where a trial that asks for this may run, and what it reserves there."""
-        node_ids = tuple(node.node_id for node in self.nodes) if self.pinned else ()
+        node_ids: tuple[str, ...] = ()
+        if self.pinned:
+            node_ids = tuple(node.node_id for node in self.nodes)
         return Placement(needs=self.needs(asked), hardware=self.hardware, node_ids=node_ids)
 
     def _part(self, nodes: Sequence[Node], models: Iterable[str]) -> Cluster:

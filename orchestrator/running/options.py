@@ -16,5 +16,7 @@ class RunOptions:
     """Continue a run: repeat nothing that has finished."""
     fresh: bool = False
     """Measure everything again."""
+    force: bool = False
+    """Write into a folder that holds other files than a run's."""
     as_json: bool = False
     """Print the result as JSON on stdout, and progress on stderr."""

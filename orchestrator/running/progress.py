@@ -12,6 +12,8 @@ from typing import TextIO
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.labels import trial_label
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
@@ -45,11 +47,15 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
     ) -> None:
+        if stream is None:
+            stream = sys.stdout
+        if began is None:
+            began = clock()
         self._planned = planned
         self._axes = tuple(axes)
-        self._stream = sys.stdout if stream is None else stream
+        self._stream = stream
         self._clock = clock
-        self._began = clock() if began is None else began
+        self._began = began
         self._counts: Counter[Outcome] = Counter()
         self._measured = 0
         self._slot_seconds = 0.0
@@ -81,6 +87,7 @@ class Progress:
         """Count a trial without printing it. ``measured``: it took slot time in this sweep."""
         if record.spec.follow_up is not None:
             return
+        # The fastest so far is named in the status line.
         self._counts[record.outcome] += 1
         if record.outcome is Outcome.OK and _speed(record) > _speed(self._fastest):
             self._fastest = record
@@ -91,7 +98,7 @@ class Progress:
     def print(self, text: str) -> None:
         """Print a line. A closed pipe (``| head``) does not end the sweep."""
         with contextlib.suppress(BrokenPipeError):
-            print(text, file=self._stream, flush=True)
+            print(visible(text), file=self._stream, flush=True)
 
     def status(self) -> str:
         """Where the sweep stands, in one line."""
@@ -107,7 +114,9 @@ class Progress:
 
     def _done(self) -> str:
         done = self._counts.total()
-        return f"{done} of {self._planned}" if self._planned else str(done)
+        if not self._planned:
+            return str(done)
+        return f"{done} of {self._planned}"
 
     def _counted(self) -> str:
         counts = self._counts.most_common()
@@ -118,6 +127,7 @@ class Progress:
         done = self._counts.total()
         if not self._measured or not self._planned or done >= self._planned:
             return None
+        # Seconds of wall time per measured trial: several slots make the pace faster.
         pace = (self._clock() - self._began) / self._measured
         return pace * (self._planned - done)
 
@@ -157,7 +167,7 @@ def _speed(record: TrialRecord | None) -> float:
 
 def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
-        return record.reason[:_REASON_CHARACTERS]
+        return shortened(record.reason, _REASON_CHARACTERS)
     peak = record.measurements.get("device_peak_bytes")
     if peak is None:  # without a GPU
         peak = record.measurements.get("peak_allocated_bytes")

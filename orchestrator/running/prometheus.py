@@ -9,7 +9,7 @@ from ray.util.metrics import Counter, Gauge
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.session import CloseReason
+from orchestrator.running.close_reason import CloseReason
 
 _SWEEP = ("sweep",)
 _CUT_SHORT = {reason.value for reason in CloseReason}
@@ -31,6 +31,7 @@ class Metrics:
         gauge: Callable[..., Any] = Gauge,
     ) -> None:
         self._tags = {"sweep": sweep}
+        # Counters only grow; gauges follow the sweep.
         self._trials = counter(
             "orchestrator_trials", "Trials that have their record", (*_SWEEP, "outcome")
         )
@@ -84,6 +85,7 @@ class Metrics:
             self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
 
     def _publish(self) -> None:
+        # A trial that the search skipped would have cost the mean of those measured.
         mean = self._measured_seconds / max(1, self._measured_count)
         running = len(self._started_ids)
         self._saved.set(mean * self._skipped_count, self._tags)

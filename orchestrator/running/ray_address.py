@@ -26,6 +26,7 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
 
     They do so while Ray is imported and starts. ``cpus`` are a trial's cores; 0: its GPU's share.
     """
+    # A Ray that runs in this process already, as in a notebook, is used as it is.
     ray = sys.modules.get("ray")
     is_joined = ray is not None and ray.is_initialized()
     if is_joined or ray_address(address) != "local":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,9 +9,10 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
+from orchestrator.running.close_reason import CloseReason, with_budget_rule
 from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
-from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
 from orchestrator.units import count
 
 _REPEATED_BY_A_SECOND_RUN = frozenset(
@@ -26,33 +25,6 @@ _REPEATED_BY_A_SECOND_RUN = frozenset(
     }
 )
 """Outcomes that may change when the same command runs again. ``--resume`` repeats only SKIPPED."""
-
-_OWN_TIMEOUT_SHARE = 0.95
-"""A trial that timed out before this share of its own timeout was cut by the sweep's budget."""
-
-
-class CloseReason(enum.StrEnum):
-    """Why a session starts nothing more. The value is the rule of trials that did not run."""
-
-    TIME_BUDGET = "time_budget"
-    INTERRUPTED = "interrupted"
-    NO_NODES = "no_nodes"
-    UNWRITABLE = "unwritable"
-    ENDED = "ended"
-
-    @property
-    def sentence(self) -> str:
-        """The reason in the records of trials that did not run."""
-        return f"{_WHAT_HAPPENED[self]} before this trial could start"
-
-
-_WHAT_HAPPENED = {
-    CloseReason.TIME_BUDGET: "the sweep's time budget ended",
-    CloseReason.INTERRUPTED: "the sweep was interrupted",
-    CloseReason.NO_NODES: "the last node with a fit GPU was lost",
-    CloseReason.UNWRITABLE: "the run folder could not be written",
-    CloseReason.ENDED: "the sweep ended",
-}
 
 
 class Session:
@@ -108,14 +80,17 @@ class Session:
         outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
         A search that makes its trials as it goes is told when it asks for the trial.
         """
-        known_environments = list(environments)
+        measured_in = list(environments)
         for trial_id, record in earlier.items():
-            if not record.outcome.is_final or record.environment not in known_environments:
+            if not record.outcome.is_final:
                 continue
-            if not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN:
+            if record.environment not in measured_in or (
+                not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN
+            ):
                 self._second_best[trial_id] = record
             else:
                 self._reusable[trial_id] = record
+        # A search with a plan is told now; one without a plan when it asks for the trial.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
         return self.reused
@@ -138,6 +113,7 @@ class Session:
         self._asked_ahead = None
         if first is None or self.close_reason is not None:
             return ()
+        # The rounds of a tie-break alternate on one GPU, so one slot gets all of them.
         series = [first]
         while _is_tie_break(first) and (spec := self.next_trial()) is not None:
             if not _in_same_tie_break(first, spec):
@@ -169,15 +145,13 @@ class Session:
     def ended(self, record: TrialRecord) -> None:
         """Take the record of a trial that was started."""
         self._given_out.pop(record.trial_id, None)
-        record = self._with_budget_rule(record)
+        # The outcome is settled before anything is written or told.
+        record = with_budget_rule(record)
         try:
             record = self._folder.write(record)
         except RunFolderError as error:
-            # Raised here it would end in Tune's traceback. ``write_missing_records`` raises it.
             self._unwritten.append(record)
-            self._write_error = error
-            self.close(CloseReason.UNWRITABLE)
-            self.message(f"{error}; nothing new is started")
+            self._fail(error)
         self.search.tell(record)
         for observer in self._observers:
             observer.ended(record, measured=True)
@@ -187,6 +161,7 @@ class Session:
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
+        # Records that the disk refused come first: their trials were measured.
         while self._unwritten:
             self._folder.write(self._unwritten[-1])
             self._unwritten.pop()
@@ -206,6 +181,18 @@ class Session:
         """Start nothing more; what is running may finish. The first reason stays."""
         if self.close_reason is None:
             self.close_reason = reason
+
+    def check_folder(self) -> None:
+        """Close the session if the run folder is not ours any more: no record could be written."""
+        try:
+            self._folder.check_ours()
+        except RunFolderLostError as error:
+            self._fail(error)
+
+    @property
+    def is_futile(self) -> bool:
+        """Whether running trials need not be waited for, because their records have no place."""
+        return self.close_reason is CloseReason.FOLDER_LOST
 
     def interrupt(self) -> None:
         """Close the session because the user pressed Ctrl-C."""
@@ -251,6 +238,19 @@ class Session:
         """Seconds until the time budget ends; infinite without one."""
         return self._ends_at - self._clock()
 
+    def _fail(self, error: RunFolderError) -> None:
+        """Start nothing more, because nothing can be written; say so once.
+
+        Raised in a callback the error would end in Tune's traceback: ``write_missing_records``
+        raises it.
+        """
+        if self.close_reason is None:
+            self.message(f"{error}; nothing new is started")
+        self._write_error = error
+        if isinstance(error, RunFolderLostError):
+            self.close(CloseReason.FOLDER_LOST)
+        self.close(CloseReason.UNWRITABLE)
+
     def _is_out_of_time(self) -> bool:
         if self.seconds_left() > 0:
             return False
@@ -265,7 +265,9 @@ class Session:
             return specs
         self._given_out.pop(specs[0].trial_id, None)
         chosen = self.search.reconsider(specs[0])
-        return () if chosen is None else (chosen,)
+        if chosen is None:
+            return ()
+        return (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
         """Whether a trial's earlier record takes its place; the search is told of it then."""
@@ -280,19 +282,6 @@ class Session:
     def _tell_unmeasured(self, record: TrialRecord) -> None:
         for observer in self._observers:
             observer.ended(record, measured=False)
-
-    def _with_budget_rule(self, record: TrialRecord) -> TrialRecord:
-        """The record, skipped if it was the sweep's time budget that ended its trial."""
-        own_timeout = _OWN_TIMEOUT_SHARE * record.spec.measure.timeout_seconds
-        if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
-            return record
-        phase = record.phase or "start"
-        return dataclasses.replace(
-            record,
-            outcome=Outcome.SKIPPED,
-            rule=CloseReason.TIME_BUDGET.value,
-            reason=f"the sweep's time budget ended while the trial was in phase {phase}",
-        )
 
 
 def _is_tie_break(spec: TrialSpec) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from orchestrator.planning.plan import order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
 from orchestrator.running.background_prediction import BackgroundPredictor
+from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.event_log import EventLog
 from orchestrator.running.gpu_screening import Screening, screened_cluster
 from orchestrator.running.loggers import logger_observers
@@ -22,7 +23,7 @@ from orchestrator.running.observers import Observer
 from orchestrator.running.options import RunOptions
 from orchestrator.running.progress import Progress
 from orchestrator.running.prometheus import Metrics
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
 from orchestrator.search.registry import SEARCHES, SearchFactory
 from orchestrator.storage.run_folder import RunFolder
@@ -61,15 +62,19 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
         return ""
     if not listed:
         return "no trial ended ok: nothing is planned"
-    telling = _most_telling(listed)
-    outcome, amount = Counter(record.outcome for record in telling).most_common(1)[0]
-    reasons = Counter(record.reason for record in telling if record.outcome is outcome)
-    reason, _ = reasons.most_common(1)[0]
+    outcomes = Counter[Outcome]()
+    reasons = Counter[tuple[Outcome, str]]()
+    for record in _most_informative(listed):
+        outcomes[record.outcome] += 1
+        reasons[record.outcome, record.reason] += 1
+    # First the commonest outcome, then the commonest of its reasons.
+    outcome, amount = outcomes.most_common(1)[0]
+    reason = next(reason for (of, reason), _ in reasons.most_common() if of is outcome)
     trials = f"{amount} of {count(len(listed), 'trial')}"
     return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}"
 
 
-def _most_telling(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
     """The trials that were started. If there is none, those not skipped, and then all."""
     started = [record for record in records if record.started_at]
     not_skipped = [record for record in records if record.outcome is not Outcome.SKIPPED]
@@ -104,19 +109,21 @@ class _Sweep:
         """GPU model -> its slots by now; the search reads it."""
         self._trials = {model: self._trials_for(model) for model in self._parts}
         """GPU model -> its trials of the plan."""
-        trials = [spec for specs in self._trials.values() for spec in specs]
-        self._planned_ids = {spec.trial_id for spec in trials}
+        self._planned_ids: set[str] = set()
+        for trials in self._trials.values():
+            self._planned_ids.update(spec.trial_id for spec in trials)
 
     def run(self, factory: SearchFactory) -> Session:
         """Measure; returns the session once it has ended."""
+        # What is there already, and who watches what follows.
         earlier = self._earlier_records()
         progress = self._progress()
         session = self._session(factory, [progress, *self._other_observers()])
-        for line in self._opening_lines():
+        for line in (*self._opening_lines(), *self._lines_about(earlier)):
             progress.print(line)
-        environments = [node.environment for node in self._cluster.nodes]
-        session.reuse(earlier, environments, resume=self._options.resume)
+        session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
         lifecycle.say_what_is_kept(session)
+        # Combinations that cannot run have their records before the first trial.
         for record in self._plan.ruled_out:
             self._folder.write(record)
         lifecycle.measure(
@@ -125,7 +132,7 @@ class _Sweep:
             self._folder,
             to_build_for=session.pending,
             needs=next((spec.needs for spec in self._plan.trials), None),
-            run=self._description(),
+            run=self._description(earlier),
             on_slots=self._slots.update,
         )
         return session
@@ -138,6 +145,7 @@ class _Sweep:
         return for_gpu_model(trials, model)
 
     def _session(self, factory: SearchFactory, observers: Sequence[Observer]) -> Session:
+        # Each GPU model is searched on its own: a frontier belongs to one model.
         searches = {}
         for model, trials in self._trials.items():
             searches[model] = factory.build(trials, self._parts[model].hardware)
@@ -149,41 +157,60 @@ class _Sweep:
         )
 
     def _progress(self) -> Progress:
-        stream = sys.stderr if self._options.as_json else sys.stdout
+        stream = lifecycle.progress_stream(self._options)
         return Progress(len(self._planned_ids), self._config.axes_in_play, stream=stream)
 
     def _other_observers(self) -> Sequence[Observer]:
         """What else watches the sweep. Raises LoggerError."""
-        config, path = self._config, self._folder.path
-        loggers = logger_observers(config.loggers, path, config.name, config.axes_in_play)
-        return [EventLog(path), Metrics(config.name, len(self._planned_ids)), *loggers]
-
-    def _earlier_records(self) -> dict[str, TrialRecord]:
-        """Earlier records of planned trials, and of follow-ups to them."""
-        hardware = {model: part.hardware for model, part in self._parts.items()}
-        return lifecycle.wanted_records(
-            self._folder, self._is_wanted, fresh=self._options.fresh, hardware=hardware
+        config = self._config
+        path = self._folder.path
+        is_ours = self._folder.is_ours
+        loggers = logger_observers(
+            config.loggers, path, config.name, config.axes_in_play, may_write=is_ours
         )
+        log = EventLog(path, may_write=is_ours)
+        return [log, Metrics(config.name, len(self._planned_ids)), *loggers]
+
+    def _earlier_records(self) -> EarlierRecords:
+        """Earlier records of planned trials, and of follow-ups to them.
+
+        Raises NoSuchGpuError in a run of GPU rows where no GPU is seen.
+        """
+        fresh = self._options.fresh
+        refuse_without_gpu(self._folder, self._cluster, fresh=fresh)
+        hardware = {model: part.hardware for model, part in self._parts.items()}
+        return sort_earlier(self._folder, self._is_wanted, fresh=fresh, hardware=hardware)
+
+    def _lines_about(self, earlier: EarlierRecords) -> Iterator[str]:
+        """What is printed of earlier records that are not simply kept."""
+        for sentence in earlier.sentences():
+            yield f"-- {sentence}"
+        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+            yield f"-- {line}"
 
     def _is_wanted(self, spec: TrialSpec) -> bool:
-        followed = spec.follow_up.follows_trial if spec.follow_up else spec.trial_id
-        return followed in self._planned_ids
+        if spec.follow_up is not None:
+            return spec.follow_up.follows_trial in self._planned_ids
+        return spec.trial_id in self._planned_ids
 
     def _opening_lines(self) -> Iterator[str]:
         """What is printed before measuring."""
         trials = count(len(self._plan.trials), "trial")
-        each = f" on each of {len(self._parts)} GPU models" if len(self._parts) > 1 else ""
+        each = ""
+        if len(self._parts) > 1:
+            each = f" on each of {len(self._parts)} GPU models"
         ruled_out = len(self._plan.ruled_out)
         where = lifecycle.slots_in_words(self._cluster)
         yield f"{self._config.name}: {trials}{each}, {ruled_out} ruled out, on {where}"
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
 
-    def _description(self) -> dict[str, object]:
+    def _description(self, earlier: EarlierRecords) -> dict[str, object]:
         """What ``run.json`` says before anything is measured."""
         description = lifecycle.run_description(self._config, "sweep")
         planned = {"planned": len(self._planned_ids)}
-        return {**description, **self._screening.to_json(), **planned}
+        notes = [*self._screening.notes, *earlier.sentences()]
+        return {**description, **self._screening.to_json(), **planned, "notes": notes}
 
     @property
     def _time_budget_seconds(self) -> float | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 RUN = "run.json"
 RECORDS = "records"
 LOGS = "logs"
+SUPERSEDED = "superseded"
 TRIALS = "trials.parquet"
 STEPS = "steps.parquet"
 ANATOMY = "anatomy.parquet"
@@ -29,6 +30,8 @@ def written_beside(path: Path) -> Iterator[Path]:
     """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
     error.
     """
+    # In the same folder, because only a move within one filesystem is atomic. The process id keeps
+    # two writers apart.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial

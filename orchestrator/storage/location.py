@@ -42,9 +42,12 @@ def location(text: str | Path) -> Location:
     Raises ValueError on a URI that names no folder, or that carries a credential or a query. The
     message does not repeat such a URI.
     """
-    match = None if isinstance(text, Path) else _URI.fullmatch(text)
+    if isinstance(text, Path):
+        return text
+    match = _URI.fullmatch(text)
     if match is None:
         return Path(text)
+    # The scheme of a URI is the same in capitals (RFC 3986, section 3.1).
     scheme = match[1].lower()
     path = match[2].rstrip("/")
     if scheme == "file":
@@ -54,18 +57,31 @@ def location(text: str | Path) -> Location:
 
 
 def _check(scheme: str, path: str) -> None:
+    """Raises ValueError on a URI that must not be used."""
     parts = path.split("/")
-    where_users_stand = path if scheme == "hf" else parts[0]
-    if "@" in where_users_stand or re.search(r"[?#]", path):
+    # First the credentials: the later messages repeat the URI.
+    if _may_hold_credentials(scheme, path):
         raise ValueError(
             f"a {scheme}:// URI takes no user, revision or query; {_FROM_THE_ENVIRONMENT}"
         )
-    if any(part in ("", ".", "..") for part in parts):
+    if {"", ".", ".."}.intersection(parts):
         raise ValueError(f'"{scheme}://{path}" has an empty or relative part')
     if scheme == "hf" and (parts[0] != "datasets" or len(parts) < 3):
         raise ValueError("a run on the Hub lies in a dataset repository: hf://datasets/USER/NAME")
+    # A bucket's root holds many runs, so a run needs a folder in it.
     if len(parts) < 2:
         raise ValueError(f"names no folder in the bucket: {scheme}://{parts[0]}/runs/NAME")
+
+
+def _may_hold_credentials(scheme: str, path: str) -> bool:
+    """Whether a URI names a user or carries a query.
+
+    A user stands before the host; on the Hub an ``@`` names a revision anywhere in the path.
+    """
+    checked_part = path.partition("/")[0]
+    if scheme == "hf":
+        checked_part = path
+    return "@" in checked_part or re.search(r"[?#]", path) is not None
 
 
 def folder_of(target: Location) -> Path:

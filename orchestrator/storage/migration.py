@@ -65,20 +65,12 @@ def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises KeyError, TypeError or ValueError on a foreign document.
     """
-    measurements = _renamed(raw["measurements"])
+    measurements = _with_flags(_renamed(raw["measurements"]))
+    # The overhead is computed from the delivery now, when a table is made.
     measurements.pop("overhead_seconds", None)
-    warnings = measurements.pop("warnings", None)
-    if warnings is not None:
-        measurements |= flag_columns([_flag(text) for text in warnings])
-    delivery = {name: measurements.pop(name) for name in _DELIVERY if name in measurements}
-    delivery |= {
-        "started_at": raw["started_at"],
-        "slot_seconds": raw["wall_seconds"],
-        "isolation": raw["isolation"],
-        "log": raw.get("log", ""),
-    }
+    delivery = _taken_delivery(measurements, raw)
     moved = ("measurements", "spec", "started_at", "wall_seconds", "isolation", "log")
-    kept = {name: value for name, value in raw.items() if name not in moved}
+    kept = _without(raw, moved)
     if kept.get("phase") == "anatomy":
         kept["phase"] = "profile"
     return {
@@ -89,15 +81,28 @@ def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _taken_delivery(measurements: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What a version-1 record says of its delivery; taken out of ``measurements``."""
+    delivery = {}
+    for name in _DELIVERY:
+        if name in measurements:
+            delivery[name] = measurements.pop(name)
+    return {
+        **delivery,
+        "started_at": raw["started_at"],
+        "slot_seconds": raw["wall_seconds"],
+        "isolation": raw["isolation"],
+        "log": raw.get("log", ""),
+    }
+
+
 def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A version-1 trial spec as today's JSON.
 
     ``follow_up`` still names trials by their old identities.
     """
-    moved = ("recipe", "equivalence", "measure", "follow_up")
-    kept = {name: value for name, value in raw.items() if name not in moved}
     return {
-        **kept,
+        **_without(raw, ("recipe", "equivalence", "measure", "follow_up")),
         "settings": _upgraded_settings(raw["recipe"]),
         "training_recipe": training_recipe(raw["equivalence"], raw["choices"]),
         "measure": upgraded_measure(raw["measure"]),
@@ -107,6 +112,7 @@ def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def upgraded_run(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A version-1 ``run.json`` as today's."""
+    # The oldest runs kept no configuration.
     config = raw.get("config")
     if not config:
         return dict(raw)
@@ -114,8 +120,7 @@ def upgraded_run(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded_config(raw: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"trackers": "loggers", "cpu": "cpu_fallback"}
-    config = {names.get(name, name): value for name, value in raw.items()}
+    config = _renamed(raw, {"trackers": "loggers", "cpu": "cpu_fallback"})
     if "measure" in config:
         config["measure"] = upgraded_measure(config["measure"])
     return config
@@ -124,7 +129,7 @@ def _upgraded_config(raw: Mapping[str, Any]) -> dict[str, Any]:
 def upgraded_measure(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A version-1 ``MeasureSpec`` as today's JSON."""
     names = {"deadline_seconds": "timeout_seconds", "anatomy": "profile", "cap": "memory_cap"}
-    measure = {names.get(name, name): value for name, value in raw.items()}
+    measure = _renamed(raw, names)
     cap = measure.get("memory_cap")
     if cap is not None:
         measure["memory_cap"] = {
@@ -135,7 +140,7 @@ def upgraded_measure(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name: value for name, value in raw.items() if name not in ("hooks", "prepares")}
+    settings = _without(raw, ("hooks", "prepares"))
     settings["builds"] = raw["prepares"]
     settings["hooks"] = {
         place: {"name": _HOOKS[path], "arguments": arguments}
@@ -145,6 +150,7 @@ def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded_follow_up(raw: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    # The names of its trials are changed later, when all records are known.
     if raw is None:
         return None
     return {
@@ -160,7 +166,9 @@ def training_recipe(equivalence: str, choices: Mapping[str, Choice]) -> dict[str
 
     ``choices`` have the values typed.
     """
+    # The values come typed from the choices; the text has lost their types.
     recipe: dict[str, Choice] = {}
+    # "plain", the recipe without a choice, has no "=".
     for part in equivalence.split(" · "):
         axis, is_choice, value = part.partition("=")
         if is_choice and axis != _EFFECTIVE_BATCH:
@@ -180,29 +188,47 @@ def _upgraded_row(row: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
     choices = {axis: row[column] for axis, column in axes.items()}
     recipe = training_recipe(upgraded.pop("equivalence"), choices)
     upgraded["training_recipe"] = json.dumps(recipe, sort_keys=True)
+    # Before there were follow-ups, every trial was the search's.
     upgraded["purpose"] = _PURPOSES[row.get("purpose") or "search"]
-    warnings = upgraded.pop("warnings", None)
-    if warnings is not None:
-        upgraded |= flag_columns([_flag(text) for text in warnings])
-    return upgraded
+    return _with_flags(upgraded)
 
 
-def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {RENAMED_COLUMNS.get(name, name): value for name, value in values.items()}
+def _with_flags(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with ``flags`` and their values in place of ``warnings``, if there are any."""
+    warnings = values.pop("warnings", None)
+    if warnings is None:
+        return values
+    return values | flag_columns([_flag(text) for text in warnings])
+
+
+def _renamed(
+    values: Mapping[str, Any], names: Mapping[str, str] = RENAMED_COLUMNS
+) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in values.items()}
+
+
+def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _share(text: str) -> float:
+    # The warnings had percentages, flags have shares.
     return float(text) / 100
 
 
 def _gibibytes(text: str) -> float:
+    # The warnings had GiB, flags have bytes.
     return float(text) * 2**30
+
+
+def _no_value(text: str) -> None:
+    """A flag of this kind carries no figure."""
 
 
 _WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float | None]], ...] = (
     (r"unstable: the mean step is known to ±([\d.]+)%", FlagKind.UNSTABLE, _share),
-    (r"unstable: a single step counted()", FlagKind.UNSTABLE, lambda _: None),
-    (r"host-bound: ()", FlagKind.HOST_BOUND, lambda _: None),
+    (r"unstable: a single step counted()", FlagKind.UNSTABLE, _no_value),
+    (r"host-bound: ()", FlagKind.HOST_BOUND, _no_value),
     (r"partly host-bound: .* took (\d+)% of the time", FlagKind.LAUNCH_BOUND, _share),
     (r"thrashing: .* its cache (\d+) times", FlagKind.THRASHING, float),
     (r"shared: (\d+) other processes", FlagKind.SHARED_PROCESSES, float),
@@ -226,39 +252,49 @@ _WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float | None]], ...] = (
 def _flag(warning: str) -> Flag:
     """A version-1 warning as a flag. Raises ValueError on a text that version 1 never wrote."""
     for pattern, kind, value_of in _WARNINGS:
-        found = re.match(pattern, warning)
-        if found:
-            return Flag(kind, value_of(found[1]))
+        match = re.match(pattern, warning)
+        if match:
+            return Flag(kind, value_of(match[1]))
     raise ValueError(f"not a warning of version 1: {warning[:80]}")
 
 
 def version_1_id(spec: TrialSpec) -> str:
     """The identity that version 1 gave to a trial; it ties old tables to today's trials."""
-    old_hooks = {name: path for path, name in _HOOKS.items()}
-    settings, measure = to_json(spec.settings), to_json(spec.measure)
-    hooks = {
-        place: [old_hooks[hook["name"]], hook["arguments"]]
-        for place, hook in settings["hooks"].items()
-    }
-    unchanged = ("warmup_steps", "steps", "relative_error", "seed", "inspect", "isolation")
     content: dict[str, Any] = {
         "choices": to_json(spec.choices),
         "model": to_json(spec.model),
         "data": to_json(spec.data),
-        "recipe": {
-            "training_arguments": settings["training_arguments"],
-            "deepspeed": settings["deepspeed"],
-            "model_kwargs": settings["model_kwargs"],
-            "hooks": hooks,
-            "requires": settings["requires"],
-            "prepares": settings["builds"],
-        },
-        "measure": {name: measure[name] for name in unchanged},
+        "recipe": _version_1_recipe(to_json(spec.settings)),
+        "measure": _version_1_measure(spec),
         "repeat": spec.repeat,
     }
-    if spec.measure.profile:
-        content["measure"]["anatomy"] = True
     if spec.gpu_model:
         content["gpu_model"] = spec.gpu_model
+    # Version 1 hashed the sorted JSON and kept twelve digits: 48 bits are enough for any sweep.
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _version_1_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Today's settings with hooks as module paths."""
+    paths = {name: path for path, name in _HOOKS.items()}
+    hooks = {}
+    for place, hook in settings["hooks"].items():
+        hooks[place] = [paths[hook["name"]], hook["arguments"]]
+    return {
+        "training_arguments": settings["training_arguments"],
+        "deepspeed": settings["deepspeed"],
+        "model_kwargs": settings["model_kwargs"],
+        "hooks": hooks,
+        "requires": settings["requires"],
+        "prepares": settings["builds"],
+    }
+
+
+def _version_1_measure(spec: TrialSpec) -> dict[str, Any]:
+    measure = to_json(spec.measure)
+    names = ("warmup_steps", "steps", "relative_error", "seed", "inspect", "isolation")
+    content = {name: measure[name] for name in names}
+    if spec.measure.profile:
+        content["anatomy"] = True
+    return content

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def read_record(path: Path) -> TrialRecord | None:
             return None
         text = path.read_bytes()
         raw = from_json(text)
+        # Records without a version are of the first.
         version = raw.get("schema_version", 1)
         if version > SCHEMA_VERSION:
             return None
@@ -52,44 +53,56 @@ def read_record(path: Path) -> TrialRecord | None:
         record = record_from_json(raw)  # no field that this version does not know
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
-    return record if _fits_a_table(record) else None
+    if _fits_a_table(record):
+        return record
+    return None
 
 
 def find_records(run_folder: Path) -> RecordsFound:
     """Every record of a run folder, and the files that are none."""
-    found: list[tuple[Path, TrialRecord]] = []
+    records: list[tuple[Path, TrialRecord]] = []
     unreadable = []
     for path in record_files(run_folder):
         record = read_record(path)
         if record is None:
             unreadable.append(path)
         else:
-            found.append((path, record))
-    return RecordsFound(records=tuple(_with_todays_ids(found)), unreadable=tuple(unreadable))
+            records.append((path, record))
+    return RecordsFound(records=tuple(_with_todays_ids(records)), unreadable=tuple(unreadable))
 
 
 def read_records(run_folder: Path) -> list[TrialRecord]:
     """Every readable record, oldest first, those that never started last."""
     records = [record for _, record in find_records(run_folder).records]
-    return sorted(records, key=lambda record: (record.started_at == 0, record.started_at))
+    return sorted(records, key=_order)
 
 
-def _with_todays_ids(found: Iterable[tuple[Path, TrialRecord]]) -> list[tuple[Path, TrialRecord]]:
+def _order(record: TrialRecord) -> tuple[bool, float]:
+    """Sorts records by their start; one of a trial that never started, whose start is 0, last."""
+    return record.started_at == 0, record.started_at
+
+
+def _with_todays_ids(
+    records: Sequence[tuple[Path, TrialRecord]],
+) -> Iterator[tuple[Path, TrialRecord]]:
     """Follow-ups of version 1 name trials by old identities, which are the names of their files."""
-    listed = list(found)
-    todays = {path.stem: record.trial_id for path, record in listed}
-    return [(path, _following(record, todays)) for path, record in listed]
+    todays_ids = {path.stem: record.trial_id for path, record in records}
+    for path, record in records:
+        yield path, _following(record, todays_ids)
 
 
-def _following(record: TrialRecord, todays: Mapping[str, str]) -> TrialRecord:
+def _following(record: TrialRecord, todays_ids: Mapping[str, str]) -> TrialRecord:
+    """The record with today's identities in its follow-up."""
     follow_up = record.spec.follow_up
     if follow_up is None:
         return record
+    compared_with = [todays_ids.get(trial, trial) for trial in follow_up.compared_with]
     renamed = dataclasses.replace(
         follow_up,
-        follows_trial=todays.get(follow_up.follows_trial, follow_up.follows_trial),
-        compared_with=tuple(todays.get(name, name) for name in follow_up.compared_with),
+        follows_trial=todays_ids.get(follow_up.follows_trial, follow_up.follows_trial),
+        compared_with=tuple(compared_with),
     )
+    # Records of today are kept as they are.
     if renamed == follow_up:
         return record
     return dataclasses.replace(record, spec=dataclasses.replace(record.spec, follow_up=renamed))
@@ -108,21 +121,48 @@ def _declared_types() -> Mapping[str, ArrowType]:
 
 
 def _fits_a_table(record: TrialRecord) -> bool:
-    arguments = record.spec.settings.training_arguments
-    names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    batch = [arguments.get(name, 1) for name in names]
-    choices = record.spec.choices.values()
-    return (
-        all(_is_integer(size) and 0 < size < 2**31 for size in batch)
-        and all(not isinstance(choice, int) or _is_number(choice) for choice in choices)
-        and _is_integer(record.spec.repeat)
-        and abs(record.started_at) < _YEAR_2100
-        and _is_number(record.slot_seconds)
-        and math.isfinite(record.slot_seconds)
-        and (record.anatomy is None or is_sound(record.anatomy))
-        and all(_is_of_its_type(name, value) for name, value in record.measurements.items())
-        and _has_known_flags(record)
+    """Whether every value of a record has a place in the column of its name."""
+    checks = (
+        _has_sound_batch,
+        _has_sound_choices,
+        _has_sound_times,
+        _has_sound_anatomy,
+        _has_declared_types,
+        _has_known_flags,
     )
+    return all(check(record) for check in checks)
+
+
+def _has_sound_batch(record: TrialRecord) -> bool:
+    arguments = record.spec.settings.training_arguments
+    for name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
+        size = arguments.get(name, 1)
+        # Their product, the effective batch, must fit 64 bits.
+        if not (_is_integer(size) and 0 < size < 2**31):
+            return False
+    return _is_integer(record.spec.repeat)
+
+
+def _has_sound_choices(record: TrialRecord) -> bool:
+    for choice in record.spec.choices.values():
+        # A column of integers and fractions is one of doubles.
+        if isinstance(choice, int) and not _is_number(choice):
+            return False
+    return True
+
+
+def _has_sound_times(record: TrialRecord) -> bool:
+    if abs(record.started_at) >= _YEAR_2100:
+        return False
+    return _is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
+
+
+def _has_sound_anatomy(record: TrialRecord) -> bool:
+    return record.anatomy is None or is_sound(record.anatomy)
+
+
+def _has_declared_types(record: TrialRecord) -> bool:
+    return all(_is_of_its_type(name, value) for name, value in record.measurements.items())
 
 
 def _has_known_flags(record: TrialRecord) -> bool:
@@ -133,6 +173,7 @@ def _has_known_flags(record: TrialRecord) -> bool:
 
 
 def _is_of_its_type(name: str, value: Any) -> bool:
+    # A tracker of another installation may measure what is not declared here.
     declared = _declared_types().get(name)
     return value is None or declared is None or _IS_OF_TYPE[declared](value)
 
@@ -145,6 +186,7 @@ def _is_number(value: Any) -> bool:
     """An integer that a double holds exactly, or a double; NaN counts."""
     if isinstance(value, float):
         return True
+    # A double's significand has 53 bits (IEEE 754).
     return isinstance(value, int) and value.bit_length() <= 53
 
 
@@ -158,21 +200,36 @@ def _is_text(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     """An integer, or a double without a fraction."""
+    # Trackers written in C deliver whole numbers as doubles.
     if type(value) is float:
         return value.is_integer() and abs(value) < 2**53
     return _is_integer(value)
 
 
-def _is_list_of(is_item: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(is_item, value))
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_double(value: Any) -> bool:
+    # To Python a boolean is an integer.
+    return _is_number(value) and not _is_boolean(value)
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number_or_none, value))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 _IS_OF_TYPE: Mapping[ArrowType, Callable[[Any], bool]] = {
     "int64": _is_whole,
-    "float64": lambda value: _is_number(value) and not isinstance(value, bool),
+    "float64": _is_double,
     "string": _is_text,
-    "bool": lambda value: isinstance(value, bool),
+    "bool": _is_boolean,
     "timestamp": _is_integer,
-    "list<double>": _is_list_of(_is_number_or_none),
-    "list<string>": _is_list_of(_is_text),
+    "list<double>": _is_list_of_numbers,
+    "list<string>": _is_list_of_texts,
 }
+"""A column's declared type -> whether a value is of it."""

@@ -36,6 +36,7 @@ def check_writable(uri: Uri) -> None:
         if uri.scheme == "hf":
             from huggingface_hub import HfApi
 
+            # The Hub has no empty file to test with; making the repository tells the same.
             name, _ = _repository(uri)
             HfApi().create_repo(name, repo_type="dataset", private=True, exist_ok=True)
         else:
@@ -51,6 +52,7 @@ def download(uri: Uri, folder: Path) -> list[str]:
     with _errors_named(uri), tempfile.TemporaryDirectory() as scratch:
         remote = _at(uri)
         names = sorted(_needed(remote.names()))
+        # All files first, then the choice between two: a download that breaks off changes nothing.
         _copy(names, remote, _on_disk(Path(scratch)))
         for name in names:
             _keep_later(Path(scratch, name), folder / name)
@@ -66,9 +68,11 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
         if uri.scheme == "hf":
             _commit(folder, uri, card)
             return
-        local, remote = _on_disk(folder), _at(uri)
+        local = _on_disk(folder)
+        remote = _at(uri)
         names = {name for name in local.names() if not _is_local(name)}
         _copy(names, local, remote)
+        # What lies there and not here, this run has dropped.
         for name in _records(remote.names()) - names:
             # With the last file of a folder pyarrow writes a folder object, which not every S3
             # server takes. An empty file counts as absent instead.
@@ -100,6 +104,7 @@ class _Folder:
     is_bucket: bool = False
 
     def path(self, name: str) -> str:
+        """The file's path in the filesystem."""
         return f"{self.root}/{name}"
 
     def names(self) -> set[str]:
@@ -114,11 +119,13 @@ class _Folder:
         return names
 
     def write_empty(self, name: str) -> None:
+        """Write a file without content."""
         self.make_parent(name)
         with self.files.open_output_stream(self.path(name)):
             pass
 
     def make_parent(self, name: str) -> None:
+        """Make the folder that the file lies in."""
         if not self.is_bucket:  # a bucket has no folders
             self.files.create_dir(self.path(name).rpartition("/")[0], recursive=True)
 
@@ -152,25 +159,34 @@ def _at(uri: Uri) -> _Folder:
     if uri.scheme in _BUCKETS:
         # Other S3 servers than Amazon's do not know the checksums that Amazon's now expects.
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-        options = "" if uri.scheme == "s3" else _GCS_PATIENCE
+        options = _GCS_PATIENCE
+        if uri.scheme == "s3":
+            options = ""
         files, path = FileSystem.from_uri(f"{uri}{options}")
         return _Folder(files, path.rstrip("/"), is_bucket=True)
     import fsspec
 
     # A cached filesystem would list what lay there before the last upload.
     files, path = fsspec.core.url_to_fs(str(uri), skip_instance_cache=True)
-    root = path.strip("/") if uri.scheme == "hf" else path.rstrip("/")
+    root = path.rstrip("/")
+    if uri.scheme == "hf":
+        root = root.lstrip("/")  # a repository's name begins without a slash
     return _Folder(PyFileSystem(FSSpecHandler(files)), root)
 
 
 def _records(names: Iterable[str]) -> set[str]:
     """The records among files. Records of a run in a folder below are not this run's."""
-    in_folder = {name for name in names if name.rpartition("/")[0] == RECORDS}
-    return {name for name in in_folder if name.endswith(".json")}
+    records = set()
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        if folder == RECORDS and file.endswith(".json"):
+            records.add(name)
+    return records
 
 
 def _needed(names: set[str]) -> set[str]:
     """The files that say all of a run: its records, or the tables where only they were kept."""
+    # Records say everything that tables say, and more.
     tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
     return (_records(names) or tables) | names.intersection({RUN})
 
@@ -181,6 +197,7 @@ def _is_local(name: str) -> bool:
 
 def _keep_later(downloaded: Path, path: Path) -> None:
     """Move a file to its place, unless a record that started no earlier lies there."""
+    # The later measurement of a trial is the one to keep; equal ones are one and the same.
     if not path.exists() or _started_at(downloaded) > _started_at(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(downloaded, path)
@@ -189,7 +206,9 @@ def _keep_later(downloaded: Path, path: Path) -> None:
 def _started_at(path: Path) -> float:
     """When a record's trial started, in Unix time; -1 for any other file."""
     record = read_record(path)
-    return -1.0 if record is None else record.started_at
+    if record is None:
+        return -1.0
+    return record.started_at
 
 
 def _commit(folder: Path, uri: Uri, card: str) -> None:
@@ -222,4 +241,5 @@ def _errors_named(uri: Uri) -> Iterator[None]:
         yield
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
+        # A store's refusal can quote a whole page of HTML.
         raise RemoteError(f"{uri}: {lines[0][:400]}") from None

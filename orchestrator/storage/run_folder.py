@@ -5,20 +5,21 @@ time.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, delivered, record_to_json
+from orchestrator.storage import folder_lock
+from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
-from orchestrator.storage.record_reader import find_records
+from orchestrator.storage.record_reader import find_records, read_record
+from orchestrator.storage.redaction import redacted
+from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
-_LOCK_RETRY_SECONDS = 0.1
 LAST_LOG_CHARACTERS = 4000
 """Characters of a trial's output that its record keeps, where it did not end well."""
 
@@ -31,6 +32,10 @@ class RunFolderBusyError(RunFolderError):
     """Another driver is writing to this run folder."""
 
 
+class RunFolderLostError(RunFolderError):
+    """The run folder, or its lock, was moved, deleted or replaced while this process held it."""
+
+
 class RunFolder:
     """A run's records on disk.
 
@@ -39,6 +44,9 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.superseded = Superseded(path)
+        """Where records go that others take the place of."""
+        self._lock: FolderLock | None = None
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""
         self._files: dict[str, set[Path]] = {}
@@ -54,52 +62,92 @@ class RunFolder:
         Raises RunFolderBusyError if another one does, else RunFolderError.
         """
         try:
+            # The lock file lies in the folder, so the folder comes first.
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / _LOCK, "a")  # noqa: SIM115
+            lock = folder_lock.acquire(self.path / _LOCK)
+        except folder_lock.NotLockableError as error:
+            raise RunFolderError(f"cannot lock {error.filename}: {error.strerror}") from error
         except OSError as error:
             reason = error.strerror or error
             raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
-        with lock:
-            if not _try_lock(lock):
-                time.sleep(_LOCK_RETRY_SECONDS)  # ``in_use`` holds the lock for a moment
-                if not _try_lock(lock):
-                    raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
+        if lock is None:
+            raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
+        self._lock = lock
+        try:
             yield
+        finally:
+            self._lock = None
+            lock.release()
 
     def in_use(self) -> bool:
         """Whether a driver holds the folder now."""
-        try:
-            lock = open(self.path / _LOCK)  # noqa: SIM115
-        except OSError:
-            return False
-        with lock:
-            return not _try_lock(lock, fcntl.LOCK_SH)
+        return folder_lock.is_held(self.path / _LOCK)
+
+    def is_ours(self) -> bool:
+        """Whether this process may write: it holds the lock, and the path leads to that lock.
+
+        A folder that was never locked by this object counts as ours.
+        """
+        return self._lock is None or self._lock.is_ours()
+
+    def check_ours(self) -> None:
+        """Raises RunFolderLostError if another process may have taken the folder over."""
+        if not self.is_ours():
+            raise RunFolderLostError(
+                f"{self.path} was moved, deleted or replaced while this sweep ran: nothing more is"
+                " written there; put it back, and --resume goes on"
+            )
 
     def exists(self) -> bool:
         """Whether a run was started here."""
         return (self.path / RUN).exists()
 
     def describe(self, run: Mapping[str, Any]) -> None:
-        """Write ``run.json``: configuration, command, budgets, baseline, one-time costs."""
-        _write(self.path / RUN, {**run, "schema_version": SCHEMA_VERSION})
+        """Write ``run.json``: configuration, command, budgets, baseline, one-time costs.
+
+        Secrets in it are replaced: the folder is shared.
+        """
+        self.check_ours()
+        self.superseded.remember_run()
+        _write(self.path / RUN, {**redacted(run), "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Write another JSON file of the run."""
+        self.check_ours()
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> TrialRecord:
         """Write a record, in place of any earlier one of the same trial; returns the record as
         written.
 
-        What the trial printed goes to a log file. The record keeps its last characters, or nothing
-        if all went well.
+        An earlier measurement is moved aside first. What the trial printed goes to a log file. The
+        record keeps its last characters, or nothing if all went well.
         """
+        self.check_ours()
         path = self._path_of(record.trial_id)
+        self._set_aside_replaced(path, record)
+        # The text first: the record names its file.
         if record.delivery.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
-        self._remove_other_files(record.trial_id, path)
+        self._set_aside_other_files(record.trial_id, path)
         return record
+
+    def rename(self, record: TrialRecord, trial_id: str) -> TrialRecord:
+        """Write a record whose trial was called ``trial_id`` before, and drop the old name's file.
+
+        The file under the new name is complete before the old one goes.
+        """
+        if record.trial_id == trial_id:
+            return record
+        written = self.write(record)
+        old_path = self._path_of(trial_id)
+        for path in {old_path, *self._files.pop(trial_id, set())}:
+            holds = read_record(path)
+            # Another record may have taken the old name meanwhile.
+            if holds is not None and holds.started_at == record.started_at:
+                path.unlink()
+        return written
 
     def _with_log_file(self, record: TrialRecord) -> TrialRecord:
         name = f"{LOGS}/{record.trial_id}.txt"
@@ -111,57 +159,82 @@ class RunFolder:
             with written_beside(self.path / name) as partial:
                 partial.write_text(record.delivery.log)
             written = name
+        # The record keeps an excerpt only where there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
-            kept = ""
-        else:
-            kept = record.delivery.log[-LAST_LOG_CHARACTERS:]
-        return delivered(record, log=kept, log_file=written)
+            excerpt = ""
+        return delivered(record, log=excerpt, log_file=written)
 
-    def remove(self, trial_id: str) -> None:
-        """Remove a trial's record, because it is going to be repeated or is no longer planned."""
+    def set_aside(self, trial_id: str) -> None:
+        """Move a trial's record aside: today's plan does not name it, or it is measured anew."""
+        self.check_ours()
         path = self._path_of(trial_id)
-        path.unlink(missing_ok=True)
-        self._remove_other_files(trial_id, path)
+        with _named_errors(path):
+            if path.is_file():
+                self.superseded.take_record(path)
+        self._set_aside_other_files(trial_id, path)
+
+    def set_tables_aside(self) -> None:
+        """Move the tables aside: today's have other rows."""
+        self.check_ours()
+        with _named_errors(self.path):
+            self.superseded.take_tables()
 
     def records(self) -> dict[str, TrialRecord]:
         """Every readable record by trial id, the latest of each.
 
         ``unreadable`` lists the other files.
         """
-        found = find_records(self.path)
-        self.unreadable = list(found.unreadable)
+        contents = find_records(self.path)
+        self.unreadable = list(contents.unreadable)
         latest: dict[str, TrialRecord] = {}
-        for path, record in found.records:
+        for path, record in contents.records:
             self._files.setdefault(record.trial_id, set()).add(path)
-            known = latest.get(record.trial_id)
-            if known is None or known.started_at < record.started_at:
+            # Two files hold one trial where an earlier version gave it another name.
+            earlier = latest.get(record.trial_id)
+            if earlier is None or earlier.started_at < record.started_at:
                 latest[record.trial_id] = record
         return latest
 
     def _path_of(self, trial_id: str) -> Path:
         return self.path / RECORDS / f"{trial_id}.json"
 
-    def _remove_other_files(self, trial_id: str, path: Path) -> None:
-        for other in self._files.pop(trial_id, set()) - {path}:
-            other.unlink(missing_ok=True)
+    def _set_aside_replaced(self, path: Path, record: TrialRecord) -> None:
+        """Move aside what ``record`` would replace: another measurement, or a file that is no
+        record of this version.
+        """
+        if not path.is_file():
+            return
+        earlier = read_record(path)
+        if earlier is not None:
+            # The same attempt written again, or a trial that never ran: nothing is lost.
+            is_measurement = earlier.outcome.is_final and earlier.started_at > 0
+            if not is_measurement or earlier.started_at == record.started_at:
+                return
+        with _named_errors(path):
+            self.superseded.take_record(path)
 
-
-def _try_lock(lock: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
-    """Whether the lock is ours now; it is until its file is closed."""
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    def _set_aside_other_files(self, trial_id: str, path: Path) -> None:
+        with _named_errors(path):
+            for other in self._files.pop(trial_id, set()) - {path}:
+                if other.is_file():
+                    self.superseded.take_record(other)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
+    with _named_errors(path), written_beside(path) as partial, open(partial, "w") as file:
+        file.write(json.dumps(content))  # in C; json.dump is not
+        # A machine that loses power after the move must find the content, too.
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a sentence about ``path``. Raises RunFolderError."""
     try:
-        with written_beside(path) as partial, open(partial, "w") as file:
-            file.write(json.dumps(content))  # in C; json.dump is not
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
         reason = error.strerror or error
         raise RunFolderError(

@@ -14,6 +14,7 @@ from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
 from orchestrator.storage.layout import RUN
 from orchestrator.storage.migration import upgraded_run
+from orchestrator.storage.redaction import redacted
 
 
 class UnreadableRunError(ValueError):
@@ -59,7 +60,10 @@ class RunMetadata:
         """
         if raw.get("schema_version", 1) < SCHEMA_VERSION:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
-        given = {key: value for key, value in raw.items() if value is not None}
+        # Earlier versions wrote secrets down; tables and pages made from them must not.
+        cleaned = redacted(raw)
+        # An old run wrote null where it had nothing to say; the default says the same.
+        given = {key: value for key, value in cleaned.items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         if run.schema_version > SCHEMA_VERSION:
             raise ValueError(f"written by a newer version (schema {run.schema_version})")
@@ -89,10 +93,16 @@ def read_run(run_folder: Path) -> RunMetadata:
     """
     path = run_folder / RUN
     try:
-        raw = from_json(path.read_bytes()) if path.exists() else {}
-        return RunMetadata.from_json({**raw, "name": raw.get("name") or run_folder.resolve().name})
+        raw = {}
+        if path.exists():
+            raw = from_json(path.read_bytes())
+        name = raw.get("name") or run_folder.resolve().name
+        return RunMetadata.from_json({**raw, "name": name})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = str(error) if "newer version" in str(error) else "damaged or not of this program"
+        # Only the sentence about the version is of use to a reader; the others are pydantic's.
+        reason = "damaged or not of this program"
+        if "newer version" in str(error):
+            reason = str(error)
         raise UnreadableRunError(
             f"{path}: {reason}; move the file away to read the run without it"
         ) from None

@@ -11,14 +11,13 @@ from jobs.record import TrialRecord
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.record_reader import read_records
 from orchestrator.storage.run_metadata import read_run
-from orchestrator.storage.tables.parquet import (
-    TrialTable,
+from orchestrator.storage.tables.table_reader import (
     losses_in_steps_file,
     profiled_trials,
     read_anatomies,
     read_trials_file,
-    table_of_records,
 )
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

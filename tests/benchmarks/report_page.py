@@ -24,7 +24,7 @@ from orchestrator.reporting.html import page as html
 from orchestrator.reporting.report import Report
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.columns import trial_table_columns
-from orchestrator.storage.tables.parquet import TrialTable
+from orchestrator.storage.tables.trial_table import TrialTable
 from orchestrator.units import GIB, MIB
 
 CHROMIUM = (

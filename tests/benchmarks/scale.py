@@ -30,7 +30,7 @@ from orchestrator.reporting.publish import publish
 from orchestrator.storage import layout
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables import parquet
-from orchestrator.storage.tables.parquet import TrialTable, table_of_records
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 from orchestrator.units import GIB, KIB, MIB
 from tests.benchmarks import drivers
 from tests.benchmarks.drivers import SLOTS_OF_TUNE, DriverRun

@@ -15,6 +15,7 @@ FOLDER = "tests.benchmarks.recorded"
 SUBCOMMANDS = (
     "by_hand",
     "efficiency",
+    "false_alarms",
     "overhead",
     "pace",
     "paired",

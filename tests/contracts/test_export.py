@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
-from orchestrator.export import arguments, script
+from orchestrator.export import arguments, packages, script
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 
@@ -20,12 +22,17 @@ ALLOWED = {
     "__future__",
     "accelerate",
     "bitsandbytes",
+    "collections",
+    "dataclasses",
     "datasets",
     "json",
+    "math",
     "numpy",
     "os",
     "pathlib",
     "peft",
+    "shutil",
+    "sys",
     "torch",
     "transformers",
     "typing",
@@ -55,6 +62,17 @@ def test_technique_exports_a_script_that_stands_alone(spec: TrialSpec) -> None:
     assert _imported_packages(tree) <= ALLOWED
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     assert len(set(functions)) == len(functions)
+
+
+@pytest.mark.parametrize("spec", TRIALS, ids=_name)
+def test_technique_lists_the_packages_that_its_script_imports(spec: TrialSpec) -> None:
+    tree = ast.parse(script.train_script(spec, "a test"))
+    imported = _imported_packages(tree) - set(sys.stdlib_module_names)
+    listed = set(re.findall(r"^([\w-]+)", packages.requirements(spec, {}), re.MULTILINE))
+    assert {"pyyaml" if package == "yaml" else package for package in imported} <= listed
+    # Beside those, only what transformers imports itself for the chosen technique.
+    assert "# and the package" not in packages.requirements(spec, {})
+    assert len(listed) <= 8
 
 
 @pytest.mark.parametrize("spec", TRIALS, ids=_name)

@@ -19,9 +19,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from jobs.record import TrialRecord
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.cluster.messages import RECORD
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.benchmarks.drivers import SLOTS_OF_TUNE, StandIn, local_ray, planned

@@ -20,8 +20,8 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
-from orchestrator.storage.tables.parquet import read_trials_file
 from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.conftest import SpecFactory
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,9 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import sweep
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec

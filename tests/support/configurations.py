@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.configuration import Configuration, configurations
-from orchestrator.storage.tables.parquet import table_of_records
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.records import COLUMNS
 
 
@@ -31,7 +33,7 @@ def make_configuration(
         training_recipe=TrainingRecipe.of(recipe or {}),
         memory_bytes=memory_bytes,
         samples_per_second=speed,
-        samples_per_second_ci95=ci95,
+        speed_error=UNKNOWN_ERROR if ci95 is None else SpeedError(ci95 / 1.96, math.inf),
         row={**batch, "effective_batch": micro_batch * accumulation, **row},
         trial_ids=(trial_id,),
     )

@@ -18,6 +18,7 @@ from jobs.spec import (
 )
 from orchestrator.search.base import Search
 from tests.benchmarks.grids import recorded
+from tests.support.records import GPU_BOUND
 
 MIB = 2**20
 
@@ -96,6 +97,7 @@ class Device:
             "device_peak_bytes": round(needs * MIB),
             "peak_reserved_bytes": round((needs - self.context_mib) * MIB),
             "samples_per_second": self.speed(size, accumulation),
+            **GPU_BOUND,
             "samples_per_second_ci95": 0.003,
         }
         steps = spec.measure.warmup_steps + (spec.measure.steps or 0)

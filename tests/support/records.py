@@ -29,6 +29,14 @@ H200 = {
     "transformers": "5.23.0",
 }
 
+GPU_BOUND: Mapping[str, float] = {
+    "host_bound_share": 0.0,
+    "launch_bound_forward_share": 0.0,
+    "launch_bound_update_share": 0.0,
+    "samples_per_second_ci95": 0.001,
+}
+"""Measurements of a trial whose pace the GPU sets, and whose steps are steady."""
+
 COLUMNS: tuple[Column, ...] = (
     Column("peak_allocated_bytes", "int64", "Largest sum of live tensors.", unit="bytes"),
     Column("peak_reserved_bytes", "int64", "Largest sum the allocator held.", unit="bytes"),

@@ -25,11 +25,12 @@ from ray.cluster_utils import Cluster as RayNodes
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, membership, run_trials
 from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.gpu_screening import only_fit
 from orchestrator.running.nodes import Cluster, Node
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder

@@ -20,13 +20,13 @@ KINDS: Mapping[str, str] = {
 """Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers."""
 
 OTHER = "other"
-"""Allocated before the profiled step, by an owner that is not known."""
+"""Memory that was allocated before the profiled step, for a purpose that is not known."""
 
 _PART_OF: Mapping[str, str] = {
     "LoRA adapters": "weights",
     "32-bit master weights": "optimizer states",
 }
-"""Names that are reported apart -> the kind that they belong to."""
+"""Name that the anatomy reports apart -> the kind of memory that it belongs to."""
 
 
 def kind_of(name: str) -> str:

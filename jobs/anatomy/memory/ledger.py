@@ -34,14 +34,16 @@ class DeviceReadings:
 def ledger(
     memory: StepMemory, readings: DeviceReadings | None, live_tensors: Sequence[LiveTensor]
 ) -> Iterator[Entry]:
-    """The part "memory".
+    """The part "memory", in bytes.
 
-    Adds up to ``readings.peak``, or without readings to the bytes of the tensors at the peak.
+    The entries add up to ``readings.peak``; without readings, to the bytes of the tensors at the
+    peak.
     """
     for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:
         return
+    # What the GPU holds beyond the tensors.
     outside = _outside_tensors(memory, readings, live_tensors)
     for name, nbytes in outside.items():
         if nbytes:
@@ -56,11 +58,13 @@ def _outside_tensors(
 ) -> Mapping[str, int]:
     """Name -> bytes of the GPU that no tensor of the caching allocator held."""
     managed = sum(tensor.nbytes for tensor in live_tensors if tensor.device == "managed")
+    # Kernels that were loaded, library workspaces outside the allocator, and managed memory.
     beyond_context = readings.outside_allocator - readings.context
     # CUDA keeps managed memory on the device as far as there is room. NVML then counts it among
     # what is outside the allocator, so its share there is at most what exceeds the context.
     paged = min(managed, max(0, beyond_context))
     return {
+        # Reserved from the device and held by no tensor.
         CACHED: memory.reserved_at_peak - memory.peak_bytes,
         CONTEXT: readings.context,
         LIBRARIES: beyond_context - paged,

@@ -19,7 +19,7 @@ _ZERO_ATTRIBUTES = {
     "grad_partitions_flat_buffer": "gradients",
     "accumulated_grads_in_cpu": "gradients",
 }
-"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. Their other tensors are buffers.
+"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. All their other tensors are buffers.
 
 Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
 """
@@ -43,7 +43,7 @@ class LiveTensor:
 def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
     """Every storage that the model, its gradients and its optimizer hold now, each once.
 
-    A storage with several uses has the name of the first in the order of ``_named_tensors``.
+    A storage with several uses has the first name that ``_named_tensors`` gives it.
     """
     by_address: dict[int, LiveTensor] = {}
     for name, tensor in _named_tensors(model, optimizer):
@@ -53,14 +53,22 @@ def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
         live_tensor = LiveTensor(
             address=storage.data_ptr(),
             nbytes=storage.nbytes(),
-            device="managed" if getattr(tensor, "is_paged", False) else tensor.device.type,
+            device=_device_of(tensor),
             name=name,
         )
         by_address.setdefault(live_tensor.address, live_tensor)
     return list(by_address.values())
 
 
+def _device_of(tensor: torch.Tensor) -> str:
+    """As in ``LiveTensor.device``; bitsandbytes marks its managed memory as paged."""
+    if getattr(tensor, "is_paged", False):
+        return "managed"
+    return tensor.device.type
+
+
 def _named_tensors(model: Any, optimizer: Any) -> Iterator[NamedTensor]:
+    """Every tensor with its name. The most telling uses come first."""
     yield from _model_tensors(model)
     layers = list(_optimizer_layers(optimizer))
     for layer in layers:
@@ -75,7 +83,9 @@ def _named_tensors(model: Any, optimizer: Any) -> Iterator[NamedTensor]:
 
 def _model_tensors(model: Any) -> Iterator[NamedTensor]:
     for name, parameter in model.named_parameters():
-        kind = "LoRA adapters" if "lora_" in name else "weights"
+        kind = "weights"
+        if "lora_" in name:  # peft's naming
+            kind = "LoRA adapters"
         yield from _named(kind, parameter.data)
         yield from _named(kind, getattr(parameter, "ds_tensor", None))  # ZeRO-3's partition
         yield from _named("gradients", parameter.grad)
@@ -112,12 +122,15 @@ def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
     import torch
 
     if isinstance(value, torch.Tensor):
+        # PyTorch's protocol for tensor subclasses.
         if hasattr(value, "__tensor_flatten__"):
             inner_names, _ = value.__tensor_flatten__()
             yield from nested_tensors([getattr(value, name) for name in inner_names], depth)
         else:
             yield value
     elif depth and isinstance(value, (Mapping, list, tuple, set)):
-        items: Iterable[Any] = value.values() if isinstance(value, Mapping) else value
+        items: Iterable[Any] = value
+        if isinstance(value, Mapping):
+            items = value.values()
         for item in items:
             yield from nested_tensors(item, depth - 1)

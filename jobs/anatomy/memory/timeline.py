@@ -19,7 +19,7 @@ SAVED = "saved activations"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownBlocks:
-    """What is known about addresses from outside the trace. Sizes are bytes."""
+    """What the observer knows about addresses, beyond the trace. Sizes are bytes."""
 
     before: Mapping[int, int] = field(default_factory=dict)
     """Address -> size of every block that was allocated when the step began."""
@@ -49,6 +49,8 @@ class StepMemory:
 
 @dataclass(slots=True)
 class _Block:
+    """A piece of memory from its allocation to its release. Times are the trace's nanoseconds."""
+
     address: int
     nbytes: int
     allocation: MemoryEvent | None
@@ -59,7 +61,9 @@ class _Block:
 
 def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
     """Follow the step's allocations, from the blocks that existed before it."""
+    # Which block does each event allocate or release?
     blocks, changes = _blocks(trace, known)
+    # What is each block for? That takes its whole life, so it comes after the first pass.
     phases = PhaseIndex(trace.phases)
     for block in blocks:
         block.name = _name(block, known, phases)
@@ -74,6 +78,7 @@ def _blocks(
     trace: Trace, known: KnownBlocks
 ) -> tuple[list[_Block], list[tuple[MemoryEvent, _Block]]]:
     """All blocks, and each memory event with its block."""
+    # What is allocated at each moment, while the events are read in order.
     allocated = {
         address: _Block(address=address, nbytes=nbytes, allocation=None)
         for address, nbytes in known.before.items()
@@ -85,27 +90,35 @@ def _blocks(
             block = _Block(address=event.address, nbytes=event.nbytes, allocation=event)
             allocated[event.address] = block
             blocks.append(block)
-        elif event.address in allocated:
-            block = allocated.pop(event.address)
-            block.freed_at = event.time
-        else:  # a block that nobody listed, so it existed before the step
-            block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
-            block.freed_at = event.time
-            blocks.append(block)
+        else:
+            block = _released_block(event, allocated, blocks)
         changes.append((event, block))
     return blocks, changes
+
+
+def _released_block(
+    event: MemoryEvent, allocated: dict[int, _Block], blocks: list[_Block]
+) -> _Block:
+    """The block that an event releases. It leaves ``allocated``; unlisted, it joins ``blocks``."""
+    if event.address in allocated:
+        block = allocated.pop(event.address)
+    else:  # it is in no list, so it existed before the step
+        block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
+        blocks.append(block)
+    block.freed_at = event.time
+    return block
 
 
 def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
     """What a block is for. Addresses are reused, so an address alone proves little."""
     address = block.address
     allocation = block.allocation
-    phase = None if allocation is None else phases.at(allocation.time)
-    if address in known.inputs and (phase is None or phase.name == "data"):
+    if allocation is None:
+        return _name_from_before(address, known)
+    # Known purposes first, then guesses by how long the block lives.
+    phase = phases.at(allocation.time)
+    if address in known.inputs and phase.name == "data":
         return "inputs"
-    if allocation is None or phase is None:
-        fallback = "gradients" if address in known.gradients else OTHER
-        return known.names.get(address, fallback)
     if allocation.copy_of in known.parameters:
         return "autocast copies of weights"
     outlives_step = block.freed_at == math.inf
@@ -114,16 +127,28 @@ def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
     return _passing_name(block, allocation, phase, known)
 
 
+def _name_from_before(address: int, known: KnownBlocks) -> str:
+    """What a block is for that was allocated before the step."""
+    if address in known.inputs:
+        return "inputs"
+    if address in known.names:
+        return known.names[address]
+    if address in known.gradients:
+        return "gradients"
+    return OTHER
+
+
 def _passing_name(
     block: _Block, allocation: MemoryEvent, phase: PhaseSpan, known: KnownBlocks
 ) -> str:
-    """What a block is for that was allocated in the step and does not live on after it."""
+    """What a block is for that was allocated in the step and is released in it."""
     if allocation.nbytes in known.bucket_sizes:
         return "ZeRO buffers"
     if phase.name == "data":
         return "inputs"
     if allocation.recomputed:
         return "recomputed activations"
+    # The backward pass releases what the forward pass saved for it: that outlives its phase.
     outlives_phase = block.freed_at > phase.end
     if phase.name == "forward" and outlives_phase:
         return SAVED
@@ -136,6 +161,7 @@ def _follow(
     changes: Sequence[tuple[MemoryEvent, _Block]], held: Counter[str], trace: Trace
 ) -> StepMemory:
     """Add up the changes; ``held`` is name -> bytes at the beginning of the step."""
+    # One pass over the events feeds both the totals and the chart.
     memory = _RunningTotals(held)
     samples = _Samples(trace, held)
     for event, block in changes:
@@ -152,7 +178,7 @@ def _follow(
 
 
 class _RunningTotals:
-    """Bytes held while the step goes on, and as they were at its peak."""
+    """Bytes that are held as the step goes on, and those that were held at its peak."""
 
     def __init__(self, held: Counter[str]) -> None:
         self.held = held.copy()
@@ -171,9 +197,11 @@ class _RunningTotals:
         name = block.name
         self.held[name] += event.nbytes
         self.total += event.nbytes
+        # Every name has a peak of its own, at another time than the step's.
         self.peak_by_name[name] = max(self.peak_by_name[name], self.held[name])
         if name == SAVED and block.allocation is not None:
             self.saved[block.allocation.operator] += event.nbytes
+        # Strictly above: of equal peaks the first is kept.
         if self.total > self.peak_bytes:
             self.peak_bytes = self.total
             self.at_peak = self.held.copy()
@@ -194,13 +222,16 @@ class _Samples:
             times += [phase.begin, phase.end]
         self._begin = min(times, default=0)
         self._phases = trace.phases
+        # Nanoseconds; at least one, so that an empty trace divides by no zero.
         self._stretch = max(1, max(times, default=1) - self._begin) / SAMPLES
         self._highest: list[tuple[int, Mapping[str, int]]] = [(sum(held.values()), dict(held))]
         """Of each stretch so far: total bytes, and bytes by name."""
 
     def add(self, time: int, total: int, held: Counter[str]) -> None:
         """The memory after an event."""
+        # The last event lies at the very end, which belongs to the last stretch.
         index = min(int((time - self._begin) / self._stretch), SAMPLES - 1)
+        # A stretch without events holds what the event before it left.
         while len(self._highest) <= index:
             self._highest.append((total, dict(held)))
         if total > self._highest[-1][0]:
@@ -208,18 +239,20 @@ class _Samples:
 
     def timeline(self, names: Sequence[str]) -> Timeline:
         """The samples as a series of bytes for each name that ever held any."""
-        moments = [held for _, held in self._highest]
-        series = {name: [held.get(name, 0) for held in moments] for name in names}
-        return Timeline(
-            seconds=[round(index * self._stretch / 1e9, 6) for index in range(len(moments))],
-            held={name: values for name, values in series.items() if any(values)},
-            phases=list(self._phase_changes()),
-        )
+        held: dict[str, list[int]] = {}
+        for name in names:
+            series = [nbytes_by_name.get(name, 0) for _, nbytes_by_name in self._highest]
+            if any(series):
+                held[name] = series
+        # Nanoseconds to seconds, rounded to microseconds: a chart shows no more.
+        seconds = [round(index * self._stretch / 1e9, 6) for index in range(len(self._highest))]
+        return Timeline(seconds=seconds, held=held, phases=list(self._phase_changes()))
 
     def _phase_changes(self) -> Iterator[tuple[str, float]]:
         """Each phase that differs from the one before it, and when it began (seconds)."""
         last = ""
         for phase in self._phases:
             if phase.name != last:
+                # Nanoseconds to seconds, as in ``seconds``.
                 yield phase.name, round((phase.begin - self._begin) / 1e9, 6)
             last = phase.name

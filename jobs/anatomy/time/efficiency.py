@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from jobs.anatomy.time.peak_flops import peak
@@ -17,15 +17,9 @@ _ATTENTION = (
     "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_fused_attention_overrideable",
 )
-COUNTED = frozenset(
-    f"aten::{name}"
-    for name in (
-        *_PRODUCTS,
-        *_ATTENTION,
-        *(f"{name}_backward" for name in _ATTENTION),
-        "convolution_backward",
-    )
-)
+_ATTENTION_BACKWARD = tuple(f"{name}_backward" for name in _ATTENTION)
+_CONTRACTIONS = (*_PRODUCTS, *_ATTENTION, *_ATTENTION_BACKWARD, "convolution_backward")
+COUNTED = frozenset(f"aten::{name}" for name in _CONTRACTIONS)
 """The operators that are counted: contractions, which do nearly all floating-point operations."""
 
 
@@ -33,14 +27,15 @@ def flop(call: Call) -> int:
     """Floating-point operations of one call, 2 for each multiplication with its addition.
 
     A convolution's forward and backward passes are counted together, at the backward pass: only
-    that knows all shapes.
+    the backward operator knows all shapes.
     """
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
+    if name in ("addmm", "baddbmm"):
+        # They have the summand before the factors, and its addition is not counted.
+        return _product_flop(*shapes[1:3])
     if name in _PRODUCTS:
-        # addmm and baddbmm have the summand before the factors.
-        left, right = shapes[1:3] if name in ("addmm", "baddbmm") else shapes[:2]
-        return 2 * prod(left) * right[-1]
+        return _product_flop(*shapes[:2])
     if name == "convolution_backward":
         # grad_output, input, weight. One pass does 2 operations for each output element and each
         # weight that contributes to it; the backward pass does that twice.
@@ -49,16 +44,24 @@ def flop(call: Call) -> int:
     return _attention_flop(shapes, is_backward=name.endswith("_backward"))
 
 
+def _product_flop(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """A matrix product: each element of ``left`` meets each column of ``right`` once."""
+    # A multiplication and an addition for each pair.
+    return 2 * prod(left) * right[-1]
+
+
 def _attention_flop(shapes: list[tuple[int, ...]], *, is_backward: bool) -> int:
     """Scaled dot-product attention: two products forward, four of the same size backward.
 
     Not counted is the forward product that fused backward kernels repeat.
     """
-    # The backward operators have the output's gradient before query, key and value.
-    query, key, value = shapes[1:4] if is_backward else shapes[:3]
+    if is_backward:
+        # The backward operators have the output's gradient before query, key and value.
+        return 2 * _attention_flop(shapes[1:], is_backward=False)
+    query, key, value = shapes[:3]
+    # Each query meets each key of its head; shapes are (..., length, head dimension).
     pairs = prod(query[:-1]) * key[-2]
-    forward = 2 * pairs * (query[-1] + value[-1])
-    return 2 * forward if is_backward else forward
+    return 2 * pairs * (query[-1] + value[-1])
 
 
 def efficiency(
@@ -66,12 +69,12 @@ def efficiency(
 ) -> Iterator[Entry]:
     """The part "efficiency": MFU = model flop / (seconds of a step x the device's peak rate).
 
-    Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B).
     Operators that a compiler fused into its own kernels are not counted. An unknown device has no
     peak rate and no MFU.
     """
-    model_flop = trace.repetitions * _total(call for call in trace.calls if not call.recomputed)
-    recomputed_flop = trace.repetitions * _total(call for call in trace.calls if call.recomputed)
+    # Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B).
+    model_flop = _step_flop(trace, recomputed=False)
+    recomputed_flop = _step_flop(trace, recomputed=True)
     if not model_flop:
         return
     yield Entry(part="efficiency", name="model flop", value=model_flop, unit="flop")
@@ -79,14 +82,27 @@ def efficiency(
         yield Entry(part="efficiency", name="recomputed flop", value=recomputed_flop, unit="flop")
     rate = model_flop / step_seconds
     yield Entry(part="efficiency", name="rate", value=rate, unit="flop/s")
+    yield from _utilization(rate, device, precision)
+
+
+def _utilization(rate: float, device: str, precision: str) -> Iterator[Entry]:
+    """The device's peak rate and the MFU; nothing for an unknown device."""
     device_peak = peak(device, precision)
-    if device_peak is not None:
-        peak_rate, source = device_peak
-        source = f"{precision}, {source}"
-        yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
-        formula = "model flop / (seconds of a step × peak)"
-        yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
+    if device_peak is None:
+        return
+    peak_rate, source = device_peak
+    source = f"{precision}, {source}"
+    yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
+    # MFU: the rate that was reached over the rate that is possible.
+    formula = "model flop / (seconds of a step × peak)"
+    yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
 
 
-def _total(calls: Iterable[Call]) -> int:
-    return sum(flop(call) for call in calls)
+def _step_flop(trace: Trace, *, recomputed: bool) -> float:
+    """Floating-point operations of a whole step, of those calls that are recomputed or not."""
+    traced = 0
+    for call in trace.calls:
+        if call.recomputed == recomputed:
+            traced += flop(call)
+    # The trace has only some of a step's micro-batches.
+    return trace.repetitions * traced

@@ -28,6 +28,7 @@ def modules(trace: Trace) -> Iterator[Entry]:
     for work in trace.work:
         phase = index.at(work.launched).name
         if phase in _PASSES:
+            # The trace has only some of a step's micro-batches.
             seconds[work.module or OUTSIDE] += work.seconds * trace.weight(phase)
     if seconds.keys() == {OUTSIDE}:
         return
@@ -44,14 +45,17 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     """
     from torch.autograd.profiler import record_function
 
+    # A stack: modules call each other.
     open_ranges: list[record_function] = []
 
     def open_range(module: torch.nn.Module, _: Any) -> None:
+        """A module's forward pass begins."""
         opened = record_function(MODULE + class_name(module))
         opened.__enter__()
         open_ranges.append(opened)
 
     def close_range(*_: Any) -> None:
+        """The innermost module's forward pass ends, perhaps by an exception."""
         open_ranges.pop().__exit__(None, None, None)
 
     with ExitStack() as handles:
@@ -65,7 +69,7 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
 
 
 def is_compiled(model: torch.nn.Module) -> bool:
-    """Whether torch.compile took some of its modules. Hooks in those would compile them again."""
+    """Whether torch.compile took some of its modules. Hooks would make it compile them again."""
     return any(
         getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")
         for module in model.modules()
@@ -73,7 +77,7 @@ def is_compiled(model: torch.nn.Module) -> bool:
 
 
 def class_name(module: torch.nn.Module) -> str:
-    """A module's class, with its package if ``torch.nn`` has that name too: ``peft.Linear``."""
+    """A module's class, with its package if ``torch.nn`` has such a class too: ``peft.Linear``."""
     import torch
 
     kind = type(module)
@@ -84,5 +88,6 @@ def class_name(module: torch.nn.Module) -> str:
 
 
 def _is_block_of_torch(module: torch.nn.Module) -> bool:
+    """Whether a module is one of ``torch.nn`` other than a normalization."""
     kind = type(module)
     return kind.__module__.startswith("torch.nn.") and "Norm" not in kind.__name__

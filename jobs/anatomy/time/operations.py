@@ -72,8 +72,11 @@ def group_of(work: Work, phase: str) -> str:
 
 @functools.cache
 def _group(kernel: str, operator: str, phase: str) -> str:
-    if group := _first_match(_TRANSFER_KERNELS, kernel):
-        return group
+    """The group, by the kernel's name where that is telling, else by the operator's."""
+    transfer = _first_match(_TRANSFER_KERNELS, kernel)
+    if transfer is not None:
+        return transfer
+    # Every kernel of the update counts as the optimizer's, whatever it computes.
     if phase in ("optimizer", "clipping"):
         return OPTIMIZER
     return (
@@ -85,6 +88,7 @@ def _group(kernel: str, operator: str, phase: str) -> str:
 
 
 def _first_match(patterns: _Patterns, name: str) -> str | None:
+    """The group of the first pattern that occurs in ``name``."""
     for group, pattern in patterns:
         if re.search(pattern, name):
             return group
@@ -92,21 +96,28 @@ def _first_match(patterns: _Patterns, name: str) -> str | None:
 
 
 def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
-    """The parts "operations" and "kernels".
+    """The parts "operations" and "kernels", in seconds.
 
-    ``step_seconds`` is a step without profiler. What of it no kernel filled is the idle time; on a
-    CPU, the host's own time between operators.
+    ``step_seconds`` is a step without profiler. The idle time is the part of it that no kernel
+    filled; on a CPU, the host's own time between operators.
     """
     by_group: defaultdict[str, float] = defaultdict(float)
-    by_kernel: defaultdict[str, float] = defaultdict(float)
     for work, phase, seconds in _weighted(trace):
         by_group[group_of(work, phase)] += seconds
-        by_kernel[_short_name(work)] += seconds
     for group in (*GUIDE_GROUPS, MOVEMENT, COMMUNICATION, OPTIMIZER):
         if group in by_group:
             yield Entry(part="operations", name=group, value=by_group[group], unit="s")
+    # The profiled step's kernels may take a little longer than the step without profiler.
     idle = max(0.0, step_seconds - busy_seconds(trace))
     yield Entry(part="operations", name=IDLE, value=idle, unit="s")
+    yield from _longest_kernels(trace)
+
+
+def _longest_kernels(trace: Trace) -> Iterator[Entry]:
+    """The part "kernels": the operators that took the most time, longest first."""
+    by_kernel: defaultdict[str, float] = defaultdict(float)
+    for work, _, seconds in _weighted(trace):
+        by_kernel[_short_name(work)] += seconds
     longest = sorted(by_kernel.items(), key=lambda item: -item[1])[:MAX_KERNELS]
     for name, seconds in longest:
         yield Entry(part="kernels", name=name, value=seconds, unit="s")
@@ -117,6 +128,7 @@ def _weighted(trace: Trace) -> Iterator[tuple[Work, str, float]]:
     index = PhaseIndex(trace.phases)
     for work in trace.work:
         phase = index.at(work.launched).name
+        # The trace has only some of a step's micro-batches.
         yield work, phase, work.seconds * trace.weight(phase)
 
 
@@ -127,7 +139,8 @@ def busy_seconds(trace: Trace) -> float:
     index = PhaseIndex(trace.phases)
     busy_nanoseconds = 0.0
     busy_until = 0
-    for work in trace.work:  # in order of their beginnings; kernels of several streams overlap
+    # In order of their beginnings. Kernels of several streams overlap, and count once.
+    for work in trace.work:
         not_counted_yet = max(0, work.end - max(work.begin, busy_until))
         busy_nanoseconds += not_counted_yet * trace.weight(index.at(work.launched).name)
         busy_until = max(busy_until, work.end)

@@ -43,17 +43,23 @@ def phases(
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
+    busy = dict(phase_seconds)
+    copying: dict[str, float] = {}
     if on_gpu:
         busy, copying = _device_seconds(trace)
-    else:
-        busy, copying = dict(phase_seconds), {}
-    if busy.get("forward"):
-        ratio = busy.get("backward", 0.0) / busy["forward"]
-        yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
+    yield from _backward_ratio(busy)
     times = _phase_times(phase_seconds, busy, copying)
     for name, seconds in _parts_of_step(times, step_seconds, host_updates=host_updates).items():
         if seconds > 0:
             yield Entry(part="step", name=name, value=seconds, unit="s")
+
+
+def _backward_ratio(busy: Mapping[str, float]) -> Iterator[Entry]:
+    """Computing seconds of the backward pass over those of the forward pass."""
+    if busy.get("forward"):
+        # Without idle time: launches that the host delays say nothing about the passes.
+        ratio = busy.get("backward", 0.0) / busy["forward"]
+        yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
 
 
 def _device_seconds(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
@@ -63,9 +69,12 @@ def _device_seconds(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
     copying: defaultdict[str, float] = defaultdict(float)
     for work in trace.work:
         phase = index.at(work.launched).name
-        is_copy = work.kernel.startswith("Memcpy HtoD")
-        seconds_by_phase = copying if is_copy else busy
-        seconds_by_phase[phase] += work.seconds * trace.weight(phase)
+        # The trace has only some of a step's micro-batches.
+        seconds = work.seconds * trace.weight(phase)
+        if work.kernel.startswith("Memcpy HtoD"):
+            copying[phase] += seconds
+        else:
+            busy[phase] += seconds
     return dict(busy), dict(copying)
 
 
@@ -75,6 +84,7 @@ def _phase_times(
     """Split each phase. The profiled step can be slower than the timed one: figures are capped."""
     times = []
     for name, seconds in phase_seconds.items():
+        # Copies first, then kernels; what neither fills of the phase is idle.
         copied = min(copying.get(name, 0.0), seconds)
         worked = min(busy.get(name, 0.0), seconds - copied)
         idle = seconds - copied - worked
@@ -87,23 +97,43 @@ def _parts_of_step(
 ) -> dict[str, float]:
     """Name -> seconds of the counted step.
 
-    The device works for as long in every step. The host is never equally quick twice, so the idle
-    time is what differs between the timed and the counted step: it is scaled to fill the latter.
+    The parts add up to the step, as far as the kernels alone do not exceed it.
     """
-    filled = sum(time.copying for time in times) + sum(time.busy for time in times)
-    idle = sum(time.idle for time in times)
-    idle_scale = max(0.0, step_seconds - filled) / idle if idle > 0 else 0.0
+    idle_scale = _idle_scale(times, step_seconds)
     parts: defaultdict[str, float] = defaultdict(float)
     for time in times:
+        # From the timed step to the counted one.
         idle_seconds = time.idle * idle_scale
         parts[HOST_TO_DEVICE] += time.copying
-        if time.name == "upkeep":
-            parts[LOGGING] += time.busy + idle_seconds
-        elif time.name == "data":
-            parts[DATA_WAIT] += time.busy + idle_seconds
-        elif host_updates and time.name in ("optimizer", "clipping"):
-            parts[time.name] += time.busy + idle_seconds
+        whole = _name_of_whole(time.name, host_updates=host_updates)
+        if whole:
+            parts[whole] += time.busy + idle_seconds
         else:
             parts[time.name] += time.busy
             parts[LAUNCH_BOUND] += idle_seconds
     return dict(parts)
+
+
+def _idle_scale(times: Sequence[_PhaseTime], step_seconds: float) -> float:
+    """Factor by which the idle times of the timed step become those of the counted step.
+
+    The device works for as long in every step, but the host is never equally quick twice. So only
+    the idle time differs between the two steps: it is scaled to fill the counted one.
+    """
+    copying = sum(time.copying for time in times)
+    busy = sum(time.busy for time in times)
+    idle = sum(time.idle for time in times)
+    if idle <= 0:
+        return 0.0
+    return max(0.0, step_seconds - (copying + busy)) / idle
+
+
+def _name_of_whole(phase: str, *, host_updates: bool) -> str:
+    """The part that a phase's idle time belongs to as well; empty: it is launch-bound idle time."""
+    if phase == "upkeep":
+        return LOGGING
+    if phase == "data":
+        return DATA_WAIT
+    if host_updates and phase in ("optimizer", "clipping"):
+        return phase
+    return ""

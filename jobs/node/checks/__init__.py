@@ -1,4 +1,6 @@
-"""Is this node fit to measure on? Each check is one function and one row; all run on every node.
+"""Checks whether this node is fit to measure on. Each check is one function and one row.
+
+All checks run on every node of a cluster.
 
 machine.py    looks at the node once and judges nothing (disk.py: the speed of a folder)
 base.py       what a check and a finding are
@@ -22,6 +24,7 @@ from jobs.node.checks.machine import Machine, look
 from jobs.spec import to_json
 
 CHECKS: tuple[Check, ...] = (*gpus.CHECKS, *packages.CHECKS, *toolchain.CHECKS, *host.CHECKS)
+"""Every check, in the order in which findings are shown."""
 
 
 def examine(machine: Machine) -> Iterator[Finding]:
@@ -37,8 +40,10 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
     ``nvme`` is a folder whose disk is measured. ``calibrate`` measures every GPU, which takes half
     a minute.
     """
+    # Look once, then judge what was seen: every check sees the same machine.
     machine = look(nvme)
     findings = list(examine(machine))
+    # A GPU that cannot be measured is a finding, too.
     calibrations = []
     if calibrate:
         try:

@@ -1,4 +1,4 @@
-"""What a check is, and what it finds: ok, a warning or a problem, with how to fix it."""
+"""The types of checks and findings. A finding is ok, a warning or a problem, with its fix."""
 
 from __future__ import annotations
 

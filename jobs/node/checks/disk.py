@@ -1,4 +1,4 @@
-"""The speed of a folder's disk: what NVMe offload would get."""
+"""Measures the speed of a folder's disk, as NVMe offload would use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 
 BLOCK_BYTES = 16 * 2**20
+"""Written and read at once, as much as offload does."""
 PROBE_BYTES = 512 * 2**20
+"""The size of the file that is written and read. Most disks' own caches are smaller."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +34,7 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
     path = str(folder)
     try:
         free_bytes = _free_bytes(folder)
-        if free_bytes < 2 * size:
+        if free_bytes < 2 * size:  # not to fill a disk that others write to
             return Disk(path=path, error=f"only {free_bytes} bytes are free", free_bytes=free_bytes)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor-") as file:
             write_rate = _write_rate(file.fileno(), size)
@@ -49,7 +51,9 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
 
 
 def _free_bytes(folder: Path) -> int:
+    """Bytes that a user without privileges may still write there."""
     status = os.statvfs(folder)
+    # statvfs counts in fragments; f_bavail leaves out what is reserved for root.
     return status.f_bavail * status.f_frsize
 
 
@@ -65,6 +69,7 @@ def _write_rate(file: int, size: int) -> float:
 
 def _read_rate(file: int, size: int) -> float:
     """Bytes per second from the disk, past the page cache."""
+    # Else the kernel would answer from memory, because the file has just been written.
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.lseek(file, 0, os.SEEK_SET)
     begin = time.perf_counter()
@@ -83,5 +88,6 @@ def _file_system(folder: Path) -> str:
     ]
     if not mounts:
         return ""
+    # Mount points nest: the longest path is the innermost.
     innermost = max(mounts, key=lambda partition: len(partition.mountpoint))
     return str(innermost.fstype)

@@ -11,6 +11,7 @@ from jobs.node.checks.machine import Gpu, Machine
 
 def driver(machine: Machine) -> Iterator[Finding]:
     """NVML answers: without it nothing can be measured on a GPU."""
+    # From good to bad: each kind of error has a fix of its own.
     error = machine.nvml_error
     if not error:
         cuda = ".".join(map(str, machine.driver_cuda or ()))
@@ -44,6 +45,7 @@ def gpus(machine: Machine) -> Iterator[Finding]:
             "look for Xid errors in dmesg; reset or replace the GPU",
         )
     visible = machine.variables.get("CUDA_VISIBLE_DEVICES")
+    # An empty list and "-1" hide every GPU (CUDA's programming guide).
     hides_all = visible is not None and not visible.strip(" -1")
     if machine.gpus and hides_all:
         yield problem("CUDA_VISIBLE_DEVICES hides every GPU", "unset it")
@@ -54,6 +56,7 @@ def shared_gpu(machine: Machine) -> Iterator[Finding]:
     for gpu in machine.gpus:
         used = gib(gpu.used_bytes)
         if gpu.processes:
+            # Processes that NVML lists can be named; in a container it may list none of them.
             processes = ", ".join(map(str, gpu.processes))
             yield warning(
                 f"GPU {gpu.index} is in use: {used} by process {processes}",
@@ -70,6 +73,7 @@ def shared_gpu(machine: Machine) -> Iterator[Finding]:
 
 
 def _is_in_use(gpu: Gpu) -> bool:
+    """Whether another process uses the GPU, listed or not."""
     return bool(gpu.processes) or gpu.used_bytes > nvml.IDLE_BYTES
 
 
@@ -102,12 +106,17 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
     # compatibility).
     elif runs is not None and built[0] > runs[0]:
         yield problem(
-            f"torch is built for CUDA {built[0]}.{built[1]}, the driver runs CUDA up to "
-            f"{runs[0]}.{runs[1]}",
+            f"torch is built for CUDA {_dotted(built)}, the driver runs CUDA up to {_dotted(runs)}",
             f"update the driver, or install a torch built for CUDA {runs[0]}",
         )
     else:
-        yield ok(f"torch {version} is built for CUDA {built[0]}.{built[1]}")
+        yield ok(f"torch {version} is built for CUDA {_dotted(built)}")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    """A CUDA version for people: ``12.8``."""
+    major, minor = version
+    return f"{major}.{minor}"
 
 
 CHECKS = (

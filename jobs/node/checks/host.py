@@ -1,4 +1,4 @@
-"""Checks of host memory, shared memory and the disk for NVMe offload."""
+"""Checks of the host: its memory, its shared memory, and the disk of NVMe offload."""
 
 from __future__ import annotations
 
@@ -49,19 +49,26 @@ def disk(machine: Machine) -> Iterator[Finding]:
         yield _judged(machine.disk)
 
 
+def _figures(disk: Disk) -> str:
+    """The folder, its speed in GB/s and its free space, for people."""
+    # Disks are sold in decimal GB.
+    write = disk.write_bytes_per_second / 1e9
+    read = disk.read_bytes_per_second / 1e9
+    return (
+        f"{disk.path} ({disk.file_system or 'unknown file system'}): writes {write:.2f} GB/s,"
+        f" reads {read:.2f} GB/s, {gib(disk.free_bytes)} free"
+    )
+
+
 def _judged(disk: Disk) -> Finding:
+    """Whether the folder can hold NVMe offload, and is fast enough to measure it."""
     fix = "name a writable folder on NVMe"
     if disk.error:
         return problem(f"{disk.path} cannot hold NVMe offload: {disk.error}", fix)
-    write = disk.write_bytes_per_second
-    read = disk.read_bytes_per_second
-    figures = (
-        f"{disk.path} ({disk.file_system or 'unknown file system'}): writes {write / 1e9:.2f} GB/s,"
-        f" reads {read / 1e9:.2f} GB/s, {gib(disk.free_bytes)} free"
-    )
+    figures = _figures(disk)
     if disk.file_system in ("tmpfs", "ramfs"):
         return warning(f"{figures}: this is memory, not a disk", fix)
-    if min(write, read) < FAST_BYTES_PER_SECOND:
+    if min(disk.write_bytes_per_second, disk.read_bytes_per_second) < FAST_BYTES_PER_SECOND:
         return warning(f"{figures}: offload there would measure the disk", fix)
     return ok(figures)
 

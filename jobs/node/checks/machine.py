@@ -1,25 +1,17 @@
-"""The facts about this node. ``look()`` gathers them; it judges nothing and imports no torch."""
+"""Gathers the facts about this node in ``look()``; judges nothing and imports no torch."""
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
-import importlib.util
 import os
 import platform
-import re
 import shutil
-import subprocess
-import sysconfig
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from jobs.node import environment
+from jobs.node.checks import installed
 from jobs.node.checks.disk import Disk, probe
 from jobs.node.nvml import slowed_by
 
@@ -30,13 +22,8 @@ VARIABLES = (
     "DS_SKIP_CUDA_CHECK",
 )
 """The only environment variables that are read, so that no secret is ever shown."""
-COMMANDS = ("g++", "gcc", "ninja")
-HEADER_FOLDERS = (
-    "/usr/include",
-    "/usr/local/include",
-    f"/usr/include/{platform.machine()}-linux-gnu",
-)
 NVIDIA_ON_PCI = "0x10de"
+"""NVIDIA's vendor id on the PCI bus."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,28 +87,40 @@ def look(nvme: Path | None = None) -> Machine:
     import psutil
 
     host = psutil.virtual_memory()
+    # A container may have less than its host.
     limit = _memory_limit()
-    commands = {name: shutil.which(name) for name in COMMANDS}
     return Machine(
         node=environment.node(),
         python=platform.python_version(),
         nvidia_device=_has_nvidia_device(),
-        packages=_packages(),
-        requirements=_requirements(),
-        torch_cuda=_torch_cuda(),
-        bitsandbytes_cuda=_bitsandbytes_cuda(),
-        prebuilt_ops=_prebuilt_ops(),
-        commands={name: path for name, path in commands.items() if path},
-        nvcc_cuda=_nvcc_cuda(),
-        headers=_headers(),
-        build_locks=_build_locks(),
+        packages=installed.packages(),
+        requirements=installed.requirements(),
+        torch_cuda=installed.torch_cuda(),
+        bitsandbytes_cuda=installed.bitsandbytes_cuda(),
+        prebuilt_ops=installed.prebuilt_ops(),
+        commands=installed.commands(),
+        nvcc_cuda=installed.nvcc_cuda(),
+        headers=installed.headers(),
+        build_locks=installed.build_locks(),
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         host_total_bytes=min(host.total, limit),
         host_available_bytes=min(host.available, limit),
-        shm_free_bytes=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0,
-        disk=None if nvme is None else probe(nvme),
+        shm_free_bytes=_shm_free_bytes(),
+        disk=_disk(nvme),
         **_nvml(),
     )
+
+
+def _shm_free_bytes() -> int:
+    if not os.path.isdir("/dev/shm"):
+        return 0
+    return shutil.disk_usage("/dev/shm").free
+
+
+def _disk(nvme: Path | None) -> Disk | None:
+    if nvme is None:
+        return None
+    return probe(nvme)
 
 
 def _nvml() -> dict[str, Any]:
@@ -145,6 +144,7 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
         cuda = int(nvml.nvmlSystemGetCudaDriverVersion())
         return {
             "driver": str(nvml.nvmlSystemGetDriverVersion()),
+            # NVML writes CUDA 12.8 as 12080.
             "driver_cuda": (cuda // 1000, cuda % 1000 // 10),
             "gpus": tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())),
         }
@@ -155,6 +155,7 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:
+    # By index, because hidden GPUs count here too.
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -170,93 +171,9 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _has_nvidia_device() -> bool:
+    """Whether the PCI bus lists a device of NVIDIA, driver or not."""
     vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
     return any(vendor.read_text().strip() == NVIDIA_ON_PCI for vendor in vendors)
-
-
-def _packages() -> dict[str, str]:
-    packages: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:  # a broken installation may have none
-            packages[canonicalize_name(name)] = distribution.version
-    return packages
-
-
-def _requirements() -> tuple[str, ...]:
-    """From the installed distribution; without one, from the source tree's pyproject.toml."""
-    try:
-        lines = importlib.metadata.requires("orchestrator") or ()
-    except importlib.metadata.PackageNotFoundError:
-        project = Path(__file__).parents[3] / "pyproject.toml"
-        if not project.exists():
-            return ()
-        return tuple(tomllib.loads(project.read_text())["project"]["dependencies"])
-    return tuple(line for line in lines if "extra ==" not in line)
-
-
-def _package_folder(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)
-    return Path(spec.origin).parent if spec and spec.origin else None
-
-
-def _torch_cuda() -> tuple[int, int] | None:
-    """Read from torch/version.py as text.
-
-    Importing torch takes a second, and some builds look for a GPU then.
-    """
-    folder = _package_folder("torch")
-    text = (folder / "version.py").read_text() if folder else ""
-    return _version(re.search(r"^cuda\b.*=\s*'(\d+)\.(\d+)'", text, re.MULTILINE))
-
-
-def _bitsandbytes_cuda() -> tuple[str, ...]:
-    folder = _package_folder("bitsandbytes")
-    libraries = sorted(folder.glob("libbitsandbytes_cuda*.so")) if folder else []
-    return tuple(library.stem.removeprefix("libbitsandbytes_cuda") for library in libraries)
-
-
-def _prebuilt_ops() -> tuple[str, ...]:
-    """As DeepSpeed's installation noted them; read as text, because deepspeed imports torch."""
-    folder = _package_folder("deepspeed")
-    notes = folder / "git_version_info_installed.py" if folder else None
-    text = notes.read_text() if notes and notes.exists() else ""
-    found = re.search(r"^installed_ops\s*=\s*({.*})$", text, re.MULTILINE)
-    if found is None:
-        return ()
-    is_built: dict[str, bool] = ast.literal_eval(found[1])
-    return tuple(op for op, built in is_built.items() if built)
-
-
-def _nvcc_cuda() -> tuple[int, int] | None:
-    """Version of the nvcc that torch's extension builder would use.
-
-    That is CUDA_HOME's, else the one on the path, else the one in /usr/local/cuda.
-    """
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    nvcc = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    if not os.access(nvcc, os.X_OK):
-        return None
-    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
-    return _version(re.search(r"release (\d+)\.(\d+)", done.stdout))
-
-
-def _version(found: re.Match[str] | None) -> tuple[int, int] | None:
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def _headers() -> tuple[str, ...]:
-    folders = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
-    return tuple(name for name, places in folders.items() if _is_in_any(name, places))
-
-
-def _is_in_any(name: str, folders: Sequence[str]) -> bool:
-    return any(Path(folder, name).exists() for folder in folders)
-
-
-def _build_locks() -> tuple[str, ...]:
-    root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
-    return tuple(str(path) for path in sorted(Path(root).glob("**/lock")))
 
 
 def _memory_limit() -> float:
@@ -265,4 +182,6 @@ def _memory_limit() -> float:
         text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
         return float("inf")
-    return float("inf") if text == "max" else int(text)
+    if text == "max":
+        return float("inf")
+    return int(text)

@@ -24,6 +24,7 @@ def versions(machine: Machine) -> Iterator[Finding]:
         findings += _findings_about(Requirement(line), machine)
     yield from findings
     if not findings:
+        # All is well: name the packages that matter most, and count the rest.
         shown = [f"{name} {machine.packages[name]}" for name in _SHOWN if name in machine.packages]
         yield ok(
             f"Python {machine.python}, {', '.join(shown)}: {len(machine.requirements)} packages, "
@@ -32,6 +33,7 @@ def versions(machine: Machine) -> Iterator[Finding]:
 
 
 def _findings_about(requirement: Requirement, machine: Machine) -> Iterator[Finding]:
+    """Nothing if the requirement is met, or does not apply to this machine."""
     if requirement.marker is not None and not requirement.marker.evaluate():
         return
     name = requirement.name
@@ -67,6 +69,7 @@ def bitsandbytes(machine: Machine) -> Iterator[Finding]:
     if "bitsandbytes" not in machine.packages or machine.torch_cuda is None:
         return
     major, minor = machine.torch_cuda
+    # bitsandbytes writes CUDA 12.8 as 128.
     wanted = machine.variables.get("BNB_CUDA_VERSION") or f"{major}{minor}"
     if wanted in machine.bitsandbytes_cuda:
         yield ok(f"bitsandbytes has a library for CUDA {wanted[:-1]}.{wanted[-1]}")

@@ -1,4 +1,4 @@
-"""Calibrated GPUs compared: one slower than others of its model is faulty, hot or held down."""
+"""Compares calibrated GPUs: one slower than others of its model is faulty, hot or held down."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
     for calibration in calibrations:
         name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
         figures = _figures(calibration)
+        # The doctor warns of any GPU that is behind the best, so that its user can look.
         rate, slowdown = _largest_slowdown(calibration, calibrations, max)
         if calibration["slowed"]:
             yield warning(
@@ -41,8 +42,8 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
     """Index of a GPU that must not measure -> why.
 
-    It is held down, or slower than the median of its model by more than ``max_slowdown``. The
-    median and not the fastest, because a few GPUs may be faster than usual.
+    Such a GPU is held down, or slower than the median of its model by more than ``max_slowdown``,
+    a share. The median and not the fastest, because a few GPUs may be faster than usual.
     """
     reasons: dict[int, str] = {}
     for index, calibration in enumerate(calibrations):
@@ -61,15 +62,17 @@ def _largest_slowdown(
 ) -> tuple[str, float]:
     """The rate furthest behind the ``reference`` of GPUs of its model, and by what share."""
     same_model = [_rates(c) for c in calibrations if c["device"] == calibration["device"]]
-    slowdowns = {
-        name: 1 - value / reference([rates[name] for rates in same_model])
-        for name, value in _rates(calibration).items()
-    }
+    slowdowns: dict[str, float] = {}
+    for name, value in _rates(calibration).items():
+        usual = reference([rates[name] for rates in same_model])
+        # 0 is as fast as the reference, 0.1 is 10 % slower.
+        slowdowns[name] = 1 - value / usual
     worst = max(slowdowns, key=lambda name: slowdowns[name])
     return worst, slowdowns[worst]
 
 
 def _rates(calibration: Values) -> dict[str, float]:
+    """Every measured rate by its name."""
     return {**calibration["flops_per_second"], "copy": calibration["copy_bytes_per_second"]}
 
 
@@ -78,6 +81,7 @@ def _figures(calibration: Values) -> str:
     products = ", ".join(
         f"{name} {rate / 1e12:.3g}" for name, rate in calibration["flops_per_second"].items()
     )
+    # Decimal units, as on data sheets.
     copied = f"{calibration['copy_bytes_per_second'] / 1e9:,.0f} GB/s copied"
     figures = f"{products} TFLOP/s, {copied}"
     if calibration["uuid"]:  # a GPU

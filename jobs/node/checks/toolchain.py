@@ -9,12 +9,21 @@ from jobs.node.checks.base import Check, Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 from jobs.techniques import AXES
 
-OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.builds}
+
+def _offload_ops() -> set[str]:
+    ops: set[str] = set()
+    for variant in AXES["offload"].variants.values():
+        ops.update(variant.builds)
+    return ops
+
+
+OFFLOAD_OPS = _offload_ops()
 """The DeepSpeed ops that the offload axis needs."""
 
 
 def compilers(machine: Machine) -> Iterator[Finding]:
     """A C++ compiler, ninja and Python's headers are here."""
+    # What is missing -> how to install it on Debian.
     missing: dict[str, str] = {}
     if "g++" not in machine.commands:
         missing["g++"] = "apt-get install g++"
@@ -38,24 +47,29 @@ def nvcc(machine: Machine) -> Iterator[Finding]:
     """DeepSpeed builds its CUDA ops with an nvcc of the same major version as torch's CUDA."""
     if not machine.gpus or machine.torch_cuda is None or "deepspeed" not in machine.packages:
         return
-    major, minor = machine.torch_cuda
-    wanted = f"{major}.{minor}"
-    installed = machine.nvcc_cuda
-    fix = f"install the CUDA toolkit {wanted} and set CUDA_HOME to it"
     if OFFLOAD_OPS.issubset(machine.prebuilt_ops):
         yield ok("DeepSpeed's offload ops were built when it was installed: nvcc is not needed")
-    elif installed is None:
-        yield warning(
+    else:
+        yield _nvcc_finding(machine.nvcc_cuda, machine.torch_cuda)
+
+
+def _nvcc_finding(installed: tuple[int, int] | None, wanted: tuple[int, int]) -> Finding:
+    """Whether the installed nvcc can build for the CUDA version that torch was built for."""
+    torch_cuda = f"{wanted[0]}.{wanted[1]}"
+    fix = f"install the CUDA toolkit {torch_cuda} and set CUDA_HOME to it"
+    if installed is None:
+        return warning(
             "nvcc not found: DeepSpeed cannot build its ops, offload will be unsupported", fix
         )
-    elif installed[0] != major:
-        yield warning(
-            f"nvcc is CUDA {installed[0]}.{installed[1]}, torch is built for {wanted}: DeepSpeed "
+    # DeepSpeed's builder compares the major versions (op_builder/builder.py).
+    nvcc_cuda = f"{installed[0]}.{installed[1]}"
+    if installed[0] != wanted[0]:
+        return warning(
+            f"nvcc is CUDA {nvcc_cuda}, torch is built for {torch_cuda}: DeepSpeed "
             "refuses to build its ops",
             fix,
         )
-    else:
-        yield ok(f"nvcc {installed[0]}.{installed[1]} fits torch's CUDA {wanted}")
+    return ok(f"nvcc {nvcc_cuda} fits torch's CUDA {torch_cuda}")
 
 
 def libaio(machine: Machine) -> Iterator[Finding]:
@@ -84,7 +98,7 @@ def architectures(machine: Machine) -> Iterator[Finding]:
 
 
 def locks(machine: Machine) -> Iterator[Finding]:
-    """A build that was killed leaves its lock, and later builds wait for it forever."""
+    """A build that was killed leaves its lock, and later builds wait for it for ever."""
     for path in machine.build_locks:
         yield problem(
             f"a build holds, or left behind, the lock {path}: trials that need that op wait for it",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+IDLE_LAG_SECONDS = 200e-6
+"""A device that is less behind the host than this waits for the host. Asking about an event takes
+some of this time, so that zero would be too strict."""
 
 
 def recorded() -> torch.cuda.Event:
@@ -17,6 +23,25 @@ def recorded() -> torch.cuda.Event:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
+
+
+def is_reached_at_once(event: torch.cuda.Event) -> bool:
+    """Whether the device reaches a new event within ``IDLE_LAG_SECONDS``: it waited for the host.
+
+    The host looks again and again meanwhile, so that this takes at most that long.
+    """
+    give_up = time.perf_counter() + IDLE_LAG_SECONDS
+    while True:
+        if event.query():
+            return True
+        if time.perf_counter() >= give_up:
+            return False
+
+
+def seconds_between(events: Sequence[torch.cuda.Event]) -> list[float]:
+    """Seconds on the device between successive events, all of which it must have reached."""
+    # CUDA counts milliseconds.
+    return [begin.elapsed_time(end) / 1000 for begin, end in itertools.pairwise(events)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +59,10 @@ class LaunchPoint:
 
     def device_seconds_to(self, later: LaunchPoint) -> float:
         """Seconds that passed on the device between two points that it has reached."""
-        milliseconds: float = self.event.elapsed_time(later.event)
-        return milliseconds / 1000
+        return seconds_between((self.event, later.event))[0]
 
     def lag_at(self, later: LaunchPoint) -> float:
         """By how many more seconds the device is behind the host at ``later`` than here."""
+        # Where the device kept up, as much time passed on it as on the host.
         host_seconds = later.seconds - self.seconds
         return self.device_seconds_to(later) - host_seconds

@@ -33,7 +33,10 @@ class DeviceSeries:
     def _new_block(self, *, pinned: bool) -> torch.Tensor:
         import torch
 
-        dtype = torch.int64 if self._integers else torch.float32
+        # float32, because a loss that a trial computes has no more digits.
+        dtype = torch.float32
+        if self._integers:
+            dtype = torch.int64
         return torch.empty(_BLOCK, dtype=dtype, pin_memory=pinned)
 
     def values(self) -> list[float]:

@@ -10,7 +10,7 @@ from jobs.trackers.sources.time_series import TimeSeries
 
 
 class GpuSensors:
-    """Readings of one GPU over time. A sensor that the GPU lacks has none."""
+    """Readings of one GPU over time. A sensor that the GPU lacks leaves no readings."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
@@ -37,10 +37,11 @@ class GpuSensors:
             self._power_capped.append(bool(reasons & nvml.nvmlClocksThrottleReasonSwPowerCap))
 
     def between(self, begin: float, end: float) -> dict[str, Any]:
-        """Columns of the ``Device`` tracker for a window of ``time.perf_counter``."""
+        """Columns of the ``Device`` tracker from ``begin`` to ``end`` (``time.perf_counter``)."""
         values: dict[str, Any] = {}
         if len(self._energy_millijoules):
-            # A counter since the driver was loaded: the energy of the window is its growth.
+            # A counter since the driver was loaded: the energy of the window is its growth. NVML
+            # counts millijoules.
             values["energy_joules"] = self._energy_millijoules.growth(begin, end) / 1000
         means = {
             "gpu_sm_clock_mhz": self._clock_mhz,

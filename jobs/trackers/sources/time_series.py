@@ -7,7 +7,7 @@ import time
 
 
 class TimeSeries:
-    """Readings with their times, which are of ``time.perf_counter``."""
+    """Readings, each with its time (seconds of ``time.perf_counter``)."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
@@ -28,11 +28,9 @@ class TimeSeries:
         return self._values[first:after_last]
 
     def growth(self, begin: float, end: float) -> float:
-        """The value at ``end`` less that at ``begin``.
-
-        Interpolated linearly between readings, and constant beyond the first and the last.
-        """
+        """The value at ``end`` less the value at ``begin``."""
         import numpy as np
 
+        # Linear between two readings, and constant before the first and after the last.
         at_begin, at_end = np.interp([begin, end], self._seconds, self._values)
         return float(at_end - at_begin)

@@ -17,35 +17,45 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
     return {
         **parts,
         "ratios": _ratios(anatomy),
-        "rules": [
-            [entry.name, entry.value, entry.expected, entry.unit, int(entry.held)]
-            for entry in anatomy.entries
-            if entry.held is not None
-        ],
+        "rules": _rules(anatomy),
         "timeline": _timeline(anatomy.timeline),
     }
 
 
 def _pairs(anatomy: Anatomy, part: Part) -> list[tuple[str, float]]:
-    """What is above zero, with six digits."""
+    """The values above zero. Six digits are more than a profiler's precision."""
     values = anatomy.values(part)
     return [(name, float(f"{value:.6g}")) for name, value in values.items() if value > 0]
 
 
 def _ratios(anatomy: Anatomy) -> list[str]:
     """Backward / forward and MFU, empty where not known."""
+    texts = ["", ""]
     ratio = anatomy.values("phases").get(BACKWARD_TO_FORWARD)
+    if ratio is not None:
+        texts[0] = number(ratio)
     mfu = anatomy.values("efficiency").get("MFU")
-    return [
-        "" if ratio is None else number(ratio),
-        "" if mfu is None else f"{100 * mfu:.1f} %",
-    ]
+    if mfu is not None:
+        texts[1] = f"{100 * mfu:.1f} %"
+    return texts
+
+
+def _rules(anatomy: Anatomy) -> list[list[Any]]:
+    """Of each rule of thumb that applies: name, measured, expected, unit, whether it held."""
+    rules = []
+    for entry in anatomy.entries:
+        if entry.held is not None:
+            rules.append([entry.name, entry.value, entry.expected, entry.unit, int(entry.held)])
+    return rules
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:
-    sizes = {name: [round(size / MIB, 1) for size in held] for name, held in timeline.held.items()}
+    # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
+    sizes = {}
+    for name, held_bytes in timeline.held.items():
+        sizes[name] = [round(size / MIB, 1) for size in held_bytes]
     return {
         "seconds": [float(f"{seconds:.5g}") for seconds in timeline.seconds],
         "mib": sizes,
-        "phases": [list(phase) for phase in timeline.phases],
+        "phases": list(map(list, timeline.phases)),
     }

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
-from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
-from orchestrator.reporting.anatomies import anatomies_of, asked_first
-from orchestrator.reporting.configurations import memory_meaning, recipe_name
+from orchestrator.labels import label
+from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.anatomy_data import plain_anatomy
+from orchestrator.reporting.html.batch_lines import batch_lines
+from orchestrator.reporting.html.decisions import decisions, offered_batches
 from orchestrator.reporting.html.downsampling import Shown
-from orchestrator.reporting.plots.frontier import encoded_axes
+from orchestrator.reporting.html.measures import measures, short
+from orchestrator.reporting.html.pairs import explained_pairs
+from orchestrator.reporting.plots.encoding import (
+    encoded_axes,
+    key_of,
+    label_axes,
+    shown_budgets,
+    values_of,
+)
+from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of
+from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
+from orchestrator.reporting.sections.headline import first_budget
 
 MAX_ANATOMIES = 200
 """A page holds no more of them: each takes about 10 kB. ``anatomy.parquet`` holds all."""
 _MAX_SAFE_INTEGER = 2**53
 """Larger integers lose digits in JavaScript."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measure:
-    """What an axis of the chart can show."""
-
-    title: str
-    unit: str
-    best: str
-    """What the best in it is called."""
-
-
-MEMORY = Measure(title="memory", unit="B", best="Least memory")
-MEASURES: Mapping[str, Measure] = {
-    "samples_per_second": Measure(title="samples per second", unit="samples/s", best="Fastest"),
-    "joules_per_sample": Measure(
-        title="joules per sample", unit="J/sample", best="Least energy per sample"
-    ),
-    "dollars_per_million": Measure(
-        title="price per million samples", unit="per million samples", best="Cheapest"
-    ),
-    "host_memory": Measure(title="host memory", unit="B", best="Least host memory"),
-}
-"""Objective -> how the page names it."""
 
 DETAILS = (
     "peak_allocated_bytes",
@@ -66,38 +53,77 @@ DETAILS = (
 
 def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     """Axes, environments, and the configurations as one table, as plain JSON values."""
-    configurations = [own for listed in shown.values() for own in listed]
+    configurations = _in_order(dataset, shown)
     recipes = _recipes(dataset)
-    axes = {axis: _values(axis, configurations) for axis in dataset.varying_axes}
-    colour, marker = encoded_axes(dataset, dataset.main) if dataset.main else (None, None)
+    axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
+    index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
+    environments = []
+    for results in dataset.environments:
+        environment = _environment(results, recipes, axes)
+        environment["budgets"] = shown_budgets(dataset, results)
+        environment["batches"] = list(offered_batches(results))
+        environment["decisions"] = decisions(dataset, results, recipes, index_of)
+        environment["lines"] = batch_lines(dataset, results, index_of)
+        environments.append(environment)
     return {
         "name": dataset.run.name,
-        "axes": [{"name": axis, "values": values} for axis, values in axes.items()],
-        "colour": colour or next(iter(axes), ""),
-        "marker": marker or "",
-        "environments": [_environment(results, recipes, axes) for results in dataset.environments],
-        "measures": _measures(configurations),
+        **_encoding(dataset, axes),
+        "budget": first_budget(dataset),
+        "environments": environments,
+        "measures": measures(configurations),
         "memoryLayers": [name for name, _ in MEMORY_LAYERS],
-        "anatomies": _anatomies(dataset, configurations),
+        "anatomies": _anatomies(dataset, index_of),
+        "pairs": explained_pairs(dataset, index_of),
         "columns": _columns(dataset, shown, recipes, axes),
     }
 
 
+def _in_order(dataset: Dataset, shown: Shown) -> list[Configuration]:
+    """The shown configurations, one environment after another."""
+    configurations: list[Configuration] = []
+    for results in dataset.environments:
+        configurations += shown[results.environment_id]
+    return configurations
+
+
 def _recipes(dataset: Dataset) -> list[TrainingRecipe]:
-    return list(dict.fromkeys(recipe for own in dataset.environments for recipe in own.fronts))
+    """The training recipes of all environments, each once, in order of appearance."""
+    recipes: dict[TrainingRecipe, None] = {}
+    for results in dataset.environments:
+        recipes.update(dict.fromkeys(results.fronts))
+    return list(recipes)
+
+
+def _encoding(dataset: Dataset, axes: Mapping[str, Sequence[Choice]]) -> dict[str, Any]:
+    """The axes with their values' colours, and which of them colours and markers show at first."""
+    colour, marker = None, None
+    if dataset.main is not None:
+        colour, marker = encoded_axes(dataset, dataset.main)
+    listed = []
+    for axis, values in axes.items():
+        listed.append({"name": axis, "values": values, "colours": colours_of(values)})
+    return {
+        "axes": listed,
+        "colour": colour or next(iter(axes), ""),
+        "marker": marker or "",
+        "palette": PALETTE,
+        "rising": RISING,
+    }
 
 
 def _environment(
     results: EnvironmentResults, recipes: Sequence[TrainingRecipe], axes: Mapping[str, Any]
 ) -> dict[str, Any]:
     choices = results.configurations[0].choices
-    names = [
-        recipe_name(results, recipe) if recipe in results.fronts else None for recipe in recipes
-    ]
+    names: list[str | None] = []
+    for recipe in recipes:
+        is_measured_here = recipe in results.fronts
+        names.append(recipe_name(results, recipe) if is_measured_here else None)
     return {
         "hardware": results.hardware,
         "id": results.environment_id,
         "memoryMeaning": memory_meaning(results),
+        # An unknown size is infinite, which JSON cannot hold.
         "deviceBytes": min(results.device_bytes, _MAX_SAFE_INTEGER),
         "recipes": names,
         "ranked": recipes.index(results.recipe),
@@ -112,146 +138,125 @@ def _columns(
     axes: Mapping[str, Sequence[Choice]],
 ) -> dict[str, Any]:
     """One value for each configuration in every column."""
-    configurations = [own for listed in shown.values() for own in listed]
-    recipe_place = {recipe: place for place, recipe in enumerate(recipes)}
-    environments: list[int] = []
-    checks = []
-    for place, results in enumerate(dataset.environments):
-        listed = shown[results.environment_id]
-        environments += [place] * len(listed)
-        checks += [_cap_checks(own, results) for own in listed]
+    recipe_index = {recipe: index for index, recipe in enumerate(recipes)}
+    rows = []
+    for index, results in enumerate(dataset.environments):
+        short_axes = label_axes(dataset, results)
+        for configuration in shown[results.environment_id]:
+            row = _row(dataset, results, configuration, short_axes)
+            row["environment"] = index
+            row["recipe"] = recipe_index[configuration.training_recipe]
+            rows.append(row)
+    configurations = _in_order(dataset, shown)
+    columns = _transposed(rows)
     return {
-        "environment": environments,
-        "recipe": [recipe_place[own.training_recipe] for own in configurations],
-        "label": [dataset.label(own.choices) for own in configurations],
-        "capChecks": checks,
-        "choices": [_places(axis, values, configurations) for axis, values in axes.items()],
-        **_measured(configurations),
-    }
-
-
-def _measured(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """The columns that follow from a configuration alone."""
-    return {
-        "batch": [own.effective_batch for own in configurations],
-        "repeats": [len(own.trial_ids) for own in configurations],
-        "trial": [own.trial_ids[0] for own in configurations],
-        "ci95": [_short(own.samples_per_second_ci95) for own in configurations],
-        "hostBound": [int(own.is_host_bound) for own in configurations],
-        "lossMismatch": [int(bool(own.loss_flags)) for own in configurations],
-        "flags": _dictionary([_flags(own) for own in configurations]),
-        "memoryLayers": [_layers(own) for own in configurations],
+        **columns,
+        "choices": [_indices(axis, axes[axis], configurations) for axis in axes],
+        "flags": _dictionary(columns.get("flags", [])),
         "details": _details(configurations),
     }
 
 
-def _flags(configuration: Configuration) -> list[str]:
-    return [with_heading(flag) for flag in configuration.flags]
+def _row(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    configuration: Configuration,
+    short_axes: Sequence[str],
+) -> dict[str, Any]:
+    """A configuration's value in each column that depends on no other configuration."""
+    return {
+        "label": dataset.label(configuration.choices),
+        "short": label(configuration.choices, short_axes),
+        "capChecks": _cap_checks(configuration, results),
+        "batch": configuration.effective_batch,
+        "repeats": len(configuration.trial_ids),
+        "trial": configuration.trial_ids[0],
+        "error95": short(configuration.error95),
+        "hostBound": int(configuration.is_host_bound),
+        "lossMismatch": int(bool(configuration.loss_flags)),
+        "losses": LOSS_STATES[configuration.loss_state],
+        "flags": list(map(with_heading, configuration.flags)),
+        "memoryLayers": _layers(configuration),
+    }
+
+
+def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows with equal keys as columns."""
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    return columns
 
 
 def _layers(configuration: Configuration) -> list[int] | None:
+    """The bytes of each memory layer; None where they were not measured."""
     layers = memory_layers(configuration.row)
-    return None if layers is None else list(layers.values())
+    if layers is None:
+        return None
+    return list(layers.values())
 
 
-def _places(
+def _indices(
     axis: str, values: Sequence[Choice], configurations: Iterable[Configuration]
 ) -> list[int]:
-    """Each configuration's choice as its place among the axis's values."""
-    place_of = {_key(value): place for place, value in enumerate(values)}
-    return [place_of[_key(own.choices[axis])] for own in configurations]
-
-
-def _key(value: Choice) -> tuple[str, Choice]:
-    """Distinguishes 1, True and 1.0."""
-    return type(value).__name__, value
+    """Each configuration's choice as its index among the axis's values."""
+    index_of = {key_of(value): index for index, value in enumerate(values)}
+    return [index_of[key_of(configuration.choices[axis])] for configuration in configurations]
 
 
 def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> list[list[Any]]:
-    """Of each cap check: the cap's bytes, whether it fitted, speed and memory there."""
+    """Of each cap check: the cap's bytes, whether it fitted, speed and memory under the cap."""
     checks: list[list[Any]] = []
     for check in results.cap_checks:
-        if check.follows_trial in configuration.trial_ids and (check.fits or check.fails):
-            speed = _short(check.samples_per_second)
+        is_conclusive = check.fits or check.fails
+        if is_conclusive and check.follows_trial in configuration.trial_ids:
+            speed = short(check.samples_per_second)
             checks.append([check.budget_bytes, int(check.fits), speed, check.memory_bytes])
     return checks
-
-
-def _measures(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
-    """What was measured anywhere. Costs are left to the script: the reader sets a price."""
-    memory = [own.memory_bytes for own in configurations]
-    measures = [{"name": "memory_bytes", "higher": False, "values": memory, **_named(MEMORY)}]
-    for objective in OBJECTIVES.values():
-        values = _figures(objective, configurations)
-        if objective.name == "dollars_per_million" or any(value is not None for value in values):
-            measures.append(
-                {
-                    "name": objective.name,
-                    "higher": objective.higher_is_better,
-                    "values": values,
-                    **_named(MEASURES[objective.name]),
-                }
-            )
-    return measures
-
-
-def _named(measure: Measure) -> dict[str, str]:
-    return {"title": measure.title, "unit": measure.unit, "best": measure.best}
-
-
-def _figures(objective: Objective, configurations: Iterable[Configuration]) -> list[Any]:
-    return [_short(objective.of(own, None)) for own in configurations]
-
-
-def _values(axis: str, configurations: Iterable[Configuration]) -> list[Choice]:
-    """The values met on an axis, variants in their technique's order, numbers by size."""
-    met = {_key(own.choices[axis]): own.choices[axis] for own in configurations}
-    values = list(met.values())
-    if axis in AXES and not AXES[axis].integer_argument:
-        variants = [value for value in AXES[axis].variants if value in values]
-        return variants + [value for value in values if value not in variants]
-    return sorted(values, key=_order)
-
-
-def _order(value: Choice) -> tuple[bool, bool, Any]:
-    """Nothing, then numbers by size, then names."""
-    return isinstance(value, str), value is not None, value or 0
 
 
 def _details(configurations: Sequence[Configuration]) -> dict[str, Any]:
     """The columns of ``DETAILS`` in which any configuration has a value."""
     columns: dict[str, Any] = {}
     for name in DETAILS:
-        values = [own.row.get(name) for own in configurations]
-        if all(value in (None, "") for value in values):
+        values = [configuration.row.get(name) for configuration in configurations]
+        if all(map(_is_blank, values)):
             continue
-        is_text = any(isinstance(value, str) for value in values)
-        columns[name] = _dictionary(values) if is_text else [_short(value) for value in values]
+        if any(isinstance(value, str) for value in values):
+            columns[name] = _dictionary(values)
+        else:
+            columns[name] = list(map(short, values))
     return columns
 
 
+def _is_blank(value: Any) -> bool:
+    return value is None or value == ""
+
+
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
-    """A column of few different values: these (``of``), and each row's place in them (``at``)."""
-    places: dict[str, int] = {}
+    """A column of few different values: these (``of``), and each row's index in them (``at``)."""
+    index_of: dict[str, int] = {}
     different: list[Any] = []
     at: list[int] = []
     for value in values:
-        place = places.setdefault(repr(value), len(places))
-        at.append(place)
-        if place == len(different):
+        index = index_of.setdefault(repr(value), len(index_of))
+        at.append(index)
+        if index == len(different):
             different.append(value)
     return {"of": different, "at": at}
 
 
-def _anatomies(dataset: Dataset, configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Place of a configuration -> its anatomy, for those that a reader asks for first."""
-    place_of = {own.trial_ids[0]: place for place, own in enumerate(configurations)}
-    wanted = [own for results in dataset.environments for own in asked_first(results)]
-    profiled = anatomies_of(dataset, wanted) if dataset.anatomies else {}
-    shown = [(name, anatomy) for name, anatomy in profiled.items() if name in place_of]
-    return {str(place_of[name]): plain_anatomy(anatomy) for name, anatomy in shown[:MAX_ANATOMIES]}
-
-
-def _short(value: Any) -> Any:
-    """A figure without digits beyond its precision."""
-    return float(f"{value:.7g}") if isinstance(value, float) else value
+def _anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
+    """Index of a configuration -> its anatomy, for those that a reader asks for first."""
+    if not dataset.anatomies:
+        return {}
+    wanted: list[Configuration] = []
+    for results in dataset.environments:
+        wanted += asked_first(results)
+    profiled = anatomies_of(dataset, wanted)
+    anatomies: dict[str, Any] = {}
+    for trial_id, anatomy in profiled.items():
+        if trial_id in index_of and len(anatomies) < MAX_ANATOMIES:
+            anatomies[str(index_of[trial_id])] = plain_anatomy(anatomy)
+    return anatomies

@@ -17,21 +17,26 @@ Shown = Mapping[str, Sequence[Configuration]]
 
 def shown_configurations(dataset: Dataset, limit: int = MAX_CONFIGURATIONS) -> Shown:
     """About ``limit`` configurations, and those on a front of equal recipe and batch."""
-    total = sum(len(results.configurations) for results in dataset.environments)
-    every = max(1, -(-total // limit))
+    # Rounded up, so that the even choice alone never exceeds the limit.
+    every = max(1, -(-_total(dataset) // limit))
     shown = {}
     for results in dataset.environments:
-        own = results.configurations
-        shown[results.environment_id] = own if every == 1 else _thinned(own, every)
+        shown[results.environment_id] = _thinned(results.configurations, every)
     return shown
 
 
-def _thinned(configurations: Sequence[Configuration], every: int) -> list[Configuration]:
+def _total(dataset: Dataset) -> int:
+    return sum(len(results.configurations) for results in dataset.environments)
+
+
+def _thinned(configurations: Sequence[Configuration], every: int) -> Sequence[Configuration]:
     """Every n-th configuration, and those on a front of equal recipe and effective batch."""
-    fronts = fronts_by(configurations, _trains_like)
-    kept = {id(own) for front in fronts.values() for own in front}
-    kept |= {id(own) for own in configurations[::every]}
-    return [own for own in configurations if id(own) in kept]
+    if every == 1:
+        return configurations
+    kept = set(map(id, configurations[::every]))
+    for front in fronts_by(configurations, _trains_like).values():
+        kept.update(map(id, front))
+    return [configuration for configuration in configurations if id(configuration) in kept]
 
 
 def _trains_like(configuration: Configuration) -> object:
@@ -40,7 +45,7 @@ def _trains_like(configuration: Configuration) -> object:
 
 def left_out(dataset: Dataset, shown: Shown) -> str:
     """What a page says of the configurations that it does not show; empty where it shows all."""
-    total = sum(len(results.configurations) for results in dataset.environments)
+    total = _total(dataset)
     shown_count = sum(map(len, shown.values()))
     if shown_count == total:
         return ""

@@ -8,12 +8,18 @@ from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation
 from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.analysis.loss_parity import CheckState
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import memory
 
-_WIDTH, _HEADING, _PANEL = 10.0, 0.66, 2.42
-"""Inches: of the picture, of its two lines of text, of each panel."""
+_WIDTH = 10.0
+"""Of the picture, in inches."""
+_HEADING = 0.66
+"""Height of its two lines of text, in inches."""
+_PANEL = 2.42
+"""Height of each panel, in inches."""
 MAX_PARTS = len(PALETTE) - 1
 """Parts with a colour of their own; smaller ones are drawn as one."""
 
@@ -33,30 +39,42 @@ def render(explanation: Explanation) -> bytes:
         ("Time per sample", explanation.seconds_per_sample, seconds),
         ("Memory at the peak", explanation.memory_bytes, memory),
     ]
-    panels = len(breakdowns) + (explanation.losses is not None)
+    panels = len(breakdowns)
+    if explanation.losses is not None:
+        panels += 1
     height = _HEADING + _PANEL * panels
     figure = new_figure(_WIDTH, height)
     _heading(figure, explanation, height)
-    for place, (title, breakdown, write) in enumerate(breakdowns):
-        axes = _panel(figure, place, height, f"{title}: {_source(breakdown)}")
+    for index, (title, breakdown, write) in enumerate(breakdowns):
+        axes = _panel(figure, index, height, f"{title}: {_source(breakdown)}")
         _bars(axes, breakdown, write)
     if explanation.losses is not None:
-        title = "Loss of each step; grey is where B's mean (dashed) matches A"
+        title = _losses_title(explanation.losses)
         _curves(_panel(figure, len(breakdowns), height, title), explanation.losses)
     return png(figure)
 
 
+def _losses_title(losses: LossCurves) -> str:
+    """What the band means; without one, that nothing was checked."""
+    if losses.state is CheckState.NOT_CHECKED:
+        return "Loss of each step; not checked: over so few steps a mismatch could be chance"
+    return "Loss of each step; grey is where B's mean (dashed) matches A"
+
+
 def _heading(figure: Any, explanation: Explanation, height: float) -> None:
     """The names of the two trials."""
-    for place, side in enumerate((explanation.before, explanation.after)):
-        y = 1 - (0.2 + 0.27 * place) / height
-        text = f"{'AB'[place]}  {side.label}"
+    sides = {"A": explanation.before, "B": explanation.after}
+    for index, (name, side) in enumerate(sides.items()):
+        # 0.2 inches below the top edge, each line 0.27 inches below the former.
+        y = 1 - (0.2 + 0.27 * index) / height
+        text = visible(f"{name}  {side.label}")
         figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
 
 
-def _panel(figure: Any, place: int, height: float, title: str) -> Any:
-    """Axes with a title; ``place`` counts the panels from the top."""
-    bottom = height - _HEADING - _PANEL * (place + 1) + 0.42
+def _panel(figure: Any, index: int, height: float, title: str) -> Any:
+    """Axes with a title; ``index`` counts the panels from the top."""
+    # 0.42 inches below the axes leave room for the numbers of the steps.
+    bottom = height - _HEADING - _PANEL * (index + 1) + 0.42
     axes = figure.add_axes((0.05, bottom / height, 0.62, 1.6 / height))
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
     for side, spine in axes.spines.items():
@@ -69,6 +87,9 @@ def _panel(figure: Any, place: int, height: float, title: str) -> Any:
 def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
+        if not window.has_power:
+            continue
+        # The bound is relative to the window's scale; half a step on either side fills the band.
         margin = window.allowed * window.scale
         steps = (window.begin + 0.5, window.end + 0.5)
         axes.fill_between(
@@ -81,7 +102,8 @@ def _curves(axes: Any, losses: LossCurves) -> None:
         )
         axes.plot(steps, (window.own, window.own), color=PALETTE[1], linewidth=1, linestyle="--")
     numbers = range(1, len(losses.after) + 1)
-    for name, curve, colour in zip("AB", (losses.before, losses.after), PALETTE, strict=False):
+    curves = {"A": losses.before, "B": losses.after}
+    for (name, curve), colour in zip(curves.items(), PALETTE, strict=False):
         axes.plot(
             numbers, curve, color=colour, label=name, linewidth=1.6, marker="o", markersize=2.5
         )
@@ -97,7 +119,9 @@ def _legend(axes: Any) -> None:
 
 
 def _source(breakdown: Breakdown) -> str:
-    return "both profiled" if breakdown.source == "anatomy" else "from the table's columns"
+    if breakdown.source == "anatomy":
+        return "both profiled"
+    return "from the table's columns"
 
 
 def _parts(breakdown: Breakdown) -> list[_Part]:
@@ -110,7 +134,8 @@ def _parts(breakdown: Breakdown) -> list[_Part]:
     parts.sort(key=_largest, reverse=True)
     rest = parts[MAX_PARTS:]
     if rest:
-        before, after = sum(part.before for part in rest), sum(part.after for part in rest)
+        before = sum(part.before for part in rest)
+        after = sum(part.after for part in rest)
         parts = [*parts[:MAX_PARTS], _Part(name="all else", before=before, after=after)]
     return parts or [_Part(name="all", before=breakdown.before, after=breakdown.after)]
 
@@ -120,6 +145,7 @@ def _largest(part: _Part) -> float:
 
 
 def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> None:
+    # Stacked: each part begins where the one before ended, in both bars.
     ends = [0.0, 0.0]
     for part, colour in zip(_parts(breakdown), PALETTE, strict=False):
         sizes = [part.before, part.after]
@@ -129,13 +155,13 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
             left=ends,
             height=0.62,
             color=colour,
-            label=part.name,
+            label=visible(part.name),
             edgecolor="white",
             linewidth=0.8,
         )
-        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
-    for place, whole in enumerate((breakdown.before, breakdown.after)):
-        axes.text(ends[place], place, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
+        ends = [ends[0] + part.before, ends[1] + part.after]
+    for index, whole in enumerate((breakdown.before, breakdown.after)):
+        axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.16 * max(ends))

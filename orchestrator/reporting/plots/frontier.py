@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,25 +12,32 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import label as label_of
 from orchestrator.reporting.configurations import memory_meaning
+from orchestrator.reporting.plots.encoding import (
+    encoded_axes,
+    label_axes,
+    shown_budgets,
+    values_of,
+)
 from orchestrator.reporting.plots.frontier_legend import DOTTED, Encoding, draw_legend
 from orchestrator.reporting.plots.labels import Label, Line, labelled, write
 from orchestrator.reporting.plots.style import (
     FAINT,
     INK,
     MARKERS,
-    PALETTE,
     SOFT,
+    colours_of,
     new_figure,
     png,
 )
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
-MAX_SIGNS = len(PALETTE)
 LOG_FROM = 8
 """Memory is logarithmic if the largest is more than this many times the smallest."""
-_FIRST_COLOUR_AXES = ("precision", "optimizer")
-_FIRST_MARKER_AXES = ("activations", "optimizer")
+_RANKED_POINTS = {"s": 40, "alpha": 0.9, "zorder": 4}
+_OTHER_RECIPE_POINTS = {"s": 20, "alpha": 0.28, "zorder": 2}
+"""Area in points squared, opacity, and the layer that a point is drawn in."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,29 +55,12 @@ class _Picture:
         self, configurations: Sequence[Configuration]
     ) -> tuple[list[float], list[float]]:
         """Memory and speed, in the axes' units."""
-        sizes = [own.memory_bytes / self.unit for own in configurations]
-        return sizes, [own.samples_per_second for own in configurations]
-
-
-def encoded_axes(dataset: Dataset, results: EnvironmentResults) -> tuple[str | None, str | None]:
-    """The axes for colours and for markers: preferred axes first, then names before numbers.
-
-    An axis needs 2 to 8 values, so that its signs can be distinguished.
-    """
-    values = {axis: _values(results, axis) for axis in dataset.varying_axes}
-    fitting = [axis for axis, own in values.items() if 2 <= len(own) <= MAX_SIGNS]
-    fitting.sort(key=lambda axis: all(isinstance(value, (int, float)) for value in values[axis]))
-    colour = _first_of((*_FIRST_COLOUR_AXES, *fitting), fitting)
-    left = [axis for axis in fitting if axis != colour]
-    return colour, _first_of((*_FIRST_MARKER_AXES, *left), left)
-
-
-def _first_of(wanted: Sequence[str], candidates: Sequence[str]) -> str | None:
-    return next((axis for axis in wanted if axis in candidates), None)
-
-
-def _values(results: EnvironmentResults, axis: str) -> list[Choice]:
-    return list(dict.fromkeys(own.choices[axis] for own in results.configurations))
+        sizes: list[float] = []
+        speeds: list[float] = []
+        for configuration in configurations:
+            sizes.append(configuration.memory_bytes / self.unit)
+            speeds.append(configuration.samples_per_second)
+        return sizes, speeds
 
 
 def render(dataset: Dataset) -> bytes:
@@ -86,14 +76,10 @@ def render(dataset: Dataset) -> bytes:
 
 
 def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> None:
-    largest = max(own.memory_bytes for own in results.configurations)
-    unit_name, unit = ("GiB", GIB) if largest >= GIB else ("MiB", MIB)
-    picture = _Picture(
-        figure=figure, axes=axes, dataset=dataset, results=results, unit_name=unit_name, unit=unit
-    )
+    picture = _picture(figure, axes, dataset, results)
     colour_axis, marker_axis = encoded_axes(dataset, results)
-    colours = _encoding(results, colour_axis, PALETTE)
-    markers = _encoding(results, marker_axis, MARKERS)
+    colours = _encoding(results, colour_axis, colours_of)
+    markers = _encoding(results, marker_axis, _markers_of)
     _scatter(picture, colours, markers)
     _fronts(picture)
     _dress(picture)
@@ -103,49 +89,62 @@ def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults)
     _labels(picture)
 
 
-def _encoding(results: EnvironmentResults, axis: str | None, signs: Sequence[str]) -> Encoding:
-    """Numbers by size, names by the speed they reached."""
+def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> _Picture:
+    """The empty picture, in GiB where the largest figure reaches one, else in MiB."""
+    largest = max(own.memory_bytes for own in results.configurations)
+    unit_name, unit = "MiB", MIB
+    if largest >= GIB:
+        unit_name, unit = "GiB", GIB
+    return _Picture(
+        figure=figure, axes=axes, dataset=dataset, results=results, unit_name=unit_name, unit=unit
+    )
+
+
+def _encoding(
+    results: EnvironmentResults, axis: str | None, signs_of: Callable[[Sequence[Choice]], list[str]]
+) -> Encoding:
+    """A sign for each value of an axis, in the order that report.html lists them."""
     if axis is None:
-        return Encoding(axis=None, signs={None: signs[0]})
-    speeds: dict[Choice, float] = {}
-    for own in results.configurations:
-        value = own.choices[axis]
-        speeds[value] = max(own.samples_per_second, speeds.get(value, 0.0))
+        return Encoding(axis=None, signs={None: signs_of([None])[0]})
+    values = values_of(axis, results.configurations)
+    return Encoding(axis=axis, signs=dict(zip(values, signs_of(values), strict=True)))
 
-    def order(value: Choice) -> tuple[bool, float, str]:
-        is_number = isinstance(value, (int, float))
-        return not is_number, float(value) if is_number else -speeds[value], str(value)  # type: ignore[arg-type]
 
-    return Encoding(axis=axis, signs=dict(zip(sorted(speeds, key=order), signs, strict=False)))
+def _markers_of(values: Sequence[Choice]) -> list[str]:
+    return [MARKERS[index % len(MARKERS)] for index in range(len(values))]
 
 
 def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
     """Other recipes' points small and pale, those of the ranked recipe over them."""
+    # matplotlib draws one marker a call, so points of equal look are drawn together.
     groups: dict[tuple[bool, str, str], list[Configuration]] = {}
-    for own in picture.results.configurations:
-        is_ranked = own.training_recipe == picture.results.recipe
-        key = (is_ranked, markers.sign_of(own), colours.sign_of(own))
-        groups.setdefault(key, []).append(own)
+    for configuration in picture.results.configurations:
+        is_ranked = configuration.training_recipe == picture.results.recipe
+        key = (is_ranked, markers.sign_of(configuration), colours.sign_of(configuration))
+        groups.setdefault(key, []).append(configuration)
     for (is_ranked, marker, colour), members in groups.items():
+        emphasis = _OTHER_RECIPE_POINTS
+        if is_ranked:
+            emphasis = _RANKED_POINTS
         picture.axes.scatter(
             *picture.coordinates(members),
-            s=40 if is_ranked else 20,
-            alpha=0.9 if is_ranked else 0.28,
             c=colour,
             marker=marker,
             linewidths=0.5,
             edgecolors="white",
-            zorder=4 if is_ranked else 2,
+            **emphasis,
         )
 
 
 def _fronts(picture: _Picture) -> None:
-    axes, front = picture.axes, picture.results.front
-    own = picture.coordinates(front)
+    axes = picture.axes
+    front = picture.results.front
+    ranked = picture.coordinates(front)
     across = picture.coordinates(picture.results.front_across_recipes)
-    if own != across:
+    if ranked != across:
         axes.step(*across, where="post", color=SOFT, linewidth=1.3, linestyle=DOTTED, zorder=3)
-    axes.step(*own, where="post", color=INK, linewidth=1.8, zorder=3)
+    axes.step(*ranked, where="post", color=INK, linewidth=1.8, zorder=3)
+    # Every n-th configuration of a long front has a ring; n is rounded up.
     every = -(-len(front) // MAX_RINGS)
     rings = picture.coordinates(front[::every])
     axes.scatter(*rings, s=105, facecolors="none", edgecolors=INK, linewidths=1.2, zorder=5)
@@ -153,7 +152,7 @@ def _fronts(picture: _Picture) -> None:
 
 def _dress(picture: _Picture) -> None:
     axes = picture.axes
-    sizes = [own.memory_bytes for own in picture.results.configurations]
+    sizes = [configuration.memory_bytes for configuration in picture.results.configurations]
     if max(sizes) > LOG_FROM * max(min(sizes), 1):
         from matplotlib.ticker import FormatStrFormatter, NullLocator
 
@@ -173,8 +172,17 @@ def _dress(picture: _Picture) -> None:
 
 
 def _budgets(picture: _Picture) -> None:
+    # Named budgets are always in the picture; the sizes of common cards only where points are.
+    named = picture.dataset.run.budgets
+    if named:
+        least, most = picture.axes.get_xlim()
+        margin = 1.02
+        picture.axes.set_xlim(
+            min(least, min(named) / picture.unit / margin),
+            max(most, max(named) / picture.unit * margin),
+        )
     least, most = picture.axes.get_xlim()
-    for budget in picture.dataset.run.budgets:
+    for budget in shown_budgets(picture.dataset, picture.results):
         x = budget / picture.unit
         if least < x < most:
             picture.axes.axvline(x, color="#8fb4d9", linewidth=1, zorder=1)
@@ -191,42 +199,41 @@ def _budgets(picture: _Picture) -> None:
 
 
 def _title(picture: _Picture) -> None:
-    results, rows = picture.results, picture.dataset.rows
-    name = picture.dataset.run.name
-    title = f"{name}: memory against speed" if name else "Memory against speed"
-    skipped = sum(row["outcome"] == Outcome.SKIPPED for row in rows)
+    results = picture.results
+    title = "Memory against speed"
+    if picture.dataset.run.name:
+        title = f"{picture.dataset.run.name}: memory against speed"
     measured = f"{count(len(results.configurations), 'configuration')} on {results.hardware}"
-    more = f" ({skipped} more skipped)" if skipped else ""
-    subtitle = f"{measured}{more}. Memory: {memory_meaning(results)}."
+    skipped = sum(row["outcome"] == Outcome.SKIPPED for row in picture.dataset.rows)
+    if skipped:
+        measured = f"{measured} ({skipped} more skipped)"
+    subtitle = f"{measured}. Memory: {memory_meaning(results)}."
     heading = {"color": INK, "va": "top", "parse_math": False}
-    picture.figure.text(0.018, 0.968, title, **heading, fontsize=15, fontweight="bold")
-    picture.figure.text(0.018, 0.912, subtitle, **{**heading, "color": SOFT}, fontsize=9.5)
+    picture.figure.text(0.018, 0.968, visible(title), **heading, fontsize=15, fontweight="bold")
+    picture.figure.text(0.018, 0.912, visible(subtitle), **{**heading, "color": SOFT}, fontsize=9.5)
 
 
 def _labels(picture: _Picture) -> None:
     """Names for a few configurations of the front, saying only what varies in its recipe."""
     results = picture.results
     ranked = [own for own in results.configurations if own.training_recipe == results.recipe]
-    axes = _axes_of_labels(picture.dataset, ranked)
-    wanted = []
+    axes = label_axes(picture.dataset, results)
+    wanted: list[Configuration] = []
+    # Budgets that the run names are a reader's question; the sizes of common cards are not.
     if picture.dataset.run.budgets:
         wanted = [pick.best for pick in results.budget_picks if pick.best is not None]
     labels = [_label(picture, own, axes) for own in labelled(results.front, wanted)]
-    fronts = (results.front, results.front_across_recipes)
-    lines = [_steps(picture.coordinates(front)) for front in fronts]
+    lines = [
+        _steps(picture.coordinates(results.front)),
+        _steps(picture.coordinates(results.front_across_recipes)),
+    ]
     write(picture.axes, labels, picture.coordinates(ranked), lines)
 
 
-def _axes_of_labels(dataset: Dataset, ranked: Sequence[Configuration]) -> Sequence[str]:
-    """The axes that vary among the ranked configurations."""
-    values = {axis: {own.choices[axis] for own in ranked} for axis in dataset.varying_axes}
-    varying = [axis for axis, met in values.items() if len(met) > 1]
-    return varying or dataset.varying_axes
-
-
 def _label(picture: _Picture, configuration: Configuration, axes: Sequence[str]) -> Label:
-    size, speed = configuration.memory_bytes, configuration.samples_per_second
-    name = label_of(configuration.choices, axes)
+    size = configuration.memory_bytes
+    speed = configuration.samples_per_second
+    name = visible(label_of(configuration.choices, axes))
     text = f"{name}\n{memory(size)}, {number(speed)}/s"
     return Label(x=size / picture.unit, y=speed, text=text)
 
@@ -236,10 +243,11 @@ def _steps(corners: Line) -> Line:
     xs, ys = corners
     across: list[float] = []
     up: list[float] = []
-    for place, x in enumerate(xs):
-        if place:
+    for index, x in enumerate(xs):
+        # The line runs on at the former height, then rises at this point.
+        if index:
             across.append(x)
-            up.append(ys[place - 1])
+            up.append(ys[index - 1])
         across.append(x)
-        up.append(ys[place])
+        up.append(ys[index])
     return across, up

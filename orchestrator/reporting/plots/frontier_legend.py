@@ -11,6 +11,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.plots.style import INK, SOFT
+from orchestrator.reporting.terminal.safe_text import visible
 
 DOTTED = (0, (1, 2))
 """The style of the line across recipes."""
@@ -27,22 +28,24 @@ class Encoding:
 
     def sign_of(self, configuration: Configuration) -> str:
         """The colour or the marker of a configuration."""
-        return self.signs[configuration.choices[self.axis] if self.axis else None]
+        if self.axis is None:
+            return self.signs[None]
+        return self.signs[configuration.choices[self.axis]]
 
 
 def draw_legend(
     figure: Any, results: EnvironmentResults, colours: Encoding, markers: Encoding
 ) -> None:
     """One column: what colours, markers and lines mean."""
+    # As a share of the figure's height: the top of the axes beside the legend.
     top = 0.835
-    sections = [
-        (colours.axis, [(value, _dot(hue, "o")) for value, hue in colours.signs.items()]),
-        (markers.axis, [(value, _dot(SOFT, shape)) for value, shape in markers.signs.items()]),
-        ("Pareto front", _line_keys(results)),
-    ]
-    for heading, entries in sections:
-        if heading is not None:
-            top -= _legend_section(figure, heading, entries, top)
+    if colours.axis is not None:
+        dots = [(value, _dot(colour, "o")) for value, colour in colours.signs.items()]
+        top -= _legend_section(figure, colours.axis, dots, top)
+    if markers.axis is not None:
+        shapes = [(value, _dot(SOFT, marker)) for value, marker in markers.signs.items()]
+        top -= _legend_section(figure, markers.axis, shapes, top)
+    _legend_section(figure, "Pareto front", _line_keys(results), top)
 
 
 def _legend_section(
@@ -52,7 +55,7 @@ def _legend_section(
     legend = figure.legend(
         [handle for _, handle in entries],
         [_short(name) for name, _ in entries],
-        title=heading.replace("_", " ").replace("$", r"\$"),
+        title=visible(heading).replace("_", " ").replace("$", r"\$"),
         loc="upper left",
         bbox_to_anchor=(0.81, top),
         frameon=False,
@@ -64,6 +67,7 @@ def _legend_section(
     legend.get_title().set(fontweight="bold", fontsize=9)
     for name in legend.get_texts():
         name.set_parse_math(False)
+    # The legend's height in pixels as a share of the figure, and a gap to the next one.
     box = legend.get_window_extent(figure.canvas.get_renderer())
     return float(box.height / figure.bbox.height + 0.018)
 
@@ -80,7 +84,9 @@ def _line_keys(results: EnvironmentResults) -> list[tuple[Choice, Any]]:
     from matplotlib.lines import Line2D
 
     has_others = len(results.fronts) > 1
-    ranked = recipe_name(results, results.recipe) if has_others else "no other is better"
+    ranked = "no other is better"
+    if has_others:
+        ranked = recipe_name(results, results.recipe)
     ring = Line2D(
         [], [], color=INK, linewidth=1.8, marker="o", markerfacecolor="none", markersize=9
     )
@@ -93,5 +99,7 @@ def _line_keys(results: EnvironmentResults) -> list[tuple[Choice, Any]]:
 
 
 def _short(value: Choice) -> str:
-    name = str(value)
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+    name = visible(str(value))
+    if len(name) <= _MAX_NAME:
+        return name
+    return f"{name[: _MAX_NAME - 1]}…"

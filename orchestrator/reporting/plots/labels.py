@@ -33,27 +33,33 @@ def labelled(
 
     Its ends, those ``wanted``, then the ones furthest from all before.
     """
-    ordered = (front[-1], front[0], *wanted)
-    chosen = list({own.trial_ids: own for own in ordered}.values())[:MAX_LABELS]
+    by_trials = {own.trial_ids: own for own in (front[-1], front[0], *wanted)}
+    chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:
-        distances = [(min(_distance(own, other, front) for other in chosen), own) for own in front]
-        distance, furthest = max(distances, key=_first)
-        if distance < MIN_DISTANCE:
+        # Farthest-point sampling: next comes the configuration whose nearest label is furthest.
+        distances = [_distance_to_nearest(own, chosen, front) for own in front]
+        largest = max(distances)
+        if largest < MIN_DISTANCE:
             break
-        chosen.append(furthest)
+        chosen.append(front[distances.index(largest)])
     return chosen
 
 
-def _first(pair: tuple[float, Configuration]) -> float:
-    return pair[0]
+def _distance_to_nearest(
+    configuration: Configuration,
+    chosen: Sequence[Configuration],
+    front: Sequence[Configuration],
+) -> float:
+    return min(_distance(configuration, other, front) for other in chosen)
 
 
-def _distance(one: Configuration, other: Configuration, front: Sequence[Configuration]) -> float:
+def _distance(first: Configuration, second: Configuration, front: Sequence[Configuration]) -> float:
     """The distance of two points, as shares of the front's width and height."""
+    # The lower bounds avoid a division by zero on a front of a single configuration.
     width = max(front[-1].memory_bytes - front[0].memory_bytes, 1)
     height = max(front[-1].samples_per_second, 1e-12)
-    across = abs(one.memory_bytes - other.memory_bytes) / width
-    return across + abs(one.samples_per_second - other.samples_per_second) / height
+    across = abs(first.memory_bytes - second.memory_bytes) / width
+    return across + abs(first.samples_per_second - second.samples_per_second) / height
 
 
 def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line]) -> None:
@@ -61,6 +67,7 @@ def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line
     import textalloc
     from matplotlib.patheffects import withStroke
 
+    # textalloc looks for room around each point, away from points, lines and other labels.
     texts: list[Any] = textalloc.allocate(
         axes,
         [label.x for label in labels],
@@ -81,5 +88,6 @@ def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line
         parse_math=False,
     )[2]
     for text in texts:
-        if text is not None:  # there was room
+        # None stands for a label without room.
+        if text is not None:
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])

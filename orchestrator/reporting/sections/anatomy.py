@@ -9,8 +9,9 @@ from jobs.anatomy.rules_of_thumb import PAPER, SHARES
 from jobs.anatomy.time.operations import COMMUNICATION, GUIDE_GROUPS, IDLE, MOVEMENT, OPTIMIZER
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.reporting.anatomies import anatomies_of
+from orchestrator.analysis.profiles import at_speed_of, profile_sources
 from orchestrator.reporting.configurations import CONFIGURATION
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
 
@@ -24,6 +25,8 @@ _OF_THE_STEP = (MOVEMENT, COMMUNICATION, OPTIMIZER, IDLE)
 
 Profiled = Sequence[tuple[str, Anatomy]]
 """Label and anatomy of each configuration."""
+Parts = Mapping[str, float]
+"""Name of a part -> its bytes, seconds or share."""
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
@@ -63,10 +66,9 @@ def _memory(profiled: Profiled) -> Table:
 def _modules(profiled: Profiled) -> Table:
     parts = []
     for label, anatomy in profiled:
-        spent = anatomy.values("modules")
-        whole = sum(spent.values())
-        if whole:
-            parts.append((label, {name: seconds / whole for name, seconds in spent.items()}))
+        seconds = anatomy.values("modules")
+        if sum(seconds.values()):
+            parts.append((label, _shares_of_whole(seconds)))
     caption = (
         "Forward and backward pass by class of module. torch.nn's blocks but normalizations count "
         "with the module that they are in."
@@ -74,74 +76,117 @@ def _modules(profiled: Profiled) -> Table:
     return _breakdown(parts, SMALL_MODULE, Format.SHARE, "modules", caption)
 
 
+def _shares_of_whole(parts: Parts) -> dict[str, float]:
+    """Each part as a share of their sum."""
+    whole = sum(parts.values())
+    return {name: value / whole for name, value in parts.items()}
+
+
 def _breakdown(
-    parts: Sequence[tuple[str, Mapping[str, float]]],
-    small: float,
-    format: Format,
-    name: str,
-    caption: str,
+    parts: Sequence[tuple[str, Parts]], small: float, format: Format, name: str, caption: str
 ) -> Table:
     """A column for each part above the share ``small`` anywhere, and one for all others."""
-    large = _large([own for _, own in parts], small)
-    rows = []
-    for label, own in parts:
-        rest = sum(value for part, value in own.items() if part not in large)
-        values = {part: own.get(part) or None for part in large}
-        rows.append({"configuration": label, **values, REST: rest if round(rest, 3) else None})
-    columns = [Column(key=part, heading=part, format=format) for part in (*large, REST)]
-    return Table(name=name, caption=caption, columns=(CONFIGURATION, *columns), rows=tuple(rows))
+    large = _large([values for _, values in parts], small)
+    rows = [_breakdown_row(label, values, large) for label, values in parts]
+    columns = [CONFIGURATION]
+    for part in (*large, REST):
+        columns.append(Column(key=part, heading=part, format=format))
+    return Table(name=name, caption=caption, columns=tuple(columns), rows=tuple(rows))
 
 
-def _large(parts: Iterable[Mapping[str, float]], small: float) -> list[str]:
+def _breakdown_row(label: str, values: Parts, large: Sequence[str]) -> Row:
+    """A configuration's large parts by name, and the sum of the others."""
+    row: dict[str, Any] = {"configuration": label}
+    for part in large:
+        row[part] = values.get(part) or None
+    rest = sum(value for part, value in values.items() if part not in large)
+    # What is left of a sum of floats may be tiny without being a part.
+    row[REST] = None
+    if round(rest, 3):
+        row[REST] = rest
+    return row
+
+
+def _large(parts: Iterable[Parts], small: float) -> list[str]:
+    """The parts above the share ``small`` of any configuration, in order of appearance."""
     names: dict[str, None] = {}
-    for own in parts:
-        whole = sum(own.values())
-        names |= {name: None for name, value in own.items() if value > small * whole}
+    for values in parts:
+        threshold = small * sum(values.values())
+        for name, value in values.items():
+            if value > threshold:
+                names[name] = None
     return list(names)
 
 
 def _time(profiled: Profiled) -> Table:
-    shares = [
-        Column(key=name, heading=name, format=Format.SHARE)
-        for name in (*GUIDE_GROUPS, *_OF_THE_STEP)
-    ]
-    columns = (
-        CONFIGURATION,
-        *shares,
+    columns = [CONFIGURATION]
+    for name in (*GUIDE_GROUPS, *_OF_THE_STEP):
+        columns.append(Column(key=name, heading=name, format=Format.SHARE))
+    columns += [
         Column(key="backward_to_forward", heading=BACKWARD_TO_FORWARD, format=Format.NUMBER),
         Column(key="mfu", heading="MFU", format=Format.SHARE),
         Column(key="rules", heading="rules held"),
-    )
-    rows: list[Row] = [
-        {"configuration": label, **_shares(anatomy), **_figures(anatomy)}
-        for label, anatomy in profiled
     ]
+    rows: list[Row] = []
+    for label, anatomy in profiled:
+        rows.append({"configuration": label, **_shares(anatomy), **_figures(anatomy)})
+    # The paper's shares stand below ours for comparison.
     rows.append({"configuration": PAPER_ROW, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(
-        name="time", caption="Time by kind of operation.", columns=columns, rows=tuple(rows)
+        name="time", caption="Time by kind of operation.", columns=tuple(columns), rows=tuple(rows)
     )
 
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:
-    spent = anatomy.values("operations")
-    three = sum(spent.get(name, 0.0) for name in GUIDE_GROUPS)
-    step = sum(spent.values())
+    """The guides' three groups as shares of the three, the other kinds as shares of the step."""
+    seconds = anatomy.values("operations")
     shares: dict[str, float | None] = {}
-    for names, whole in ((GUIDE_GROUPS, three), (_OF_THE_STEP, step)):
-        for name in names:
-            own = spent.get(name)
-            shares[name] = own / whole if own and whole else None
+    of_the_groups = sum(seconds.get(name, 0.0) for name in GUIDE_GROUPS)
+    for name in GUIDE_GROUPS:
+        shares[name] = _share(seconds.get(name), of_the_groups)
+    of_the_step = sum(seconds.values())
+    for name in _OF_THE_STEP:
+        shares[name] = _share(seconds.get(name), of_the_step)
     return shares
+
+
+def _share(part: float | None, whole: float) -> float | None:
+    if not part or not whole:
+        return None
+    return part / whole
 
 
 def _figures(anatomy: Anatomy) -> dict[str, Any]:
     """Backward to forward, MFU, and how many of the rules that apply held."""
     outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
+    rules = None
+    if outcomes:
+        rules = f"{sum(outcomes)} of {len(outcomes)}"
     return {
         "backward_to_forward": anatomy.values("phases").get(BACKWARD_TO_FORWARD),
         "mfu": anatomy.values("efficiency").get("MFU"),
-        "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
+        "rules": rules,
     }
+
+
+def anatomies_of(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, Anatomy]:
+    """First trial of each profiled configuration -> its anatomy, at its own speed."""
+    if not dataset.anatomies:
+        return {}
+    rows = {configuration.trial_ids: configuration.row for configuration in configurations}
+    sources = profile_sources(rows, dataset.follow_ups, dataset.anatomies)
+    anatomies = {}
+    for trial_ids, row in rows.items():
+        source = sources.get(trial_ids[0])
+        if source is not None:
+            anatomies[trial_ids[0]] = at_speed_of(dataset.anatomies[source], row)
+    return anatomies
+
+
+def asked_first(results: EnvironmentResults) -> list[Configuration]:
+    """All configurations, in the order of a reader's interest: front, picks, then the others."""
+    ordered = (*results.front, *results.picks, *results.configurations)
+    return list({configuration.trial_ids: configuration for configuration in ordered}.values())
 
 
 SECTION = EnvironmentSection(name="anatomy", make=make, on_page=False)

@@ -11,19 +11,22 @@ from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
+    LOSSES,
     MEMORY,
     SPEED,
+    TRIAL,
     labels_of_trials,
     mark_notes,
     row_of,
     tie_break_sentence,
 )
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
-from orchestrator.units import memory
+from orchestrator.units import count, memory, number
 
-INFERRED, NO_CAP_NEEDED = "inferred", "whole GPU"
+INFERRED = "inferred"
+NO_CAP_NEEDED = "whole GPU"
 BUDGET = Column(key="budget", heading="budget", format=Format.MEMORY)
 UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
 
@@ -35,16 +38,14 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
-    notes = [*mark_notes(results, results.picks), *_tie_breaks(dataset, results)]
+    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
+    # Budgets with the same contenders would repeat their tie-break.
+    notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
-        tables=(
-            Table(
-                columns=(BUDGET, SPEED, CI95, MEMORY, UNDER_CAP, CONFIGURATION), rows=tuple(rows)
-            ),
-        ),
-        notes=(*dict.fromkeys(notes), *_cap_notes(dataset, results)),
+        tables=(Table(columns=columns, rows=tuple(rows)),),
+        notes=(*notes, *_cap_notes(dataset, results), *_left_out_notes(dataset, results)),
     )
 
 
@@ -55,7 +56,7 @@ def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> It
         yield {**about, "role": "best", "budget": pick.budget_bytes, **nothing}
     else:
         best = _row(dataset, results, pick, pick.best)
-        compared = [dataclasses.asdict(comparison) for comparison in pick.comparisons]
+        compared = list(map(dataclasses.asdict, pick.comparisons))
         yield {**about, "role": "best", "budget": pick.budget_bytes, **best, "tie_breaks": compared}
     if pick.other is not None:
         other = _row(dataset, results, pick, pick.other)
@@ -68,6 +69,7 @@ def _row(
     check = pick.check_of(configuration)
     return {
         **row_of(dataset, results, configuration),
+        "configuration": dataset.pick_label(configuration),
         "under_cap": _under_cap(results, pick, check),
         "cap_check": check_to_json(check),
     }
@@ -81,13 +83,19 @@ def _under_cap(
         return None
     if pick.budget_bytes >= results.device_bytes:
         return NO_CAP_NEEDED
-    return INFERRED if check is None else check.samples_per_second
+    if check is None:
+        return INFERRED
+    return check.samples_per_second
 
 
 def _is_inferred(results: EnvironmentResults, pick: BudgetPick) -> bool:
     """Whether a pick of this budget was not verified, although it should be."""
-    shown = [own for own in (pick.best, pick.other) if own is not None]
-    return any(_under_cap(results, pick, pick.check_of(own)) == INFERRED for own in shown)
+    for configuration in (pick.best, pick.other):
+        if configuration is None:
+            continue
+        if _under_cap(results, pick, pick.check_of(configuration)) == INFERRED:
+            return True
+    return False
 
 
 def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:
@@ -120,12 +128,26 @@ def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
         yield f"“{INFERRED}”: not verified, it fits by its uncapped peak."
     for pick in results.budget_picks:
         for configuration in pick.failed:
-            label, peak = dataset.label(configuration.choices), memory(configuration.memory_bytes)
+            label = dataset.label(configuration.choices)
+            peak = memory(configuration.memory_bytes)
             budget = memory(pick.budget_bytes)
             yield f"{budget}: {label} took {peak} uncapped and failed its cap check."
     for check in results.cap_checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."
+
+
+def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    """What is faster in each budget, but trains something else than its reference."""
+    for pick in results.budget_picks:
+        if pick.left_out:
+            fastest = pick.left_out[0]
+            number_left_out = count(len(pick.left_out), "faster configuration")
+            yield (
+                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{number(fastest.samples_per_second)} samples/s."
+            )
 
 
 SECTION = EnvironmentSection(name="budgets", make=make, terminal_rows=24)

@@ -13,11 +13,10 @@ COLUMNS = (Column(key="name", heading="name"), Column(key="value", heading="valu
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each fact about the machine."""
-    rows = [
-        _row(name, value)
-        for name, value in sorted(results.environment.items())
-        if value not in ("", None)
-    ]
+    rows = []
+    for name, value in sorted(results.environment.items()):
+        if value not in ("", None):
+            rows.append(_row(name, value))
     if not rows:
         return None
     return Content(
@@ -28,8 +27,9 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 
 
 def _row(name: str, value: Any) -> Row:
-    is_size = name.endswith("_bytes") and isinstance(value, (int, float))
-    return {"name": name, "value": memory(value) if is_size else str(value)}
+    if name.endswith("_bytes") and isinstance(value, (int, float)):
+        return {"name": name, "value": memory(value)}
+    return {"name": name, "value": str(value)}
 
 
 SECTION = EnvironmentSection(name="environment", make=make)

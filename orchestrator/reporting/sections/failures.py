@@ -30,7 +30,7 @@ def make(dataset: Dataset) -> Content | None:
             groups.setdefault(_kind(row), []).append(row)
     if not groups:
         return None
-    rows = [_row(dataset, own) for own in groups.values()]
+    rows = [_row(dataset, group) for group in groups.values()]
     rows.sort(key=_order)
     return Content(
         title="Failed and skipped",
@@ -48,6 +48,7 @@ def _kind(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["outcome"] == Outcome.SKIPPED and row["rule"]:
         reason = ""
     elif row["outcome"] in _MEMORY_ERRORS:
+        # "Tried to allocate 2.5 GiB" and "1.3 GiB" are the same kind of failure.
         reason = re.sub(r"\d+(\.\d+)?", "0", reason)
     return row["outcome"], row["rule"] or "", row["phase"] or "", reason
 
@@ -56,9 +57,11 @@ def _row(dataset: Dataset, rows: list[Mapping[str, Any]]) -> Row:
     first = rows[0]
     trials = []
     for row in rows:
-        log = log_file(row)
         trial = {"configuration": dataset.row_label(row), "trial_id": row["trial_id"]}
-        trials.append({**trial, "log_file": log} if log else trial)
+        log = log_file(row)
+        if log:
+            trial["log_file"] = log
+        trials.append(trial)
     return {
         "count": len(rows),
         "outcome": str(Outcome(first["outcome"])),
@@ -76,7 +79,9 @@ def _order(row: Row) -> tuple[bool, int]:
 def log_file(row: Mapping[str, Any]) -> str:
     """The file of a trial's output, for a link; empty unless it lies among the run's logs."""
     name = str(row.get("log_file") or "")
-    return name if re.fullmatch(rf"{LOGS}/\w+\.txt", name) else ""
+    if re.fullmatch(rf"{LOGS}/\w+\.txt", name):
+        return name
+    return ""
 
 
 SECTION = RunSection(name="failures", make=make, terminal_rows=5)

@@ -28,10 +28,13 @@ def make(dataset: Dataset) -> Content | None:
 
 def _rows(dataset: Dataset) -> Iterator[Row]:
     for node, costs in dataset.run.one_time_costs.items():
-        named = costs if isinstance(costs, Mapping) else {"all": costs}
-        for what, cost in named.items():
-            value = cost if isinstance(cost, (int, float)) else str(cost)
-            yield {"node": node, "what": what, "cost": value}
+        # A run of an older version has one cost for a node, without names.
+        if not isinstance(costs, Mapping):
+            costs = {"all": costs}
+        for what, cost in costs.items():
+            if not isinstance(cost, (int, float)):
+                cost = str(cost)
+            yield {"node": node, "what": what, "cost": cost}
 
 
 SECTION = RunSection(name="one_time_costs", make=make)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
-    CI95,
     CONFIGURATION,
+    ERROR95,
+    LOSSES,
     MEMORY,
     OTHER_RECIPE,
     SPEED,
+    TRIAL,
     mark_notes,
     memory_meaning,
     row_of,
@@ -22,15 +24,16 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
     """The front by rising memory."""
     rows = [row_of(dataset, results, configuration) for configuration in results.front]
     measured = count(len(results.configurations), "configuration")
-    text = [f"{len(rows)} of {measured}: no other is faster in the same memory or less."]
-    text += [sentence for sentence in (scope(results),) if sentence]
-    text.append(f"Memory: {memory_meaning(results)}.")
+    sentences = [
+        f"{len(rows)} of {measured}: no other is faster in the same memory or less.",
+        scope(results),
+        f"Memory: {memory_meaning(results)}.",
+    ]
+    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",
-        text=tuple(text),
-        tables=(
-            Table(columns=(MEMORY, SPEED, CI95, CONFIGURATION), rows=tuple(rows), is_curve=True),
-        ),
+        text=tuple(filter(None, sentences)),
+        tables=(Table(columns=columns, rows=tuple(rows), is_curve=True),),
         notes=mark_notes(results, results.front),
     )
 
@@ -42,7 +45,9 @@ def scope(results: EnvironmentResults) -> str:
     if not results.is_baseline_recipe:
         ranked = recipe_label(results.recipe)
         sentence = f"Ranked: {ranked}, because no trial of the baseline's recipe ended ok."
-        return f"{sentence} {separately}" if others else sentence
+        if others:
+            return f"{sentence} {separately}"
+        return sentence
     if not others:
         return ""
     return f"Ranked: same training recipe as the baseline, any batch size. {separately}"

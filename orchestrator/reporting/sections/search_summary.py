@@ -14,7 +14,9 @@ from orchestrator.units import count
 def make(dataset: Dataset) -> Content | None:
     """Sentences that open the report."""
     text = (*progress(dataset), *search_sentences(dataset.run.search), *dataset.run.notes)
-    return Content(title="", text=text) if text else None
+    if not text:
+        return None
+    return Content(title="", text=text)
 
 
 def progress(dataset: Dataset) -> list[str]:
@@ -24,7 +26,9 @@ def progress(dataset: Dataset) -> list[str]:
         return []
     # What was ruled out when the sweep was planned has its row from the beginning.
     ended = sum(not _is_ruled_out(row) for row in dataset.rows)
-    so_far = f"{ended} of {count(run.planned, 'trial')}" if run.planned else count(ended, "trial")
+    so_far = count(ended, "trial")
+    if run.planned:
+        so_far = f"{ended} of {count(run.planned, 'trial')}"
     return [f"Unfinished run: {so_far} so far, so every figure may still change."]
 
 
@@ -34,15 +38,19 @@ def _is_ruled_out(row: Mapping[str, Any]) -> bool:
 
 def search_sentences(search: Mapping[str, Any]) -> list[str]:
     """Sentences from ``RunMetadata.search``; none where it is empty."""
-    return list(_sentences(search)) if search else []
+    if not search:
+        return []
+    return list(_sentences(search))
 
 
 def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
     skipped: Mapping[str, int] = search["skipped"]
     measured = f"{search['measured']} of {count(search['planned'], 'trial')} measured"
-    rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
-    named = f" ({rules})" if rules else ""
-    yield f"Search ({search['kind']}): {measured}, {sum(skipped.values())} skipped{named}."
+    left_out = f"{sum(skipped.values())} skipped"
+    if skipped:
+        rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
+        left_out = f"{left_out} ({rules})"
+    yield f"Search ({search['kind']}): {measured}, {left_out}."
     audit = search.get("audit")
     if not skipped or audit is None:
         return
@@ -53,23 +61,28 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _audit(audit: Mapping[str, Any]) -> str:
-    audited, contradicted = audit["audited"], audit["contradicted"]
+    audited = count(audit["audited"], "configuration")
+    contradicted = audit["contradicted"]
+    verb = "are"
+    if contradicted == 1:
+        verb = "is"
+    # The tolerance is a share of the front's speed at equal memory.
     tolerance = f"{100 * audit['tolerance']:g} %"
-    beyond = "is" if contradicted == 1 else "are"
-    errors = [_error(name, audit[f"{name}_error"]) for name in ("memory", "speed")]
     parts = [
-        f"Audit: {count(audited, 'configuration')} that it would have skipped, drawn at random, "
-        f"measured all the same; {contradicted or 'none'} {beyond} beyond the Pareto front by more "
-        f"than {tolerance}",
-        *[text for text in errors if text],
+        f"Audit: {audited} that it would have skipped, drawn at random, measured all the same; "
+        f"{contradicted or 'none'} {verb} beyond the Pareto front by more than {tolerance}",
+        _error("memory", audit["memory_error"]),
+        _error("speed", audit["speed_error"]),
     ]
-    return "; ".join(parts) + "."
+    return "; ".join(filter(None, parts)) + "."
 
 
 def _error(name: str, figures: Mapping[str, float] | None) -> str:
     if figures is None:
         return ""
-    median, largest = f"{100 * figures['median']:.1f} %", f"{100 * figures['largest']:.1f} %"
+    # Prediction errors are fractions of the measured figure.
+    median = f"{100 * figures['median']:.1f} %"
+    largest = f"{100 * figures['largest']:.1f} %"
     return f"{name} prediction off by {median} (median), {largest} at most"
 
 

@@ -19,7 +19,7 @@ COLUMNS = (
 
 def make(dataset: Dataset) -> Content | None:
     """The most frequent kind first."""
-    rows = [_row(group) for group in flags.grouped(_flags(dataset))]
+    rows = list(map(_row, flags.grouped(_flags(dataset))))
     if not rows:
         return None
     return Content(
@@ -41,10 +41,8 @@ def _row(group: flags.FlagGroup) -> Row:
 
 def _flags(dataset: Dataset) -> Iterator[tuple[Flag, str]]:
     for row in dataset.rows:
-        own = flags_of(row)
-        if own:
-            label = dataset.row_label(row)
-            yield from ((flag, label) for flag in own)
+        for flag in flags_of(row):
+            yield flag, dataset.row_label(row)
 
 
 SECTION = RunSection(name="warnings", make=make, terminal_rows=12)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import ray
+from ray import tune
 
+from jobs import own_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
+from orchestrator.running.cluster import own_ray
 from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
 from orchestrator.running.nodes import Cluster, ClusterError, Node
 from orchestrator.running.ray_address import advice, ray_address, why_unreachable
 
+_ERROR_CHARACTERS = 600
+_SURVEY_SECONDS = 180.0
+"""How long a node may take to describe itself; one that takes longer gets no trial."""
 _RAYS_OWN_SHARE = 0.1
 """Of the memory that Ray gives out on a node; left to Ray itself."""
 
@@ -31,35 +38,107 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
     Raises ClusterError if it cannot be joined, for example because it runs another Ray version.
     """
-    started_here = not ray.is_initialized()
-    if started_here:
-        _join(ray_address(address))
-    try:
-        with watched_head():
-            yield Cluster(nodes=_survey())
-    finally:
-        if started_here:
+    with contextlib.ExitStack() as stack:
+        is_own = False
+        if not ray.is_initialized():
+            is_own = ray_address(address) == "local"
+            stack.enter_context(_ray_at(ray_address(address)))
+        stack.enter_context(watched_head())
+        stack.enter_context(_errors_of_ray())
+        yield Cluster(nodes=_survey(), is_own=is_own)
+
+
+@contextmanager
+def _ray_at(address: str) -> Iterator[None]:
+    """Ray joined or started, for the time of the context. Raises ClusterError."""
+    if address != "local":
+        _join(address)
+        try:
+            yield
+        finally:
             ray.shutdown()
+        return
+    with own_ray.temporary_folder() as folder:
+        started: list[psutil.Process] = []
+        with own_ray.watched() as watch:
+            _join(address, folder)
+            watch.is_started = True
+            try:
+                yield
+            finally:
+                started = own_ray.descendants()
+        _shut_down(started)
 
 
-def _join(address: str) -> None:
+def _shut_down(started: Sequence[psutil.Process]) -> None:
+    """End a Ray that was started here, and what it started: a stopped process ends in no other
+    way.
+    """
+    ray_processes = [process for process in started if _is_below_raylet(process)]
+    ray.shutdown()
+    own_ray.end_those_left(ray_processes)
+
+
+def _is_below_raylet(process: psutil.Process) -> bool:
+    """Whether the raylet started the process, directly or not."""
+    with contextlib.suppress(psutil.Error):
+        names = [parent.name() for parent in process.parents()]
+        return "raylet" in names
+    return False
+
+
+@contextmanager
+def _errors_of_ray() -> Iterator[None]:
+    """Turn what Ray raises during a sweep into a sentence. Raises ClusterError."""
+    try:
+        yield
+    except (ray.exceptions.RayError, tune.TuneError) as error:
+        raise ClusterError(
+            f"the Ray cluster failed: {_one_line(error)}; the same command with --resume goes on"
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_ERROR_CHARACTERS]
+
+
+def _join(address: str, temporary_folder: str | None = None) -> None:
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
+    # A cluster for one sweep needs no dashboard; a joined one keeps its choice.
+    include_dashboard = None
+    options: dict[str, Any] = {}
+    if address == "local":
+        include_dashboard = False
+    if temporary_folder is not None:
+        options["_temp_dir"] = temporary_folder
     try:
         ray.init(
             address=address,
-            include_dashboard=False if address == "local" else None,
+            include_dashboard=include_dashboard,
             logging_level=logging.ERROR,
             log_to_driver=False,
             configure_logging=True,
+            **options,
         )
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-        refusal = " ".join(str(error).split())
-        sentence = f"cannot join the Ray cluster at {address}: {refusal}"
-        if address != "local":
-            sentence += f"; {advice(refusal)}"
+    except Exception as error:  # Ray raises bare Exception, too: whatever it is, Ray is not there
+        refusal = _one_line(error)
+        if isinstance(error, OSError) and _is_at_home(error):
+            raise ClusterError(
+                f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
+                " that can be written"
+            ) from error
+        if address == "local":
+            raise ClusterError(f"Ray could not be started here: {refusal}; try again") from error
+        sentence = f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
         raise ClusterError(sentence) from error
+
+
+def _is_at_home(error: OSError) -> bool:
+    """Whether it was a file below the home folder that could not be used."""
+    home = os.path.expanduser("~")
+    return str(error.filename or "").startswith(home)
 
 
 def ask_nodes(
@@ -74,12 +153,14 @@ def ask_nodes(
     except ray.exceptions.AuthenticationError as error:
         raise ConnectionError(str(error)) from None
     with context:
-        alive = [node for node in list_nodes() if node["Alive"]]
-        references = [on_node(node["NodeID"], gpus=0)(_call).remote(question) for node in alive]
-        ray.wait(references, num_returns=len(references), timeout=timeout_seconds)
-        addresses = [node["NodeManagerAddress"] for node in alive]
-        answers = [_answer(reference) for reference in references]
-        return list(zip(addresses, answers, strict=True))
+        # All nodes are asked before the first answer is awaited.
+        references = {}
+        for node in list_nodes():
+            if node["Alive"]:
+                task = on_node(node["NodeID"], gpus=0)(_call)
+                references[task.remote(question)] = node["NodeManagerAddress"]
+        ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
+        return [(address, _answer(reference)) for reference, address in references.items()]
 
 
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
@@ -97,17 +178,22 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
 
 def _survey() -> tuple[Node, ...]:
     """Every live node with a core, described from inside. Raises ClusterError if there is none."""
-    nodes = [_node(raw) for raw in list_nodes() if raw["Alive"] and raw["Resources"].get("CPU")]
+    # All nodes are asked at once, because a cold node takes seconds to answer.
+    nodes = []
+    for raw in list_nodes():
+        if raw["Alive"] and raw["Resources"].get("CPU"):
+            nodes.append(_node(raw))
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
-    ray.wait(references, num_returns=len(references))
+    ray.wait(references, num_returns=len(references), timeout=_SURVEY_SECONDS)
     described = []
     for node, reference in zip(nodes, references, strict=True):
         answer = _answer(reference)
         # One that was cut off a moment ago is still listed as alive.
         if not isinstance(answer, ray.exceptions.RayError):
-            own_environment, cores = answer
+            node_environment, cores = answer
+            # Ray may be told of more cores than the process may use.
             cpus = min(node.cpus, cores)
-            described.append(dataclasses.replace(node, environment=own_environment, cpus=cpus))
+            described.append(dataclasses.replace(node, environment=node_environment, cpus=cpus))
     if not described:
         raise ClusterError(
             "no node of the Ray cluster has a core to run trials on, or none answers"
@@ -142,7 +228,9 @@ def _call(question: Callable[[], Any]) -> Any:
 
 def _build(ops: list[str]) -> Any:
     """Runs on a node: op -> seconds, or the exit status of the build."""
-    command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
+    command = own_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.returncode}
+    if done.returncode != 0:
+        return {"failed": done.returncode}
+    return json.loads(done.stdout)

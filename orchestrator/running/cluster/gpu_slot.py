@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from jobs.flags import SHARED, has_any
+from jobs.infrastructure import NOT_STARTED, SLOT_UNRESPONSIVE, unmeasured
 from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.node import cuda_probe, environment, nvml
 from jobs.record import Outcome, TrialRecord, delivered
 from jobs.spec import TrialSpec
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
 
 INFRASTRUCTURE_RETRIES = 2
@@ -21,14 +23,19 @@ INFRASTRUCTURE_RETRIES = 2
 RELEASE_SECONDS = 10.0
 """How long to wait for memory that another process holds. Some processes leave soon, and the
 driver takes a moment to free the memory of a killed one."""
+OWN_RELEASE_SECONDS = 120.0
+"""How much longer to wait for the memory of our own processes that are ending."""
 WATCH_SECONDS = 2.0
 """Between two looks at an unfit GPU."""
 _POLL_SECONDS = 0.02
+_REASON_CHARACTERS = 300
+_RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
+"""Words of Ray's message about a worker that it killed to free the host's memory."""
 _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 
 
 class GpuProbe:
-    """What can be asked of the GPU in sight. Each answer is a reason, empty if all is well."""
+    """Questions about the visible GPU. An answer is why the GPU is unfit; empty: it is fit."""
 
     def session(self) -> contextlib.AbstractContextManager[object]:
         """Keeps NVML initialised, which every question would otherwise do for itself."""
@@ -47,7 +54,7 @@ class GpuProbe:
         return nvml.shared(waiting=own_processes)
 
     def gpu_model(self) -> str:
-        """The GPU's model; empty without a GPU. No reason, for once."""
+        """The GPU's model; empty without a GPU."""
         return str(environment.describe()["gpu_model"] or "")
 
 
@@ -129,8 +136,10 @@ class GpuSlot:
 
     def _measure(self, spec: TrialSpec) -> TrialRecord | UnfitGpu:
         """The trial's record, or why the GPU cannot run it."""
+        # Lost slots and other processes on the GPU are no fault of the trial, so it runs again.
         record = None
         death = ""
+        rule = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
             unfit = self._check_before()
             if unfit is not None:
@@ -139,17 +148,22 @@ class GpuSlot:
                 record = _with_earlier_attempt(record, self._run(spec))
             except SlotDiedError as error:
                 death = str(error)
+                rule = rule or error.rule
                 continue
             if not self._should_repeat(record):
                 break
         if record is None:
             reason = f"{death}, {INFRASTRUCTURE_RETRIES} times"
-            record = crashed(spec, reason, environment.describe())
+            if rule:
+                record = unmeasured(spec, rule, reason, environment=environment.describe())
+            else:
+                record = crashed(spec, reason, environment.describe())
         return self._check_after(record) or record
 
     def _run(self, spec: TrialSpec) -> TrialRecord:
         if self._slot is None:
             self._slot = self._make_slot(spec.needs.cpus)
+        # A trial that was begun gets a second at least, so that it ends with an outcome.
         seconds_left = max(1.0, self._ends_at - self._clock())
         return self._slot.run(spec, min(spec.measure.timeout_seconds, seconds_left))
 
@@ -160,6 +174,7 @@ class GpuSlot:
         It may if they have left again, or if the trial can go to another GPU. If they were there
         during the trial before, too, they stay: to repeat every trial would double the sweep.
         """
+        # Two disturbed trials in a row mean that the other processes stay.
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -222,8 +237,11 @@ class GpuSlot:
         give_up_at = self._clock() + self._release_seconds
         while True:
             reason = self._shared()
-            # Of our own processes one may wait. Others are ending, and still hold memory.
-            if not reason or (self._clock() >= give_up_at and self._own_processes <= 1):
+            # Of our own processes one may wait. Others are ending, and still hold memory. They are
+            # waited for longer, but not without end: a hung driver may never let them go.
+            seconds_over = self._clock() - give_up_at
+            only_others = seconds_over >= 0 and self._own_processes <= 1
+            if not reason or only_others or seconds_over >= OWN_RELEASE_SECONDS:
                 return reason
             self._sleep(_POLL_SECONDS)
 
@@ -232,18 +250,22 @@ class GpuSlot:
 
     @property
     def _own_processes(self) -> int:
-        return 0 if self._slot is None else self._slot.children
+        if self._slot is None:
+            return 0
+        return self._slot.children
 
 
 def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
     """The record of a trial that was lost with its slot, its actor or its node."""
-    words = ("OutOfMemoryError", "memory pressure", "low on memory")
-    killed_for_memory = any(word in reason for word in words)
+    outcome = Outcome.CRASHED
+    # Ray's memory monitor kills a worker before the kernel would.
+    if any(words in reason for words in _RAY_KILLED_FOR_MEMORY):
+        outcome = Outcome.HOST_OUT_OF_MEMORY
     return delivered(
         TrialRecord(
             spec=spec,
-            outcome=Outcome.HOST_OUT_OF_MEMORY if killed_for_memory else Outcome.CRASHED,
-            reason=reason.partition(". ")[0][:300],
+            outcome=outcome,
+            reason=shortened(reason.partition(". ")[0], _REASON_CHARACTERS),
             environment=where,
         ),
         started_at=time.time(),
@@ -254,6 +276,7 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
     """The record of the last attempt, which started with the first and cost the time of both."""
     if earlier is None:
         return record
+    # Both attempts took slot time; the search pays for both.
     seconds = earlier.slot_seconds + record.slot_seconds
     return delivered(record, started_at=earlier.started_at, slot_seconds=seconds)
 
@@ -261,6 +284,8 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
 def _may_blame_gpu(record: TrialRecord) -> bool:
     """Whether the trial ended in a way that an ill GPU could explain."""
     if record.outcome in (Outcome.CRASHED, Outcome.TIMED_OUT):
+        return True
+    if record.rule in (NOT_STARTED, SLOT_UNRESPONSIVE):
         return True
     said = f"{record.reason} {record.delivery.log}"
     return record.outcome is Outcome.FAILED and _CUDA_ERROR.search(said) is not None

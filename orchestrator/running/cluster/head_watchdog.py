@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import ray
+import ray._private.worker
+
+from orchestrator.running.cluster.own_ray import end_at_once
 
 _CHECK_SECONDS = 1.0
+_QUESTION = b"orchestrator"
+"""A key that no cluster has: the answer is short."""
 
 
 @contextlib.contextmanager
@@ -32,11 +37,11 @@ def watched_head() -> Iterator[None]:
 
 
 def _watch(address: str, is_over: threading.Event) -> None:
-    host, _, port = address.rpartition(":")
+    # One missed answer is no loss: a busy head may take a second.
     last_answer = time.monotonic()
     limit = _limit_seconds()
     while not is_over.wait(_CHECK_SECONDS):
-        if _answers(host.strip("[]"), int(port)):
+        if _answers():
             last_answer = time.monotonic()
         if time.monotonic() - last_answer > limit:
             _end_process(address)
@@ -48,10 +53,12 @@ def _limit_seconds() -> float:
     return float(os.environ.get(name, "60")) / 2
 
 
-def _answers(host: str, port: int) -> bool:
+def _answers() -> bool:
+    """Whether the head answers a question: one that stands still would still take a connection."""
+    client: Any = ray._private.worker.global_worker.gcs_client
     try:
-        socket.create_connection((host, port), timeout=_CHECK_SECONDS).close()
-    except OSError:
+        client.internal_kv_get(_QUESTION, namespace=_QUESTION, timeout=_CHECK_SECONDS)
+    except ray.exceptions.RayError:
         return False
     return True
 
@@ -59,4 +66,4 @@ def _answers(host: str, port: int) -> bool:
 def _end_process(address: str) -> None:
     sentence = f"the Ray cluster was lost: its head at {address} does not answer; --resume goes on"
     print(sentence, file=sys.stderr, flush=True)
-    os._exit(1)
+    end_at_once()

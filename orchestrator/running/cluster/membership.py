@@ -9,13 +9,14 @@ from typing import Any, Protocol
 from ray import tune
 
 from jobs.spec import Needs
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.messages import UNFIT
 from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
 from orchestrator.running.cluster.searcher import Unpickled
 from orchestrator.running.cluster.slots import Slots
 from orchestrator.running.cluster.unfit_gpus import UnfitGpus
 from orchestrator.running.nodes import Cluster, Placement
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 
 LOOK_SECONDS = 2.0
 """Between two looks at the cluster."""
@@ -53,7 +54,9 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._session = session
         self._cluster = cluster
         self._nodes = nodes
-        self._inquiries = NodeInquiries() if inquiries is None else inquiries
+        if inquiries is None:
+            inquiries = NodeInquiries()
+        self._inquiries = inquiries
         self._clock = clock
         self._no_node_seconds = no_node_seconds
         self.slots = Slots(cluster, asked or Needs())
@@ -62,6 +65,8 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._unfit = UnfitGpus(session.message, [node.node_id for node in cluster.nodes])
         self._known_nodes: set[str] | None = None
         """Nodes that need not be asked for their GPU model: those of the first look are not new."""
+        self.given_up = ""
+        """Why the sweep ends at once; empty while it goes on."""
         self._next_look = 0.0
         self._empty_since: float | None = None
 
@@ -93,13 +98,16 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
+        self._session.check_folder()
         alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
         self._meet_new_nodes(alive)
         self._count_slots(alive)
         self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
-        """Whether to wait no longer for a node."""
+        """Whether to end now: no node joined in time, or no record can be written any more."""
+        if self._session.is_futile or self.given_up:
+            return True
         if self._empty_since is None:
             return False
         if self._clock() <= self._empty_since + self._no_node_seconds:
@@ -107,11 +115,16 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._session.close(CloseReason.NO_NODES)
         return True
 
+    def give_up(self, reason: str) -> None:
+        """End the sweep at the next look."""
+        self.given_up = reason
+
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether Tune shall stop a trial: only one that keeps an unfit GPU is ever stopped."""
         gpu = result.get(UNFIT)
         if gpu is None:
             return False
+        # An unfit GPU is kept by its Tune trial until the GPU is fit or the sweep ends.
         slots = self.slots.of(self.slots.model_of(gpu.planned_model))
         gives_back = self._unfit.report(trial_id, gpu, slots=slots)
         return bool(gpu.reason) and (gives_back or self._session.finished)
@@ -128,6 +141,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
             return  # their actors find out
         if self._known_nodes is None:
             self._known_nodes = set(alive)
+        # A node is asked once. Its answer comes at a later look.
         for node_id, node in alive.items():
             gpus = int(node["Resources"].get("GPU", 0))
             if gpus and node_id not in self._known_nodes:
@@ -148,6 +162,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
     def _watch_emptiness(self, now: float) -> None:
         """Note since when no fit GPU has been there for the trials that are out."""
+        # Only models that trials wait for count: an idle model may be gone.
         waiting = self._session.gpu_models_given_out
         if not waiting or any(self._has_fit_slot(model) for model in waiting):
             self._empty_since = None

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from jobs.spec import TrialSpec
 
-RECORD, UNFIT = "record", "unfit"
-"""Keys of an actor's result: a ``TrialRecord``, or an ``UnfitGpu``."""
+RECORD = "record"
+"""Key of an actor's result: a ``TrialRecord``."""
+UNFIT = "unfit"
+"""Key of an actor's result: an ``UnfitGpu``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,17 @@ class Assignment:
     """Whether to measure on the GPU although other processes use it, too."""
     gpu_model: str
     """The model that the trials are planned for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotProcess:
+    """The process of a slot's actor, so that it can be killed where it does not answer."""
+
+    node_id: str
+    """Ray's id of its node."""
+    pid: int
+    started_at: float
+    """Unix time, seconds: tells it from a later process of the same number."""
 
 
 class GpuProblem(enum.StrEnum):

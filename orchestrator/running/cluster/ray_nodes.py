@@ -46,7 +46,11 @@ class NodeInquiries:
             return {}
         references = list(self._questions)
         ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
-        return {self._questions.pop(reference): _gpu_model(reference) for reference in ready}
+        models = {}
+        for reference in ready:
+            node_id = self._questions.pop(reference)
+            models[node_id] = _gpu_model(reference)
+        return models
 
 
 def _gpu_model(reference: Any) -> str:

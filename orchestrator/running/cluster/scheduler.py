@@ -45,6 +45,7 @@ class SlotScheduler(Unpickled, FIFOScheduler):
         self._live = [entry for entry in self._live if not entry[1].is_finished()]
         waiting = [entry for entry in self._live if entry[1].status == Trial.PENDING]
         starting = self._starting_slots(running=len(self._live) - len(waiting))
+        # The first trials wait for the slots that start, unless they have waited for too long.
         overdue_since = self._clock() - SLOT_START_SECONDS
         for position, (added_at, trial) in enumerate(waiting):
             if position >= starting or added_at < overdue_since:
@@ -54,6 +55,7 @@ class SlotScheduler(Unpickled, FIFOScheduler):
     def _starting_slots(self, *, running: int) -> int:
         """Slots that are still to start, once at least one has."""
         now = self._clock()
+        # Between two trials of a slot Tune counts one fewer for a moment; that is no lost slot.
         if running >= self._started_slots or now > self._started_slots_at + BETWEEN_TRIALS_SECONDS:
             self._started_slots = running
             self._started_slots_at = now

@@ -68,7 +68,9 @@ class SessionSearcher(Unpickled, Searcher):
         """A Tune trial's config: plain values, of which Tune keeps copies."""
         placement = self._trials.give_out(trial_id)
         if placement is None:
-            return Searcher.FINISHED if self._session.finished else None
+            if self._session.finished:
+                return Searcher.FINISHED
+            return None
         return {
             "bundle": dict(placement.bundle),
             "label_selector": placement.label_selector,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import ray
 from ray import tune
 
+from jobs.isolation.child_main import end_with
 from jobs.node import environment
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
-from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, UnfitGpu
+from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, SlotProcess, UnfitGpu
+from orchestrator.running.cluster.slot_watch import this_process
 
 
 class SlotTrainable(tune.Trainable):
@@ -24,15 +27,18 @@ class SlotTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the slot. Its processes start with the first trial."""
+        # Where the raylet is killed, Ray's worker notices by itself, unless it is stopped.
+        end_with(os.getppid())
         self._slot = GpuSlot(GpuProbe())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Let Tune use the actor for another trial."""
         return True
 
-    def assign(self, assignment: Assignment) -> None:
-        """Take over what to run in the next steps."""
+    def assign(self, assignment: Assignment) -> SlotProcess:
+        """Take over what to run in the next steps; returns this process."""
         self._slot.assign(assignment)
+        return this_process(ray.get_runtime_context().get_node_id())
 
     def step(self) -> dict[str, Any]:
         """A record, or what is wrong with the GPU; ``done`` when nothing is left to do."""

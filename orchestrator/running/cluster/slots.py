@@ -27,14 +27,18 @@ class Slots:
     """
 
     def __init__(self, cluster: Cluster, asked: Needs) -> None:
+        # Each GPU model is a cluster of its own with its own reservation.
         parts = cluster.by_gpu_model()
         self.placements = {model: part.placement(asked) for model, part in parts.items()}
         """GPU model of a trial ("" for any) -> where it may run."""
         self.has_gpus = cluster.gpus > 0
         self.is_pinned = cluster.pinned or len(parts) > 1
         """Whether trials are kept on certain nodes."""
-        self._models = {node.node_id: name for name, part in parts.items() for node in part.nodes}
+        self._models: dict[str, str] = {}
         """Id of a node that may run trials -> the GPU model of its trials."""
+        for name, part in parts.items():
+            for node in part.nodes:
+                self._models[node.node_id] = name
         self._set_aside = {node.node_id: node.set_aside for node in cluster.nodes}
         self._there = {node.node_id: node.gpus or 1 for node in cluster.trial_nodes}
         """Id of a usable node that is there -> its slots."""
@@ -58,7 +62,9 @@ class Slots:
 
     def model_of(self, hardware: str) -> str:
         """A GPU model's name as trials have it: "" if the sweep began with one model."""
-        return hardware if hardware in self.placements else ""
+        if hardware in self.placements:
+            return hardware
+        return ""
 
     def use(self, node_id: str, hardware: str) -> bool:
         """Let trials run on a node that has joined; False if none is planned for its GPU model."""
@@ -74,16 +80,21 @@ class Slots:
     def update(self, alive: Mapping[str, RayNode]) -> NodeChanges:
         """Count the slots of the nodes that are alive (id -> node)."""
         usable = {node_id: node for node_id, node in alive.items() if self._is_usable(node)}
+        # What differs from the last look.
         joined = [node for node_id, node in usable.items() if node_id not in self._there]
         lost = self._there.keys() - usable.keys()
         changes = NodeChanges(tuple(joined), len(lost), len(self._there))
-        self._there = {
-            node_id: int(node["Resources"].get("GPU", 0)) or 1 for node_id, node in usable.items()
-        }
+        # A node without a GPU is one slot.
+        self._there = {}
+        for node_id, node in usable.items():
+            self._there[node_id] = int(node["Resources"].get("GPU", 0)) or 1
         return changes
 
     def _is_usable(self, node: RayNode) -> bool:
         """Whether it can run trials: with a GPU, unless the sweep runs without any."""
-        if not node["Resources"].get("GPU" if self.has_gpus else "CPU"):
+        resource = "CPU"
+        if self.has_gpus:
+            resource = "GPU"
+        if not node["Resources"].get(resource):
             return False
         return not self.is_pinned or node["NodeID"] in self._models

@@ -10,10 +10,12 @@ from typing import Any
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from jobs.spec import TrialSpec
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
 from orchestrator.running.cluster.searcher import TrialsOnTune, Unpickled
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.session import Session
 
 _ERROR_CHARACTERS = 500
@@ -31,6 +33,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         session: Session,
         trials: TrialsOnTune,
         membership: Membership,
+        watch: SlotWatch,
         environment: Mapping[str, Any],
         *,
         retries: int = INFRASTRUCTURE_RETRIES,
@@ -39,6 +42,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         self._session = session
         self._trials = trials
         self._membership = membership
+        self._watch = watch
         self._environment = environment
         self._retries = retries
         self._losses: Counter[str] = Counter()
@@ -51,7 +55,9 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         The calls of an actor run in order, so ``assign`` runs first.
         """
         assignment = self._assignment(trial.trial_id)
-        trial.temporary_state.ray_actor.assign.remote(assignment)
+        actor = trial.temporary_state.ray_actor
+        process = actor.assign.remote(assignment)
+        self._watch.began(trial.trial_id, actor, process, assignment)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -94,12 +100,16 @@ class TuneCallback(Unpickled, TrialProgressCallback):
 
     def _assignment(self, tune_trial_id: str) -> Assignment:
         specs = self._trials.start(tune_trial_id)
-        gpu_model = specs[0].gpu_model if specs else ""
+        may_share = False
+        hardware = ""
+        if specs:
+            may_share = self._membership.may_share(specs[0].gpu_model)
+            hardware = self._membership.placements[specs[0].gpu_model].hardware
         return Assignment(
             specs=specs,
             seconds_left=self._session.seconds_left(),
-            may_share=bool(specs) and self._membership.may_share(gpu_model),
-            gpu_model=self._membership.placements[gpu_model].hardware if specs else "",
+            may_share=may_share,
+            gpu_model=hardware,
         )
 
     def _count_loss(self, spec: TrialSpec, error: str) -> None:
@@ -115,8 +125,8 @@ def _actor_error(trial: Any) -> str:
     """The last line of what Tune keeps of an actor's end."""
     error_file = getattr(trial, "error_file", None)
     if error_file and Path(error_file).exists():
-        lines = [line.strip() for line in Path(error_file).read_text().splitlines()]
-        written = [line for line in lines if line]
-        if written:
-            return written[-1][:_ERROR_CHARACTERS]
+        lines = Path(error_file).read_text().split("\n")
+        for line in reversed(lines):
+            if line.strip():
+                return shortened(line, _ERROR_CHARACTERS)
     return "the actor died"

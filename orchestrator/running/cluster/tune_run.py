@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -15,14 +14,16 @@ from ray import tune
 from ray.tune.search import ConcurrencyLimiter
 from threadpoolctl import threadpool_limits
 
+from jobs.isolation.scratch import own_folder
 from jobs.spec import Needs
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.scheduler import SlotScheduler
 from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
 from orchestrator.running.cluster.slot_actor import SlotTrainable
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
-from orchestrator.running.nodes import Cluster
+from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.session import Session
 
 # Tune prints a traceback for every actor that dies. The session says it in a line, and the record
@@ -44,28 +45,37 @@ def run_trials(
     ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of
     its node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
     ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
-    is begun again that lost its actor.
+    is begun again that lost its actor. Raises ClusterError if no slot can be started.
     """
+    # Our parts, each told of the session: who joins, what runs, what has ended.
     membership = Membership(session, cluster, asked)
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
     membership.on_slots = _slots_listener(limiter, membership, on_slots)
     environment = cluster.trial_nodes[0].environment
-    callback = TuneCallback(session, trials, membership, environment, retries=retries)
+    # In a Ray of its own no other user can keep the slots from starting.
+    on_stall = None
+    if cluster.is_own:
+        on_stall = membership.give_up
+    watch = SlotWatch(session.message, on_stall=on_stall)
+    callback = TuneCallback(session, trials, membership, watch, environment, retries=retries)
     with (
-        tempfile.TemporaryDirectory(prefix="tune-") as storage,
+        own_folder("orchestrator-tune-") as storage,
         _interruptible(session),
         # A search that computes on more threads takes them from the trials on this host.
         threadpool_limits(1),
     ):
-        _tuner(trainable, limiter, callback, membership, storage).fit()
+        callbacks = [callback, membership, watch]
+        _tuner(trainable, limiter, callbacks, membership, str(storage)).fit()
+    if membership.given_up:
+        raise ClusterError(membership.given_up)
     return membership.notes
 
 
 def _tuner(
     trainable: type[tune.Trainable],
     limiter: ConcurrencyLimiter,
-    callback: TuneCallback,
+    callbacks: list[tune.Callback],
     membership: Membership,
     storage: str,
 ) -> tune.Tuner:
@@ -75,15 +85,18 @@ def _tuner(
         tune_config=tune.TuneConfig(
             search_alg=limiter,
             scheduler=SlotScheduler(lambda: membership.slots.total),
+            # Without end: the searcher says when there are no more.
             num_samples=-1,
+            # An actor keeps its slot warm for the next trial.
             reuse_actors=True,
             trial_dirname_creator=_trial_id,
         ),
         run_config=tune.RunConfig(
             name="sweep",
+            # Tune insists on a folder; a temporary one keeps its files out of the run.
             storage_path=storage,
             verbose=0,
-            callbacks=[callback, membership],
+            callbacks=callbacks,
             stop=membership,
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_at_end=False, checkpoint_frequency=0
@@ -117,7 +130,9 @@ def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
     """Equal reservations as one object, because Tune keeps one for every trial."""
-    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
+    selectors = None
+    if label_selector:
+        selectors = [{"ray.io/node-id": label_selector}]
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
 
 

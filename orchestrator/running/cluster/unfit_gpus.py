@@ -60,12 +60,14 @@ class UnfitGpus:
         if not gpu.reason:
             self._say(f"{gpu.gpu} is fit again")
             return False
+        # The first report of a GPU is announced; later ones only renew it.
         model = gpu.planned_model
         if tune_trial_id not in self._keepers:
             self._keepers[tune_trial_id] = model
             self._announce(gpu)
         if gpu.problem is not GpuProblem.SHARED:
             return False
+        # With no better GPU left, a shared one is measured on, and its rows say so.
         if not self.is_measured_shared(model) and self.count(model) >= slots:
             self._measured_shared.add(model)
             self._note("every GPU that is left is shared: rows measured beside others say so")

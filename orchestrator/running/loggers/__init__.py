@@ -18,6 +18,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, LoggerChoices, LoggerError, LoggerRow
+from orchestrator.reporting.terminal.shortening import shortened
 
 METRICS = (
     "samples_per_second",
@@ -68,6 +69,10 @@ class ExperimentLogger(Protocol):
         """Finish writing."""
 
 
+def _always() -> bool:
+    return True
+
+
 def logger_observers(
     choices: LoggerChoices,
     folder: Path,
@@ -75,22 +80,26 @@ def logger_observers(
     axes: Sequence[str],
     *,
     rows: Mapping[str, LoggerRow] = LOGGERS,
+    may_write: Callable[[], bool] = _always,
 ) -> list[LoggerObserver]:
     """An observer for each chosen logger, ready to log.
 
     ``folder`` is the run folder, ``sweep`` the sweep's name, ``axes`` those that labels name.
+    Where ``may_write`` is False nothing is logged: the folder belongs to another driver by now.
     Raises LoggerError if a logger refuses to start.
     """
     observers = []
     for name, arguments in choices.items():
         row = rows[name]
-        defaults = {row.name_argument: sweep} if row.name_argument else {}
+        defaults = {}
+        if row.name_argument:
+            defaults[row.name_argument] = sweep
         try:
             make = pkgutil.resolve_name(row.class_path)
             logger = make(folder / name, **{**defaults, **arguments})
         except Exception as error:  # whatever a library raises means that it cannot start
             raise LoggerError(f"loggers: {name}: {_one_line(error)}") from error
-        observers.append(LoggerObserver(name, logger, axes))
+        observers.append(LoggerObserver(name, logger, axes, may_write))
     return observers
 
 
@@ -100,7 +109,14 @@ class LoggerObserver:
     A logger that fails is reported once on stderr and then left alone.
     """
 
-    def __init__(self, name: str, logger: ExperimentLogger, axes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        logger: ExperimentLogger,
+        axes: Sequence[str],
+        may_write: Callable[[], bool] = _always,
+    ) -> None:
+        self._may_write = may_write
         self._name = name
         self._logger = logger
         self._axes = axes
@@ -112,7 +128,7 @@ class LoggerObserver:
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log the trial if it ran now."""
-        if measured:
+        if measured and self._may_write():
             trial = logged_trial(record, self._axes)
             self._thread.submit(self._attempt, lambda: self._logger.log(trial))
 
@@ -137,6 +153,7 @@ class LoggerObserver:
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
     """What loggers write of a record."""
+    # Identity goes among the parameters, because every library can filter by them.
     spec = record.spec
     identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
     return LoggedTrial(
@@ -156,6 +173,7 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
     }
     for name in METRICS:
         value: Any = record.measurements.get(name)
+        # NaN and infinity are refused by some libraries and drawn as zero by others.
         if isinstance(value, (int, float)) and math.isfinite(value):
             metrics[name] = value
     return metrics
@@ -163,4 +181,4 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
 
 def _one_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_ERROR_CHARACTERS]
+    return shortened(lines[0], _ERROR_CHARACTERS)

@@ -35,6 +35,7 @@ class MlflowLogger:
 
     def log(self, trial: LoggedTrial) -> None:
         """Write the trial as a run that has ended."""
+        # MLflow wants Unix time in whole milliseconds. A trial that never started has no time.
         started_ms = round(1000 * (trial.started_at or time.time()))
         ended_ms = max(started_ms, round(1000 * trial.ended_at))
         metrics = [Metric(name, value, ended_ms, 0) for name, value in trial.metrics.items()]
@@ -44,7 +45,9 @@ class MlflowLogger:
         )
         run_id = run.info.run_id
         self._client.log_batch(run_id, metrics=metrics, params=params, tags=self._tags)
-        status = "FINISHED" if trial.is_ok else "FAILED"
+        status = "FAILED"
+        if trial.is_ok:
+            status = "FINISHED"
         self._client.set_terminated(run_id, status=status, end_time=ended_ms)
 
     def close(self) -> None:

@@ -32,4 +32,6 @@ class TensorBoardLogger:
 
 def _plain(value: str | int | float | bool | None) -> str | int | float | bool:
     """TensorBoard has no empty value."""
-    return "" if value is None else value
+    if value is None:
+        return ""
+    return value

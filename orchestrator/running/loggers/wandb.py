@@ -24,7 +24,7 @@ class WandbLogger:
         """Write the trial as a run that has ended."""
         run = wandb.init(name=trial.name, config=dict(trial.parameters), **self._arguments)
         run.log(dict(trial.metrics))
-        run.finish(exit_code=0 if trial.is_ok else 1)
+        run.finish(exit_code=int(not trial.is_ok))
 
     def close(self) -> None:
         """Nothing: each trial's run is finished."""

@@ -12,7 +12,10 @@ from jobs import anatomy_record
 from jobs.anatomy_record import Anatomy, Entry
 from jobs.spec import to_json
 
-TIMELINE, BEGINNINGS = "timeline", "timeline phases"
+TIMELINE = "timeline"
+"""The part with the memory over one step: a row for each class of memory."""
+BEGINNINGS = "timeline phases"
+"""The part with the beginnings of that step's phases."""
 PARTS: Mapping[str, str] = {
     **{str(part): meaning for part, meaning in anatomy_record.PARTS.items()},
     TIMELINE: "Memory over one step (the last two micro-batches, where it has more), a row for "
@@ -26,28 +29,41 @@ _SHAPE = TypeAdapter(Anatomy)
 
 def is_sound(anatomy: Anatomy) -> bool:
     """Whether a page can show it: figures finite, and a timeline whose columns are equally long."""
-    line = anatomy.timeline
-    figures = [one.value for one in anatomy.entries]
-    figures += [one.expected for one in anatomy.entries if one.expected is not None]
-    figures += [*line.seconds, *(seconds for _, seconds in line.phases)]
-    sizes = [size for held in line.held.values() for size in held]
-    return (
-        all(map(math.isfinite, figures))
-        and all(0 <= size < 2**53 for size in sizes)
-        and {len(held) for held in line.held.values()} <= {len(line.seconds)}
-    )
+    timeline = anatomy.timeline
+    figures = [*timeline.seconds]
+    for entry in anatomy.entries:
+        figures.append(entry.value)
+        if entry.expected is not None:
+            figures.append(entry.expected)
+    figures += [seconds for _, seconds in timeline.phases]
+    if not all(map(math.isfinite, figures)):
+        return False
+    return all(_is_sound_column(sizes, len(timeline.seconds)) for sizes in timeline.held.values())
+
+
+def _is_sound_column(sizes: Sequence[int], length: int) -> bool:
+    """Whether a timeline's column has a size for each moment, each of which a double holds."""
+    # 2**53: a page computes in JavaScript's numbers, which are doubles.
+    return len(sizes) == length and all(0 <= size < 2**53 for size in sizes)
 
 
 def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
     """A trial's anatomy in the columns of ``columns.ANATOMY_COLUMNS``."""
-    for one in anatomy.entries:
-        yield {"trial_id": trial_id, **to_json(one)}
-    line = anatomy.timeline
-    for name, held in line.held.items():
-        moments = {"timeline_seconds": line.seconds, "timeline_bytes": held}
-        most = {"value": max(held, default=0), "unit": "B"}
-        yield {"trial_id": trial_id, "part": TIMELINE, "name": name, **most, **moments}
-    for name, seconds in line.phases:
+    for entry in anatomy.entries:
+        yield {"trial_id": trial_id, **to_json(entry)}
+    timeline = anatomy.timeline
+    # A class of memory: its highest figure as the row's value, all of them as a list.
+    for name, sizes in timeline.held.items():
+        yield {
+            "trial_id": trial_id,
+            "part": TIMELINE,
+            "name": name,
+            "value": max(sizes, default=0),
+            "unit": "B",
+            "timeline_seconds": timeline.seconds,
+            "timeline_bytes": sizes,
+        }
+    for name, seconds in timeline.phases:
         yield {
             "trial_id": trial_id,
             "part": BEGINNINGS,
@@ -62,18 +78,18 @@ def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
 
     Raises ValueError or TypeError where they are no anatomy.
     """
-    fields = tuple(Entry.__dataclass_fields__)
-    entries, held, seconds, phases = [], {}, [], []
+    timeline: dict[str, Any] = {"seconds": [], "held": {}, "phases": []}
+    entries = []
     for row in rows:
         if row["part"] == TIMELINE:
-            seconds, held[row["name"]] = row["timeline_seconds"], row["timeline_bytes"]
+            # All rows of the part carry the same moments.
+            timeline["seconds"] = row["timeline_seconds"]
+            timeline["held"][row["name"]] = row["timeline_bytes"]
         elif row["part"] == BEGINNINGS:
-            phases.append((row["name"], row["value"]))
+            timeline["phases"].append((row["name"], row["value"]))
         else:
-            entries.append({name: row[name] for name in fields})
-    found = _SHAPE.validate_python(
-        {"entries": entries, "timeline": {"seconds": seconds, "held": held, "phases": phases}}
-    )
-    if not is_sound(found):
+            entries.append({name: row[name] for name in Entry.__dataclass_fields__})
+    anatomy = _SHAPE.validate_python({"entries": entries, "timeline": timeline})
+    if not is_sound(anatomy):
         raise ValueError("an anatomy with figures that are none")
-    return found
+    return anatomy

@@ -4,7 +4,7 @@ declare them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from jobs.record import ArrowType, Column, TrialRecord
 from jobs.spec import Choice
@@ -116,8 +116,10 @@ ANATOMY_COLUMNS: tuple[Column, ...] = (
 
 def declared_columns() -> tuple[Column, ...]:
     """What trackers, effective configuration and the trial itself measure."""
-    of_trackers = [column for tracker in TRACKERS for column in tracker.columns]
-    return (*of_trackers, *effective_config.COLUMNS, *trial_columns.COLUMNS)
+    columns: list[Column] = []
+    for tracker in TRACKERS:
+        columns += tracker.columns
+    return (*columns, *effective_config.COLUMNS, *trial_columns.COLUMNS)
 
 
 def trial_table_columns(
@@ -126,11 +128,16 @@ def trial_table_columns(
     """The trials table's columns: identity, the axes that ``records`` chose on, then what was
     measured.
     """
-    measured = declared_columns() if declared is None else tuple(declared)
-    base = {column.name for column in BASE}
-    axes = axis_columns(records, measured).values()
-    of_axes = [column for column in axes if column.name not in base]
-    return (*BASE, *FOLLOW_UP, *of_axes, *measured, *DELIVERY, *COMPARED)
+    measured = declared_columns()
+    if declared is not None:
+        measured = tuple(declared)
+    # Micro-batch and accumulation are axes, too, and already among the columns of every table.
+    base_names = {column.name for column in BASE}
+    axes = []
+    for column in axis_columns(records, measured).values():
+        if column.name not in base_names:
+            axes.append(column)
+    return (*BASE, *FOLLOW_UP, *axes, *measured, *DELIVERY, *COMPARED)
 
 
 def axis_columns(
@@ -141,17 +148,25 @@ def axis_columns(
     A training argument with the name of another column becomes ``argument_<name>``.
     """
     base = {column.name: column for column in BASE}
-    others = (*BASE, *FOLLOW_UP, *DELIVERY, *declared)
-    taken = {column.name for column in others}
+    taken = {column.name for column in (*BASE, *FOLLOW_UP, *DELIVERY, *declared)}
     columns: dict[str, Column] = {}
-    for axis, chosen in _choices_by_axis(records).items():
+    for axis, choices in _choices_by_axis(records).items():
         if axis in ("micro_batch", "accumulation"):
             columns[axis] = base[axis]
-            continue
-        name = f"argument_{axis}" if axis in taken else axis
-        doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
-        columns[axis] = Column(name, _type_of(axis, chosen), doc)
+        else:
+            columns[axis] = _axis_column(axis, choices, taken)
     return columns
+
+
+def _axis_column(axis: str, choices: Sequence[Choice], taken: Collection[str]) -> Column:
+    """The column of a technique axis, or of a training argument; ``taken`` names are others'."""
+    doc = f"TrainingArguments.{axis}"
+    if axis in AXES:
+        doc = AXES[axis].doc
+    name = axis
+    if axis in taken:
+        name = f"argument_{axis}"
+    return Column(name, _type_of(axis, choices), doc)
 
 
 def _choices_by_axis(records: Iterable[TrialRecord]) -> dict[str, list[Choice]]:
@@ -163,9 +178,14 @@ def _choices_by_axis(records: Iterable[TrialRecord]) -> dict[str, list[Choice]]:
 
 
 def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
+    if axis in AXES and AXES[axis].integer_argument:
+        return "int64"
     if axis in AXES:
-        return "int64" if AXES[axis].integer_argument else "string"
+        return "string"
+    # An argument of TrainingArguments has the narrowest type that holds all its values.
+    # A value that no trial chose is null in any type.
     types = {type(value) for value in values if value is not None}
+    # bool first: to Python it is a kind of int.
     if types == {bool}:
         return "bool"
     if types == {int}:

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.storage.tables.parquet import tool_version, write
+from orchestrator.storage.distribution import tool_version
+from orchestrator.storage.tables.arrow import metadata_of
+from orchestrator.storage.tables.parquet import write
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
 
@@ -29,8 +31,7 @@ def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
     Raises FileNotFoundError or pyarrow.ArrowInvalid.
     """
     table = pq.read_table(path)
-    metadata = table.schema.metadata or {}
-    return table.to_pylist(), {key.decode(): value.decode() for key, value in metadata.items()}
+    return table.to_pylist(), metadata_of(table)
 
 
 def present_versions() -> dict[str, str]:

@@ -51,9 +51,11 @@ def recipe_of(row: Row) -> TrainingRecipe:
 
 def environment_id(record: TrialRecord) -> str:
     """A digest of hardware and versions; empty where a record does not know them."""
+    # A record of a trial that never ran knows no machine.
     if not record.environment:
         return ""
     text = json.dumps(record.environment, sort_keys=True, default=str)
+    # Eight digits, 32 bits, tell the few environments of a run apart.
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -73,27 +75,29 @@ def _identity(record: TrialRecord) -> dict[str, Any]:
 
 def _batch(record: TrialRecord) -> dict[str, Any]:
     spec = record.spec
-    split = spec.choices.get("accumulation")
-    if isinstance(split, float):
-        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled
-        # out.
-        accumulation, effective = None, round(spec.micro_batch * split)
-    else:
-        accumulation, effective = spec.accumulation, spec.effective_batch
-    return {
+    batch: dict[str, Any] = {
         "micro_batch": spec.micro_batch,
-        "accumulation": accumulation,
-        "effective_batch": effective,
+        "accumulation": spec.accumulation,
+        "effective_batch": spec.effective_batch,
     }
+    planned = spec.choices.get("accumulation")
+    if isinstance(planned, float):
+        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled
+        # out. Micro-batch times fraction is that effective batch, up to the fraction's rounding.
+        batch["accumulation"] = None
+        batch["effective_batch"] = round(spec.micro_batch * planned)
+    return batch
 
 
 def _follow_up(record: TrialRecord) -> dict[str, Any]:
     spec = record.spec
     row: dict[str, Any] = {"purpose": spec.purpose.value}
+    # Columns that do not apply to a trial stay null.
     if spec.measure.memory_cap:
         row["memory_cap_bytes"] = spec.measure.memory_cap.device_bytes
     if spec.follow_up:
         row["follows_trial"] = spec.follow_up.follows_trial
+        # Only tie-breaks compare several trials, round by round.
         if spec.follow_up.compared_with:
             row["compared_with"] = list(spec.follow_up.compared_with)
             row["round"] = spec.follow_up.round
@@ -102,12 +106,16 @@ def _follow_up(record: TrialRecord) -> dict[str, Any]:
 
 def _delivery(record: TrialRecord) -> dict[str, Any]:
     delivery = record.delivery
-    counted_seconds = record.measurements.get("counted_seconds", 0.0)
-    was_run = delivery.started_at > 0
+    started_at = overhead_seconds = None
+    if delivery.started_at > 0:
+        # Arrow's timestamps are whole microseconds.
+        started_at = round(delivery.started_at * 1e6)
+        # All slot time but the counted steps: start, model, warm-up, inspection, end.
+        overhead_seconds = delivery.slot_seconds - record.measurements.get("counted_seconds", 0.0)
     return {
-        "started_at": round(delivery.started_at * 1e6) if was_run else None,
+        "started_at": started_at,
         "slot_seconds": delivery.slot_seconds,
-        "overhead_seconds": delivery.slot_seconds - counted_seconds if was_run else None,
+        "overhead_seconds": overhead_seconds,
         "isolation": delivery.isolation,
         "isolation_fallback": delivery.isolation_fallback or None,
         "slot_pid": delivery.slot_pid,
@@ -121,10 +129,13 @@ def _delivery(record: TrialRecord) -> dict[str, Any]:
 
 def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
     # A record of another sweep may lack an axis: its value is then None.
-    others = [axis for axis in axes if axis not in _BATCH_AXES]
     values: dict[str, Any] = {}
-    for axis in others:
-        column, value = axes[axis], record.spec.choices.get(axis)
-        is_text = column.type == "string" and value is not None
-        values[column.name] = str(value) if is_text else value
+    for axis, column in axes.items():
+        if axis in _BATCH_AXES:
+            continue
+        value = record.spec.choices.get(axis)
+        # An argument whose values are of several types has a column of text.
+        if column.type == "string" and value is not None:
+            value = str(value)
+        values[column.name] = value
     return values

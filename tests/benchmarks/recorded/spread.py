@@ -20,7 +20,7 @@ from jobs.record import Outcome
 from jobs.steady_state import MIN_STEPS, is_settled
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.layout import STEPS
-from orchestrator.storage.tables.parquet import read_steps
+from orchestrator.storage.tables.table_reader import read_steps
 from tests.benchmarks.grids import RUN, is_gpus_own
 
 FREEDOM = np.geomspace(0.5, 3, 28)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import PLAIN
-from orchestrator.analysis.accumulation import candidates
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints, recommend
+from orchestrator.analysis.recommendation.ranking import all_candidates
 from tests.support.configurations import make_configuration
 
 CONFIGURATIONS = st.lists(
@@ -31,7 +31,6 @@ CONSTRAINTS = st.builds(
     Constraints,
     memory_bytes=st.none() | st.integers(1, 100),
     effective_batch=st.none() | st.sampled_from([2, 4, 8, 16]),
-    require_loss_parity=st.booleans(),
     all_recipes=st.booleans(),
     price_per_hour=st.just(4.0),
     objective=st.sampled_from(
@@ -47,7 +46,7 @@ def test_recommend_nothing_allowed_is_much_better(
     best = recommend(configurations, constraints).best
     allowed = [
         candidate
-        for candidate in candidates(configurations, constraints.effective_batch)
+        for candidate in all_candidates(configurations, constraints.effective_batch)
         if constraints.allow(candidate, PLAIN)
     ]
     assert (best is None) == (not allowed)
@@ -80,17 +79,17 @@ def test_recommend_costs_are_improvements_or_savings(
             assert cost.ratio < 1
 
 
-def test_recommend_with_loss_parity_refuses_and_counts_mismatches() -> None:
+def test_recommend_leaves_out_and_counts_loss_mismatches() -> None:
     import dataclasses
 
     wrong = dataclasses.replace(
         make_configuration(10, 100.0), flags=(Flag(FlagKind.LOSS_MISMATCH, 4.0),)
     )
     right = make_configuration(10, 50.0, micro_batch=8)
-    answer = recommend([wrong, right], Constraints(require_loss_parity=True))
+    answer = recommend([wrong, right], Constraints())
     assert answer.best is not None
     assert answer.best.configuration is right
-    assert answer.refused == 1
+    assert (answer.left_out.count, answer.left_out.better) == (1, 1)
 
 
 def test_objectives_money_needs_a_price() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from orchestrator.export.arguments import (
     accelerate,
     deepspeed,
     training_arguments,
-    with_accumulation,
+    with_batch,
 )
+from orchestrator.export.generated_code import NotExportableError
 from tests.conftest import SpecFactory
 
 
@@ -18,7 +23,49 @@ def test_training_arguments_have_the_names_every_version_takes(tiny_spec: SpecFa
     settings = training_arguments(spec, epochs=3)
     assert settings["gradient_checkpointing"] is True
     assert (settings["optim"], settings["num_train_epochs"]) == ("sgd", 3)
-    assert (settings["report_to"], settings["save_strategy"]) == ("none", "no")
+    assert settings["report_to"] == "none"
+
+
+def test_training_arguments_evaluate_and_save_by_default(tiny_spec: SpecFactory) -> None:
+    settings = training_arguments(tiny_spec({"micro_batch": 2}), epochs=1)
+    assert (settings["eval_strategy"], settings["save_strategy"]) == ("steps", "steps")
+    assert (settings["eval_steps"], settings["save_steps"]) == (0.1, 0.1)
+    assert settings["save_total_limit"] == 2
+    assert settings["per_device_eval_batch_size"] == 2
+
+
+HOSTILE_ARGUMENTS: Mapping[str, Any] = {
+    "output_dir": "/home/somebody/.ssh",
+    "push_to_hub": True,
+    "hub_token": "x",
+    "resume_from_checkpoint": "/tmp/pickles",
+    "deepspeed": "/tmp/file.json",
+    "accelerator_config": "/tmp/file.json",
+    "trackio_space_id": "stranger/space",
+    "no_such_field": 1,
+    "learning_rate": float("nan"),
+    "optim_args": "\ud800",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARGUMENTS)
+def test_training_arguments_that_a_sweep_cannot_set_are_refused(
+    name: str, tiny_spec: SpecFactory
+) -> None:
+    spec = tiny_spec()
+    arguments = {**spec.settings.training_arguments, name: HOSTILE_ARGUMENTS[name]}
+    settings = dataclasses.replace(spec.settings, training_arguments=arguments)
+    with pytest.raises(NotExportableError):
+        training_arguments(dataclasses.replace(spec, settings=settings), epochs=1)
+
+
+def test_deepspeed_file_of_zero3_saves_whole_weights(tiny_spec: SpecFactory) -> None:
+    settings = deepspeed(tiny_spec({"offload": "zero3"}))
+    assert settings is not None
+    assert settings["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True
+    other = deepspeed(tiny_spec({"offload": "zero2"}))
+    assert other is not None
+    assert "stage3_gather_16bit_weights_on_model_save" not in other["zero_optimization"]
 
 
 def test_accelerate_file_of_a_deepspeed_trial_has_no_precision(tiny_spec: SpecFactory) -> None:
@@ -47,6 +94,7 @@ def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec: SpecFact
     assert deepspeed(tiny_spec()) is None
 
 
-def test_with_accumulation_changes_the_choice_and_the_argument(tiny_spec: SpecFactory) -> None:
-    spec = with_accumulation(tiny_spec(), 6)
-    assert (spec.accumulation, spec.choices["accumulation"]) == (6, 6)
+def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec: SpecFactory) -> None:
+    spec = with_batch(tiny_spec(), 3, 6)
+    assert (spec.micro_batch, spec.accumulation) == (3, 6)
+    assert (spec.choices["micro_batch"], spec.choices["accumulation"]) == (3, 6)

@@ -142,8 +142,9 @@ def test_export_candidate_inferred_has_its_own_accumulation(
     dataset = _dataset([dataclasses.replace(record, measurements=figures)], config.to_json())
     assert dataset.main is not None
     (candidate,) = candidates(dataset.main.configurations, effective_batch=8)
-    export_candidate(dataset, candidate, tmp_path)
-    settings = json.loads((tmp_path / "training_arguments.json").read_text())
+    folder = tmp_path / "train"
+    export_candidate(dataset, candidate, folder)
+    settings = json.loads((folder / "training_arguments.json").read_text())
     assert settings["gradient_accumulation_steps"] == 4
-    assert "measured_peak_allocated_bytes" not in (tmp_path / "train.py").read_text()
-    assert "trial " + spec.trial_id in (tmp_path / "README.md").read_text().splitlines()[0]
+    assert "measured_peak_allocated_bytes" not in (folder / "train.py").read_text()
+    assert "trial " + spec.trial_id in (folder / "README.md").read_text().splitlines()[0]

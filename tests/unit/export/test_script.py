@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,10 +38,25 @@ def test_script_says_where_the_users_model_and_data_go(tiny_spec: SpecFactory) -
     assert "YOUR DATASET" in text
 
 
-def test_script_explains_the_loss_of_an_accumulated_step(tiny_spec: SpecFactory) -> None:
-    line = "# trainer.model_accepts_loss_kwargs = False"
-    assert line in train_script(tiny_spec({"accumulation": 4}), "a test")
-    assert line not in train_script(tiny_spec(), "a test")
+def test_script_of_the_trainer_has_the_fix_active(tiny_spec: SpecFactory) -> None:
+    # Accumulation can be given on the command line, too, so the fix is always there.
+    for choices in ({"accumulation": 4}, {}):
+        lines = train_script(tiny_spec(choices), "a test").splitlines()
+        assert "self.model_accepts_loss_kwargs = False" in map(str.strip, lines)
+
+
+def test_script_on_synthetic_data_has_an_option_to_allow_it(tiny_spec: SpecFactory) -> None:
+    assert "if not options.synthetic:" in train_script(tiny_spec(), "a test")
+    file = DatasetFile(path="x", format="json", max_length=8)
+    own = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
+    assert "synthetic" not in train_script(own, "a test")
+
+
+def test_script_runs_a_checkpoints_code_only_where_asked(tiny_spec: SpecFactory) -> None:
+    model = ModelSpec(task="causal-lm", name_or_path="x", trust_remote_code=True)
+    text = train_script(dataclasses.replace(tiny_spec(), model=model), "a test")
+    assert "trust_remote_code=True" not in text
+    assert "if not options.trust_remote_code:" in text
 
 
 def test_script_prints_the_rows_peak_beside_its_own(tiny_spec: SpecFactory) -> None:
@@ -77,11 +93,17 @@ HOSTILE_MODELS: Mapping[str, dict[str, Any]] = {
     "value": {"config": {"a": float("nan")}},
     "task": {"task": "evil()"},
     "trust": {"config": {"trust_remote_code": True}},
+    "code on the Hub": {"config": {"auto_map": {"AutoModel": "stranger/code--file.Class"}}},
+    "kernel on the Hub": {"config": {"attn_implementation": "stranger/kernel"}},
+    "private key": {"config": {"_attn_implementation": "stranger/kernel"}},
+    "text that no file holds": {"name_or_path": "\ud800"},
 }
 HOSTILE_SETTINGS: Mapping[str, dict[str, Any]] = {
     "dtype": {"model_kwargs": {"dtype": "float32, evil()"}},
     "keyword": {"model_kwargs": {"a)\nevil(": 1}},
     "trust": {"model_kwargs": {"trust_remote_code": True}},
+    "kernel on the Hub": {"model_kwargs": {"attn_implementation": "stranger/kernel"}},
+    "pickles": {"model_kwargs": {"weights_only": False}},
     "unknown hook": {"hooks": {"model": Hook("evil"), "loop": Hook("trainer_loop")}},
     "unknown loop": {"hooks": {"loop": Hook("evil")}},
     "unknown place": {"hooks": {"evil": Hook("lora"), "loop": Hook("trainer_loop")}},
@@ -94,6 +116,33 @@ HOSTILE_SETTINGS: Mapping[str, dict[str, Any]] = {
 def test_script_hostile_model_is_not_exportable(tiny_spec: SpecFactory, case: str) -> None:
     with pytest.raises(NotExportableError):
         train_script(_with_model(tiny_spec(), **HOSTILE_MODELS[case]), "a test")
+
+
+HOSTILE_DATA: Mapping[str, dict[str, Any]] = {
+    "format": {"format": "stranger/loading-script"},
+    "URL": {"path": "https://example.org/data.json"},
+    "chained URL": {"path": "zip://x.json::/tmp/x.zip"},
+    "length": {"max_length": "8"},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_DATA)
+def test_script_hostile_data_is_not_exportable(
+    tiny_spec: SpecFactory, case: str, tmp_path: Path
+) -> None:
+    file = DatasetFile(**{"path": "x", "format": "json", "max_length": 8, **HOSTILE_DATA[case]})
+    spec = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
+    if case == "length":
+        assert "max_length=8" in train_script(_with_tokenizer(spec), "a test")
+    else:
+        with pytest.raises(NotExportableError):
+            train_script(spec, "a test")
+
+
+def _with_tokenizer(spec: TrialSpec) -> TrialSpec:
+    assert spec.data.file is not None
+    file = dataclasses.replace(spec.data.file, tokenizer="x")
+    return dataclasses.replace(spec, data=DataSpec(file=file))
 
 
 @pytest.mark.parametrize("case", HOSTILE_SETTINGS)
@@ -110,7 +159,9 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> 
         "measured": {},
         "notes": [],
         "uses_deepspeed": False,
-        "accumulates": False,
+        "is_synthetic": True,
+        "has_random_weights": True,
+        "asks_for_remote_code": False,
     }
     with pytest.raises(NotExportableError, match="which is not checked"):
         _render("README.md.j2", context)
@@ -120,5 +171,12 @@ def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> 
     spec = tiny_spec({"adapter": "lora_r8"})
     text = readme(spec, "a test", {"memory": "3 GiB\n<b>"}, ["a note\n# a heading"])
     assert "- memory: 3 GiB ‹b>" in text.splitlines()
-    assert "a note # a heading" in text.splitlines()
+    assert "Note: a note # a heading" in text.splitlines()
     assert "model, data, adapter and the Trainer" in text
+
+
+def test_script_chat_data_is_not_exportable(tiny_spec: SpecFactory) -> None:
+    file = DatasetFile(path="x", format="json", columns={"messages": "chat"}, tokenizer="x")
+    spec = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
+    with pytest.raises(NotExportableError, match="a column of messages"):
+        train_script(spec, "a test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,14 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.comparison import markdown, render, to_json
-from tests.support.records import H200, make_record, write_run
+from tests.support.records import GPU_BOUND, H200, make_record, write_run
 
 
 def steady(record: TrialRecord, **factors: float) -> TrialRecord:
     """The record with a narrow interval of its speed, and some measurements scaled."""
     measured: dict[str, Any] = {
         **record.measurements,
-        "samples_per_second_ci95": 0.001,
-        "steps_counted": 100,
+        **GPU_BOUND,
     }
     for name, factor in factors.items():
         measured[name] = type(measured[name])(measured[name] * factor)
@@ -40,7 +40,7 @@ def two_runs(
 @pytest.fixture
 def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
     """Two runs in which every kind of change but one to losses occurs."""
-    plain = [make_record(micro_batch=2**n, speed=100.0 * (n + 1)) for n in range(7)]
+    plain = [make_record(micro_batch=2**n, speed=0.1 * (n + 1)) for n in range(7)]
     failed = {"outcome": Outcome.OUT_OF_MEMORY, "measurements": {}, "steps": {}}
     before = [steady(record) for record in plain[:6]]
     before.append(replace(plain[6], reason="too large", **failed))
@@ -62,16 +62,20 @@ def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
 def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> None:
     lines = render(*changed, compare(*changed)).splitlines()
     assert lines[0].startswith("synthetic (NVIDIA H200) -> synthetic (NVIDIA H200): 5 config")
-    assert lines[1] == "  torch: 2.13.0 -> 2.14.0"
-    assert [line.partition(":")[0] for line in lines[2:]] == [
+    assert lines[1] == "  differs: torch: 2.13.0 -> 2.14.0"
+    assert lines[2].startswith("all 5 GPU-bound rows together: ")
+    assert lines[3].startswith("smallest change of speed that would be found: ")
+    assert [line.partition(":")[0] for line in lines[4:]] == [
         *("regressed", "slower", "more memory"),
         *("fixed", "faster", "less memory"),
     ]
-    assert lines[2] == "regressed: batch 32: out_of_memory: CUDA out of memory"
-    assert lines[3] == (
-        "slower: batch 1: 100 samples/s → 90.0 samples/s (−10.0 %, chance explains ±1.0 %)"
+    assert lines[4] == "regressed: batch 32: out_of_memory: CUDA out of memory"
+    assert re.fullmatch(
+        r"slower: batch 1: 0.1 samples/s → 0.09 samples/s "
+        r"\(−10.0 %, equal runs differ by up to ±\d.\d %\)",
+        lines[5],
     )
-    assert lines[5] == "fixed: batch 64: was out_of_memory: too large"
+    assert lines[7] == "fixed: batch 64: was out_of_memory: too large"
 
 
 def test_render_says_that_losses_changed(tmp_path: Path) -> None:
@@ -88,7 +92,7 @@ def test_render_says_that_losses_changed(tmp_path: Path) -> None:
 
 
 def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path: Path) -> None:
-    plain = [make_record(micro_batch=2**n, choice="a|b") for n in range(12)]
+    plain = [make_record(micro_batch=2**n, speed=0.01, choice="a|b") for n in range(12)]
     runs = two_runs(
         tmp_path,
         [steady(record) for record in plain],
@@ -104,5 +108,5 @@ def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path: Path) -> None:
 
 def test_markdown_of_equal_runs_has_no_table(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, [make_record()], [make_record()])
-    assert "No configuration changed beyond chance." in markdown(*runs, compare(*runs))
+    assert "No single configuration changed" in markdown(*runs, compare(*runs))
     assert to_json(*runs, compare(*runs))["changes"] == []

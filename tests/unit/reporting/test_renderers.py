@@ -21,7 +21,7 @@ from orchestrator.reporting.content import (
 from orchestrator.reporting.html import page
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report
-from orchestrator.reporting.terminal import print_summary
+from orchestrator.reporting.terminal.summary import print_summary
 from tests.support.records import H200, make_record, write_run
 
 COLUMNS = (

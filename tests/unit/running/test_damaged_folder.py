@@ -14,7 +14,7 @@ import pytest
 
 from jobs.record import Delivery, Outcome, TrialRecord, record_to_json
 from orchestrator.cli import holding
-from orchestrator.running import lifecycle
+from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.record_reader import read_records
@@ -47,8 +47,8 @@ def resume(folder: Path) -> str:
     session = Session(Grid(SPECS), run_folder)
     with run_folder.locked():
         try:
-            wanted = lifecycle.wanted_records(run_folder, lambda spec: spec in SPECS)
-            session.reuse(wanted, [WHOLE[0].environment], resume=True)
+            earlier = sort_earlier(run_folder, lambda spec: spec in SPECS)
+            session.reuse(earlier.wanted, [WHOLE[0].environment], resume=True)
             run_session(session)
             session.write_missing_records()
         except RunFolderError as error:

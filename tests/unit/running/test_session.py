@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome, TrialRecord, delivered
 from jobs.spec import FollowUp, Purpose, TrialSpec
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.session import Session
 from orchestrator.search.base import Search
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder, RunFolderError

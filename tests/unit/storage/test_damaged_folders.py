@@ -19,6 +19,7 @@ from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.run_reader import anatomies_of
 from orchestrator.storage.tables import parquet
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.damages import WHOLE, damaged, overwritten, torn
 
 Main = Callable[[Sequence[str]], int]
@@ -98,7 +99,7 @@ def test_verbs_on_damaged_folders_read_every_intact_trial(block: int, tmp_path: 
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which only its tables were kept."""
     folder = tmp_path_factory.mktemp("published")
-    trials = parquet.arrow_table(parquet.table_of_records(WHOLE))
+    trials = parquet.arrow_table(table_of_records(WHOLE))
     parquet.write(trials, folder / "trials.parquet")
     parquet.write(parquet.steps_table(WHOLE), folder / "steps.parquet")
     parquet.write(parquet.anatomy_table(WHOLE), folder / "anatomy.parquet")

@@ -27,8 +27,9 @@ from orchestrator.storage.record_reader import find_records, read_record
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from orchestrator.storage.tables.columns import trial_table_columns
-from orchestrator.storage.tables.parquet import arrow_table, read_trials_file, write
+from orchestrator.storage.tables.parquet import arrow_table, write
 from orchestrator.storage.tables.rows import Row
+from orchestrator.storage.tables.table_reader import read_trials_file
 
 ROOT = Path(__file__).parents[3]
 VERSION_1 = ROOT / "tests" / "data" / "run_version_1"

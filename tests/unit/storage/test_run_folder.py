@@ -58,11 +58,11 @@ def test_run_folder_keeps_the_last_record_of_a_trial(folder: RunFolder) -> None:
     assert names(folder) == [f"{record.trial_id}.json"]
 
 
-def test_run_folder_remove_may_be_repeated(folder: RunFolder) -> None:
+def test_run_folder_set_aside_may_be_repeated(folder: RunFolder) -> None:
     record = make()
     folder.write(record)
-    folder.remove(record.trial_id)
-    folder.remove(record.trial_id)
+    folder.set_aside(record.trial_id)
+    folder.set_aside(record.trial_id)
     assert folder.records() == {}
 
 

@@ -11,14 +11,13 @@ import pytest
 
 from jobs.record import TrialRecord
 from orchestrator import compare
-from tests.support.records import H200, make_record, write_run
+from tests.support.records import GPU_BOUND, H200, make_record, write_run
 
 
 def steady(factor: float = 1.0) -> list[TrialRecord]:
     """Three records with narrow intervals, their speed scaled."""
-    precise = {"samples_per_second_ci95": 0.001, "steps_counted": 100}
     return [
-        make_record(micro_batch=2**n, speed=100.0 * factor, measurements=precise) for n in range(3)
+        make_record(micro_batch=2**n, speed=0.1 * factor, measurements=GPU_BOUND) for n in range(3)
     ]
 
 

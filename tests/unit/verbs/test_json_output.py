@@ -52,7 +52,7 @@ def test_report_json_holds_head_and_sections(run: str, capsys: pytest.CaptureFix
     (environment,) = document["environments"]
     front = {row["choices"]["micro_batch"]: row for row in environment["pareto_front"]["rows"]}
     assert front[2]["samples_per_second"] == 100.0
-    assert front[4]["samples_per_second_ci95"] is None
+    assert front[4]["samples_per_second_error95"] is None
     picks = {row["trial_id"] for row in environment["budgets"]["rows"] if row["trial_id"]}
     assert picks <= {row["trial_id"] for row in front.values()}
     assert [row["outcome"] for row in document["failures"]["rows"]] == ["out_of_memory"]

@@ -10,9 +10,9 @@ import pytest
 from jobs.record import TrialRecord
 from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.reporting.anatomies import anatomies_of, asked_first
 from orchestrator.reporting.content import Table
 from orchestrator.reporting.sections import anatomy
+from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
 from tests.support.records import make_anatomy, make_record, write_run
 
 PROFILED = make_record(micro_batch=4, speed=40.0, anatomy=make_anatomy())

@@ -9,13 +9,15 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
+from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, GpuProblem, UnfitGpu
 from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, Node
-from orchestrator.running.session import CloseReason, Session
+from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
@@ -96,7 +98,9 @@ class Sweep:
         self.membership.on_slots = slots.update
         self.trials = TrialsOnTune(self.session, self.membership.placements)
         self.searcher = SessionSearcher(self.session, self.trials)
-        self.callback = TuneCallback(self.session, self.trials, self.membership, {})
+        self.callback = TuneCallback(
+            self.session, self.trials, self.membership, SlotWatch(self.session.message), {}
+        )
 
     @staticmethod
     def _ray_node(node_id: str, gpus: int) -> dict[str, Any]:

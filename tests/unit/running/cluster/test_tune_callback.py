@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.searcher import TrialsOnTune
+from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
@@ -39,7 +40,7 @@ def test_tune_keeps_nothing_large_of_an_ended_trial(tmp_path: Path) -> None:
     session = Session(Grid([]), RunFolder(tmp_path))
     membership = Membership(session, Cluster(nodes=(node,)))
     trials = TrialsOnTune(session, membership.placements)
-    callback = TuneCallback(session, trials, membership, {})
+    callback = TuneCallback(session, trials, membership, SlotWatch(session.message), {})
     first, _ = ended_trial()
     second, large = ended_trial()
     for trial in (first, second):

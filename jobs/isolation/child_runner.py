@@ -1,0 +1,243 @@
+"""Runs a slot's trials one after another, each in a child of its own, with a timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs import errors
+from jobs.infrastructure import (
+    DISK_FULL,
+    NOT_STARTED,
+    RULES,
+    disk_full_reason,
+    disk_in_words,
+    is_disk_full,
+    unmeasured,
+)
+from jobs.isolation import child_handle, child_main
+from jobs.isolation.child_handle import Child
+from jobs.isolation.gpu_account import RELEASE_SECONDS, GpuAccount, slot_gpu_bytes
+from jobs.isolation.messages import Owner, bounded_timeout
+from jobs.node import environment
+from jobs.record import Delivery, Outcome, TrialRecord, delivered, record_from_json
+from jobs.spec import TrialSpec
+
+_SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
+"""Outcomes after which the GPU is looked at before anything else touches it."""
+START_ATTEMPTS = 3
+"""How many processes a trial is given to, if each ends before it has begun the trial."""
+
+
+class ChildRunner:
+    """Runs each trial in a child process, and prepares the next child meanwhile.
+
+    While one child ends and the next trial is being chosen, the next child is forked ahead and
+    creates its CUDA context. So the kernel takes memory back from the one while the other begins::
+
+        trial k      │ child k runs its trial │ killed, its memory is freed │
+        trial k + 1                           │ child k+1: context, waits   │ runs its trial │
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        owner: Owner,
+        *,
+        release_seconds: float = RELEASE_SECONDS,
+        gpu_bytes: Callable[[], int] = slot_gpu_bytes,
+    ) -> None:
+        """``folder`` holds the children's files; ``owner`` is told that this process is alive."""
+        self._folder = folder
+        self._owner = owner
+        self._gpu = GpuAccount(gpu_bytes, release_seconds)
+        self._next: Child | None = None
+        """Forked ahead."""
+        self._last: Child | None = None
+        """Killed, and perhaps not gone yet."""
+
+    def run(
+        self, spec: TrialSpec, timeout_seconds: float, isolation: str, isolation_fallback: str = ""
+    ) -> TrialRecord:
+        """Run one trial. Whatever the trial does, its processes are ended.
+
+        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork". If a
+        process ends before it has begun the trial, another gets it: ``START_ATTEMPTS`` in all.
+        """
+        deadline = time.monotonic() + bounded_timeout(timeout_seconds)
+        record = None
+        for _ in range(START_ATTEMPTS):
+            try:
+                record = self._attempt(spec, deadline, timeout_seconds, isolation)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                reason = disk_full_reason(error)
+                record = _unmeasured(spec, DISK_FULL, reason)
+            if record.rule != NOT_STARTED:
+                break
+        assert record is not None
+        return delivered(record, isolation_fallback=isolation_fallback)
+
+    def _attempt(
+        self, spec: TrialSpec, deadline: float, timeout_seconds: float, isolation: str
+    ) -> TrialRecord:
+        """Give the trial to one process. Raises OSError if there is no room for its files."""
+        oom_kills_before = _host_oom_kills()
+        # The timeout covers a new child's start; a child that was forked ahead has none left.
+        child = self._take_child(spec, isolation, deadline)
+        self._last = child
+        child.begin(spec, self._gpu.context_bytes or 0)
+        # The trial runs in the child. This process only waits, so that a crash costs one trial.
+        in_time = child.wait(deadline, self._owner)
+        # All that is read from the child's folder is read before the folder goes.
+        delivery = _delivery(spec, child, isolation)
+        phase = child.phase
+        child.kill()
+        if not in_time:
+            record = self._record_of_late_child(spec, phase, timeout_seconds)
+        elif child.result.exists():
+            record = record_from_json(json.loads(child.result.read_text()))
+        elif not child.has_started:
+            record = self._record_without_start(spec)
+        else:
+            record = self._record_of_ended_child(spec, phase, oom_kills_before)
+        return dataclasses.replace(record, delivery=delivery)
+
+    def _record_of_late_child(
+        self, spec: TrialSpec, phase: str, timeout_seconds: float
+    ) -> TrialRecord:
+        """The record of a child that had no result when its time was over."""
+        self.reap()
+        reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
+        return _record_without_result(spec, Outcome.TIMED_OUT, reason, phase)
+
+    def _record_of_ended_child(
+        self, spec: TrialSpec, phase: str, oom_kills_before: int
+    ) -> TrialRecord:
+        """The record of a child that ended by itself and left no result."""
+        # Before the child's files are removed, which makes room again.
+        disk = disk_in_words(self._folder)
+        status = self.reap()
+        if status == child_main.UNWRITABLE:
+            reason = f"the record could not be written: {disk}"
+            return _unmeasured(spec, DISK_FULL, reason, phase)
+        # The kernel counts kills since boot, so that the difference is of this trial's time.
+        oom_kills = _host_oom_kills() - oom_kills_before
+        outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
+        return _record_without_result(spec, outcome, reason, phase)
+
+    def _record_without_start(self, spec: TrialSpec) -> TrialRecord:
+        """The record of a child that ended before it had begun its trial: not the trial's doing."""
+        status = self.reap()
+        # The next process's context must not be measured against memory that is still being freed.
+        self._gpu.wait_for_release(has_waiting_child=False)
+        _, ended = errors.classify_exit(status, host_oom_kills=0)
+        reason = f"{START_ATTEMPTS} processes ended before the trial began, the last: {ended}"
+        return _unmeasured(spec, NOT_STARTED, reason)
+
+    def fork_ahead(self, last: TrialRecord) -> None:
+        """Fork the next child if it is likely to be needed, while the last one ends.
+
+        Not if another process uses the GPU, because each child's memory is then measured anew; nor
+        after an outcome for which the caller looks at the GPU first.
+        """
+        is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
+        is_likely = last.delivery.isolation == "fork" and not is_suspicious
+        if is_likely and self._gpu.is_alone:
+            with contextlib.suppress(OSError):  # it is then forked when it is needed
+                self._next = child_handle.fork(self._folder, self._owner.descriptors)
+        self.reap()
+        self._gpu.wait_for_release(has_waiting_child=self._next is not None)
+
+    def reap(self) -> int:
+        """Wait for the last child's end; returns its exit status, 0 if there is no child."""
+        last = self._last
+        self._last = None
+        if last is None:
+            return 0
+        return last.reap()
+
+    def discard_next(self) -> None:
+        """End the child that was forked ahead, if there is one."""
+        if self._next is None:
+            return
+        self._next.kill()
+        self._last = self._next
+        self._next = None
+        self.reap()
+        self._gpu.wait_for_release(has_waiting_child=False)
+
+    def close(self) -> None:
+        """End every child."""
+        for child in (self._last, self._next):
+            if child is not None:
+                child.kill()
+                child.reap()
+        self._last = None
+        self._next = None
+
+    def _take_child(self, spec: TrialSpec, isolation: str, deadline: float) -> Child:
+        """The child that was forked ahead if it can run the trial, else a new one."""
+        if isolation == "fork" and self._next is not None and self._next.is_alive:
+            child = self._next
+            self._next = None
+            return child
+        self.discard_next()
+        # Now there is no child: what the GPU holds is not ours.
+        self._gpu.note_idle()
+        if isolation != "fork":
+            return child_handle.spawn(spec, self._folder)
+        child = child_handle.fork(self._folder, self._owner.descriptors)
+        self._gpu.context_bytes = None
+        if child.is_ready(deadline, self._owner):
+            self._gpu.note_context()
+        return child
+
+
+def _delivery(spec: TrialSpec, child: Child, isolation: str) -> Delivery:
+    """How the trial was run; its child's clock stops here."""
+    return Delivery(
+        # The start that leaves out the idle wait, so that the times of successive trials do not
+        # overlap.
+        started_at=time.time() - child.busy_seconds,
+        slot_seconds=child.busy_seconds,
+        isolation=isolation,
+        slot_pid=os.getpid(),
+        node=environment.node(),
+        cpus=spec.needs.cpus or environment.cores(),
+        host_memory_bytes=spec.needs.host_bytes,
+        log=child.log,
+    )
+
+
+def _unmeasured(spec: TrialSpec, rule: str, reason: str, phase: str = "") -> TrialRecord:
+    return unmeasured(spec, rule, reason, phase=phase, environment=environment.describe())
+
+
+def _record_without_result(
+    spec: TrialSpec, outcome: Outcome, reason: str, phase: str
+) -> TrialRecord:
+    return TrialRecord(
+        spec=spec,
+        outcome=outcome,
+        reason=reason,
+        phase=phase,
+        environment=environment.describe(),
+    )
+
+
+def _host_oom_kills() -> int:
+    """How often this kernel's out-of-memory killer has struck since boot; 0 if it is not known."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0

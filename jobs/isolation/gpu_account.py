@@ -1,0 +1,74 @@
+"""GPU memory of a slot while no child runs, and of a child's bare context."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from jobs.node import nvml
+
+RELEASE_SECONDS = 10.0
+"""How long the driver may take to free a dead process's GPU memory."""
+_DRIVER_BYTES = 16 * 2**20
+"""By how much the driver's own use of an idle GPU varies."""
+_POLL_SECONDS = 0.02
+
+
+def slot_gpu_bytes() -> int:
+    """Memory in use on this slot's GPU, by all processes; 0 without a GPU."""
+    with nvml.session():  # both questions below then share one initialisation
+        uuids = nvml.visible_uuids()
+        if not uuids:
+            return 0
+        return nvml.used_bytes(uuids[0])
+
+
+class GpuAccount:
+    """Follows the memory in use on the slot's GPU from child to child. All sizes are bytes."""
+
+    def __init__(self, gpu_bytes: Callable[[], int], release_seconds: float) -> None:
+        self._gpu_bytes = gpu_bytes
+        self._release_seconds = release_seconds
+        self._idle_bytes = 0
+        """In use while there was no child."""
+        self.context_bytes: int | None = None
+        """A child's bare context; None: not measured yet, or not visible to NVML."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a context was measured and no other process uses the GPU."""
+        return self.context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES
+
+    def note_idle(self) -> None:
+        """There is no child now, so that others hold what is in use."""
+        self._idle_bytes = self._gpu_bytes()
+
+    def note_context(self) -> None:
+        """The first child since ``note_idle`` has created its context."""
+        used = self._gpu_bytes()
+        # Less memory than before means that another process left meanwhile: no difference is to be
+        # trusted. Without a GPU both are 0.
+        if used > self._idle_bytes or not used:
+            self.context_bytes = used - self._idle_bytes
+        else:
+            self.context_bytes = None
+
+    def wait_for_release(self, *, has_waiting_child: bool) -> None:
+        """Wait until the driver has freed a dead child's memory, or give up.
+
+        With ``has_waiting_child`` the context of the child that waits for its trial stays.
+        """
+        give_up = time.monotonic() + self._release_seconds
+        staying = 0
+        if has_waiting_child:
+            staying = self.context_bytes or 0
+        while True:
+            used = self._gpu_bytes()
+            # Back at the level without children, but for what stays.
+            if used <= self._idle_bytes + staying + _DRIVER_BYTES:
+                return
+            if time.monotonic() > give_up:
+                # What has not been freed by now belongs to another process.
+                self._idle_bytes = used - staying
+                return
+            time.sleep(_POLL_SECONDS)

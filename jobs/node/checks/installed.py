@@ -1,0 +1,142 @@
+"""What is installed on this node to run and to build with; read without importing it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+COMMANDS = ("g++", "gcc", "ninja")
+"""What builds kernels at their first use."""
+HEADER_FOLDERS = (
+    "/usr/include",
+    "/usr/local/include",
+    f"/usr/include/{platform.machine()}-linux-gnu",
+)
+"""Where a compiler looks for C headers on Debian and its relatives."""
+
+
+def commands() -> dict[str, str]:
+    paths = {}
+    for name in COMMANDS:
+        path = shutil.which(name)
+        if path:
+            paths[name] = path
+    return paths
+
+
+def packages() -> dict[str, str]:
+    """Canonical distribution name -> version, of everything that is installed."""
+    packages: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:  # a broken installation may have none
+            packages[canonicalize_name(name)] = distribution.version
+    return packages
+
+
+def requirements() -> tuple[str, ...]:
+    """From the installed distribution; without one, from the source tree's pyproject.toml."""
+    try:
+        lines = importlib.metadata.requires("orchestrator") or ()
+    except importlib.metadata.PackageNotFoundError:
+        # The tree's root is three folders above this one.
+        project = Path(__file__).parents[3] / "pyproject.toml"
+        if not project.exists():
+            return ()
+        return tuple(tomllib.loads(project.read_text())["project"]["dependencies"])
+    return tuple(line for line in lines if "extra ==" not in line)
+
+
+def _package_folder(name: str) -> Path | None:
+    """Where a package is installed, without importing it; None: it is not."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent
+
+
+def torch_cuda() -> tuple[int, int] | None:
+    """Read from torch/version.py as text.
+
+    Importing torch takes a second, and some builds look for a GPU then.
+    """
+    folder = _package_folder("torch")
+    if folder is None:
+        return None
+    text = (folder / "version.py").read_text()
+    return _version(re.search(r"^cuda\b.*=\s*'(\d+)\.(\d+)'", text, re.MULTILINE))
+
+
+def bitsandbytes_cuda() -> tuple[str, ...]:
+    folder = _package_folder("bitsandbytes")
+    if folder is None:
+        return ()
+    libraries = sorted(folder.glob("libbitsandbytes_cuda*.so"))
+    return tuple(library.stem.removeprefix("libbitsandbytes_cuda") for library in libraries)
+
+
+def prebuilt_ops() -> tuple[str, ...]:
+    """As DeepSpeed's installation noted them; read as text, because deepspeed imports torch."""
+    folder = _package_folder("deepspeed")
+    if folder is None:
+        return ()
+    notes = folder / "git_version_info_installed.py"
+    if not notes.exists():
+        return ()
+    # The file is Python, with the ops as a literal dictionary: op -> whether it was built.
+    line = re.search(r"^installed_ops\s*=\s*({.*})$", notes.read_text(), re.MULTILINE)
+    if line is None:
+        return ()
+    is_built: dict[str, bool] = ast.literal_eval(line[1])
+    return tuple(op for op, built in is_built.items() if built)
+
+
+def nvcc_cuda() -> tuple[int, int] | None:
+    """Version of the nvcc that torch's extension builder would use; None without one."""
+    nvcc = _nvcc_path()
+    if not os.access(nvcc, os.X_OK):
+        return None
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    return _version(re.search(r"release (\d+)\.(\d+)", done.stdout))
+
+
+def _nvcc_path() -> str:
+    """CUDA_HOME's nvcc, else the one on the path, else the one in /usr/local/cuda."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if home:
+        return f"{home}/bin/nvcc"
+    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+
+
+def _version(match: re.Match[str] | None) -> tuple[int, int] | None:
+    """(major, minor) from the two groups of a match."""
+    if match is None:
+        return None
+    return int(match[1]), int(match[2])
+
+
+def headers() -> tuple[str, ...]:
+    """Those of Python.h and libaio.h that are in the compiler's folders."""
+    folders_of = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
+    return tuple(name for name, folders in folders_of.items() if _is_in_any(name, folders))
+
+
+def _is_in_any(name: str, folders: Sequence[str]) -> bool:
+    return any(Path(folder, name).exists() for folder in folders)
+
+
+def build_locks() -> tuple[str, ...]:
+    root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
+    return tuple(str(path) for path in sorted(Path(root).glob("**/lock")))

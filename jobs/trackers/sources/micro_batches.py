@@ -1,0 +1,53 @@
+"""Counts what the loop trained on: the samples and tokens of every micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.trackers.sources.device_series import DeviceSeries
+
+
+class MicroBatches:
+    """One entry per micro-batch, in the order of training."""
+
+    def __init__(self) -> None:
+        self._samples: list[int] = []
+        self._tokens: list[int] = []
+        self._real_tokens = DeviceSeries(integers=True)
+        """Tokens that are not padding; empty where the inputs have no attention mask."""
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def add(self, inputs: Mapping[str, Any]) -> None:
+        """Count a micro-batch, whose tensors are on the device. Waits for nothing."""
+        self._samples.append(_samples_in(inputs))
+        tokens = 0
+        if "input_ids" in inputs:
+            tokens = inputs["input_ids"].numel()
+        self._tokens.append(tokens)
+        mask = inputs.get("attention_mask")
+        if mask is not None:
+            self._real_tokens.append(mask.sum())
+
+    def rates(self, first: int, seconds: float) -> dict[str, Any]:
+        """Columns about throughput: micro-batches from index ``first`` on, within ``seconds``.
+
+        Waits for the device if the inputs had attention masks.
+        """
+        rates: dict[str, Any] = {"samples_per_second": sum(self._samples[first:]) / seconds}
+        # Data without token ids (images) has no tokens to count.
+        tokens = sum(self._tokens[first:])
+        if tokens:
+            real_tokens: float = tokens
+            if len(self._real_tokens) > 0:
+                real_tokens = sum(self._real_tokens.values()[first:])
+            rates["tokens_per_second"] = tokens / seconds
+            rates["real_tokens_per_second"] = real_tokens / seconds
+        return rates
+
+
+def _samples_in(inputs: Mapping[str, Any]) -> int:
+    """The batch size: the length of the first tensor that is not a scalar."""
+    return next(len(value) for value in inputs.values() if getattr(value, "ndim", 0))

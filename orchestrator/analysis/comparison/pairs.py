@@ -1,0 +1,56 @@
+"""Which configurations of two runs belong together: those that choose the same techniques."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.record import Outcome
+from jobs.techniques import AXES
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.repeatability import Pace, pace_of
+from orchestrator.storage.tables.rows import Row
+
+Result = Configuration | Row
+"""A configuration that ended ok, else the row of its trial."""
+Pair = tuple[Configuration, Configuration]
+"""One configuration that ended ok in both runs, before and after."""
+Key = tuple[tuple[str, str], ...]
+"""The choices that depart from the defaults, in order of their axes."""
+
+
+def results_by_key(run: Dataset) -> dict[Key, Result]:
+    """What became of each configuration of a run; trials that were only skipped are left out."""
+    results: dict[Key, Result] = {}
+    for row in run.rows:
+        if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED):
+            choices = {axis: row[column] for axis, column in run.axes.items()}
+            results[_key(choices)] = row
+    # What ended ok comes last, so that one good repeat outweighs a failed one.
+    if run.main is not None:
+        for configuration in run.main.configurations:
+            results[_key(configuration.choices)] = configuration
+    return results
+
+
+def _key(choices: Mapping[str, Any]) -> Key:
+    """The choices without those at their default: one run may have an axis the other lacks."""
+    moved = []
+    for axis, value in choices.items():
+        if axis not in AXES or str(value) != str(AXES[axis].default):
+            moved.append((axis, str(value)))
+    return tuple(sorted(moved))
+
+
+def pace_of_pair(pair: Pair) -> Pace:
+    """What sets the pace of both: where they differ, the less repeatable of the two."""
+    paces = list(Pace)
+    return max((pace_of(own.row) for own in pair), key=paces.index)
+
+
+def log_speed_ratio(pair: Pair) -> float:
+    """Logarithm of the speed after divided by the speed before: equal steps up and down."""
+    before, after = pair
+    return math.log(after.samples_per_second / before.samples_per_second)

@@ -1,0 +1,95 @@
+"""How the set-ups of two runs differ: hardware, versions, training, hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.storage.tables.rows import Row
+
+Part = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
+VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
+"""Where these differ, a configuration's losses may differ beyond rounding."""
+SCHEDULE: tuple[Part, ...] = ("measure",)
+"""The schedule decides batches and learning rates step by step: where it differs, losses have
+nothing in common.
+"""
+HOSTS: tuple[Part, ...] = ("host",)
+"""Hosts set the pace of rows that are not GPU-bound."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One setting that differs between two runs."""
+
+    part: Part
+    name: str
+    before: str
+    after: str
+
+    @property
+    def label(self) -> str:
+        """``gpu_model``, ``model architecture``, ``host gpus``."""
+        return self.name if self.part == "environment" else f"{self.part} {self.name}"
+
+
+def differences(
+    before: Dataset,
+    after: Dataset,
+    parts: tuple[Part, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
+) -> Iterator[Difference]:
+    """The settings that differ. One that a run does not have counts as off."""
+    for part in parts:
+        earlier = _settings(before, part)
+        later = _settings(after, part)
+        for name in sorted(earlier.keys() | later.keys()):
+            if (earlier.get(name) or None) != (later.get(name) or None):
+                yield Difference(
+                    part=part,
+                    name=name,
+                    before=str(earlier.get(name, "–")),
+                    after=str(later.get(name, "–")),
+                )
+
+
+def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
+    if part == "environment":
+        return {} if run.main is None else run.main.environment
+    if part == "measure":
+        return _schedule(run)
+    if part == "host":
+        return _host(run)
+    return run.run.config.get(part) or {}
+
+
+def _schedule(run: Dataset) -> Mapping[str, Any]:
+    """The seed, and the steps over which the learning rate decays: without a GPU those of
+    ``cpu_fallback``.
+    """
+    config = run.run.config
+    has_gpu = any(row["gpu_model"] for row in _measured_rows(run))
+    measure = {**config.get("measure", {})}
+    if not has_gpu:
+        measure |= config.get("cpu_fallback", {})
+    return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
+
+
+def _host(run: Dataset) -> Mapping[str, Any]:
+    """How many cores a trial had, and how many GPUs shared the host."""
+    rows = _measured_rows(run)
+    cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
+    gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
+    usual_cores = None
+    for number, _ in cores.most_common(1):
+        usual_cores = number
+    return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
+
+
+def _measured_rows(run: Dataset) -> list[Row]:
+    """A row of each configuration that ended ok in the run's main environment."""
+    if run.main is None:
+        return []
+    return [configuration.row for configuration in run.main.configurations]

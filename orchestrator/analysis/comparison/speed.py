@@ -1,0 +1,159 @@
+"""Changes of speed beyond what two equal runs differ by.
+
+Three questions are asked of the rows whose pace the GPU sets, because each finds what the others
+cannot. Has everything shifted? Has one technique shifted against the others? Has a single
+configuration changed? Many rows together show a small change that no single row can show.
+
+How far equal runs differ is known from repeats (``orchestrator.analysis.repeatability``). Two equal
+runs show a change in about 3 of 100 comparisons: each question has a risk of 1 %.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+
+from jobs.steady_state import student_quantile
+from orchestrator.analysis.comparison.changes import Change, Shift, SpeedChanges
+from orchestrator.analysis.comparison.pairs import Pair, log_speed_ratio, pace_of_pair
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.repeatability import (
+    BETWEEN_RUNS,
+    BETWEEN_TECHNIQUES,
+    Pace,
+    SpeedError,
+    difference_error,
+)
+
+FALSE_ALARM = 0.01
+"""Chance that two equal runs show a change, for each of the three questions."""
+MIN_ROWS = 5
+"""Fewer rows are not judged together."""
+
+
+def speed_changes(before: Dataset, pairs: Sequence[Pair]) -> SpeedChanges:
+    """What changed among pairs whose speeds can be judged."""
+    gpu_bound = [pair for pair in pairs if pace_of_pair(pair) is Pace.GPU]
+    # A single change among equal rows: the first step of the step-up procedure.
+    margins = [margin_of(pair, FALSE_ALARM / len(pairs)) for pair in gpu_bound]
+    return SpeedChanges(
+        single=tuple(_single_changes(before, pairs)),
+        shift=_common_shift(gpu_bound),
+        of_techniques=tuple(_technique_shifts(gpu_bound)),
+        smallest_visible=math.expm1(statistics.median(margins)) if margins else None,
+    )
+
+
+def _single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
+    """Configurations that changed, by the step-up procedure of Benjamini and Hochberg (1995).
+
+    Each row is tested at the false-alarm rate times the share of rows that change, until that share
+    is stable.
+    """
+    changed = list(pairs)
+    risk = FALSE_ALARM
+    while changed:
+        risk = FALSE_ALARM * len(changed) / len(pairs)
+        still_changed = [pair for pair in pairs if _is_beyond(pair, risk)]
+        if len(still_changed) >= len(changed):
+            break
+        changed = still_changed
+    for pair in changed:
+        yield _single_change(before, pair, margin_of(pair, risk))
+
+
+def _is_beyond(pair: Pair, risk: float) -> bool:
+    """Whether chance explains the pair's difference with less than a probability of ``risk``."""
+    return abs(log_speed_ratio(pair)) > margin_of(pair, risk)
+
+
+def _single_change(before: Dataset, pair: Pair, margin: float) -> Change:
+    earlier, later = pair
+    ratio = math.exp(log_speed_ratio(pair))
+    return Change(
+        kind="slower" if ratio < 1 else "faster",
+        label=before.label(earlier.choices),
+        before=earlier.samples_per_second,
+        after=later.samples_per_second,
+        ratio=ratio,
+        margin=math.expm1(margin),
+    )
+
+
+def margin_of(pair: Pair, risk: float) -> float:
+    """The change of a pair's log speed that two equal runs exceed with probability ``risk``."""
+    error = _error(pair)
+    # What all rows of a run share is part of each row's difference.
+    scale = math.hypot(error.standard_error, BETWEEN_RUNS)
+    quantile: float = student_quantile(1 - risk / 2, error.degrees_of_freedom)
+    return quantile * scale
+
+
+def _error(pair: Pair) -> SpeedError:
+    earlier, later = pair
+    return difference_error(earlier.speed_error, later.speed_error)
+
+
+def _common_shift(pairs: Sequence[Pair]) -> Shift | None:
+    """The mean change of all GPU-bound rows; None with fewer than ``MIN_ROWS``."""
+    if len(pairs) < MIN_ROWS:
+        return None
+    mean, error = _weighted_mean(pairs)
+    return _shift(mean, math.hypot(error, BETWEEN_RUNS), FALSE_ALARM, rows=len(pairs))
+
+
+def _technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
+    """Techniques whose rows changed against all other rows."""
+    groups = list(_groups(pairs))
+    for axis, value, of_group, others in groups:
+        group_mean, group_error = _weighted_mean(of_group)
+        other_mean, other_error = _weighted_mean(others)
+        scale = math.hypot(group_error, other_error, BETWEEN_TECHNIQUES)
+        # Bonferroni: every technique is one more chance of a false alarm.
+        risk = FALSE_ALARM / len(groups)
+        shift = _shift(
+            group_mean - other_mean, scale, risk, rows=len(of_group), axis=axis, value=value
+        )
+        if shift.is_real:
+            yield shift
+
+
+def _groups(pairs: Sequence[Pair]) -> Iterator[tuple[str, str, list[Pair], list[Pair]]]:
+    """(axis, value, pairs with that value, all others), where both sides have enough rows."""
+    by_technique: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        earlier, _ = pair
+        for axis, value in earlier.choices.items():
+            by_technique[axis, str(value)].append(pair)
+    for (axis, value), of_group in by_technique.items():
+        others = [pair for pair in pairs if str(pair[0].choices.get(axis)) != value]
+        if min(len(of_group), len(others)) >= MIN_ROWS:
+            yield axis, value, of_group, others
+
+
+def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Mean log speed ratio, weighted by the inverse variances, and its standard error."""
+    weights = [_error(pair).standard_error ** -2 for pair in pairs]
+    ratios = [log_speed_ratio(pair) for pair in pairs]
+    total = sum(weights)
+    weighted = [weight * ratio for weight, ratio in zip(weights, ratios, strict=True)]
+    return sum(weighted) / total, total**-0.5
+
+
+def _shift(
+    mean: float, scale: float, risk: float, *, rows: int, axis: str = "", value: str = ""
+) -> Shift:
+    """A shift of log speed with its interval at this risk."""
+    # Means of many rows are close to normal, whatever the rows' own distribution.
+    half_width = NormalDist().inv_cdf(1 - risk / 2) * scale
+    return Shift(
+        ratio=math.exp(mean),
+        low=math.exp(mean - half_width),
+        high=math.exp(mean + half_width),
+        rows=rows,
+        axis=axis,
+        value=value,
+    )

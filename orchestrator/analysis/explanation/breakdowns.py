@@ -1,0 +1,126 @@
+"""The parts of two trials' seconds per sample and memory, which add up to the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jobs.anatomy.memory.ledger import RESIDUAL
+from jobs.anatomy.time.operations import IDLE
+from jobs.anatomy_record import Anatomy
+from orchestrator.analysis.explanation.result import Breakdown, Side, Source, Term
+from orchestrator.analysis.profiles import memory_layers
+from orchestrator.storage.tables.rows import Row
+
+REST = "not broken down"
+"""The part that no instrument attributes to anything."""
+_SLOWER_PROFILE = 1.05
+"""A caution is given for a profiled step that took this much longer than the counted ones."""
+
+Rows = tuple[Row, Row]
+"""The two trials' rows, before and after."""
+Anatomies = tuple[Anatomy, Anatomy] | None
+"""The two trials' anatomies at their own speed; None unless both were profiled."""
+
+
+def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
+    """Seconds per sample, so that different batches compare.
+
+    With anatomies the parts are kinds of operations, and the rest is time without a kernel.
+    """
+    totals = [1 / row["samples_per_second"] for row in rows]
+    parts: list[dict[str, float]] = []
+    if anatomies is not None:
+        for anatomy, row in zip(anatomies, rows, strict=True):
+            parts.append(_scaled(_busy(anatomy), _per_sample(anatomy, row)))
+        return _breakdown(totals, parts, "anatomy", IDLE)
+    for total, row in zip(totals, rows, strict=True):
+        # The table has the wait per optimizer step.
+        wait = (row.get("data_seconds_median") or 0.0) / row["effective_batch"]
+        parts.append({"waiting for data": wait, "training": total - wait})
+    return _breakdown(totals, parts, "columns", REST)
+
+
+def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
+    """Seconds per sample of forward and backward pass, by class of module.
+
+    None unless both trials were profiled and their modules timed.
+    """
+    if anatomies is None:
+        return None
+    parts = []
+    for anatomy, row in zip(anatomies, rows, strict=True):
+        parts.append(_scaled(anatomy.values("modules"), _per_sample(anatomy, row)))
+    if not all(parts):
+        return None
+    totals = [sum(modules.values()) for modules in parts]
+    return _breakdown(totals, parts, "anatomy", REST)
+
+
+def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
+    """Bytes at the peak, by what holds them; one part only where either trial has no parts."""
+    totals = [side.memory_bytes for side in sides]
+    parts: list[Mapping[str, float]] = []
+    source: Source = "columns"
+    if anatomies is not None:
+        source = "anatomy"
+        parts.extend(anatomy.values("memory") for anatomy in anatomies)
+    else:
+        parts.extend(memory_layers(row) or {} for row in rows)
+    if not all(parts):
+        parts = [{}, {}]
+    return _breakdown(totals, parts, source, REST)
+
+
+def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
+    """The profiled step's busy time divided by a counted step's time, where that is over 1.05."""
+    if anatomies is None:
+        return None, None
+    factors: list[float | None] = []
+    for anatomy, row in zip(anatomies, rows, strict=True):
+        steps_per_second = row["samples_per_second"] / row["effective_batch"]
+        factor = sum(_busy(anatomy).values()) * steps_per_second
+        factors.append(factor if factor > _SLOWER_PROFILE else None)
+    return factors[0], factors[1]
+
+
+def _busy(anatomy: Anatomy) -> dict[str, float]:
+    """Kind of operation -> seconds of the profiled step, idle time left out."""
+    operations = anatomy.values("operations")
+    return {name: seconds for name, seconds in operations.items() if name != IDLE}
+
+
+def _per_sample(anatomy: Anatomy, row: Row) -> float:
+    """Turns seconds of the profiled step into seconds per sample.
+
+    A profiled step that was busy for longer than a counted step lasts is scaled down to that step.
+    """
+    counted_step = row["effective_batch"] / row["samples_per_second"]
+    step = max(sum(_busy(anatomy).values()), counted_step)
+    return float(1 / step / row["samples_per_second"])
+
+
+def _scaled(parts: Mapping[str, float], scale: float) -> dict[str, float]:
+    return {name: value * scale for name, value in parts.items()}
+
+
+def _breakdown(
+    totals: Sequence[float], parts: Sequence[Mapping[str, float]], source: Source, rest: str
+) -> Breakdown:
+    """The parts, and under the name ``rest`` what they leave of the totals."""
+    before = _with_rest(parts[0], totals[0], rest)
+    after = _with_rest(parts[1], totals[1], rest)
+    terms = []
+    for name in dict.fromkeys([*before, *after]):
+        terms.append(Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0)))
+    terms.sort(key=_largest_change_first)
+    return Breakdown(before=totals[0], after=totals[1], source=source, terms=tuple(terms))
+
+
+def _with_rest(parts: Mapping[str, float], total: float, rest: str) -> dict[str, float]:
+    # The profiler's own residual is against its own total; here the rest is against the trial's.
+    named = {name: value for name, value in parts.items() if name != RESIDUAL}
+    return {**named, rest: total - sum(named.values())}
+
+
+def _largest_change_first(term: Term) -> float:
+    return -abs(term.change)

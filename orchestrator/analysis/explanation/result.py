@@ -1,0 +1,83 @@
+"""What an explanation says: the parts of a difference, and what ran differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jobs.flags import Flag
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.loss_curves import LossCurves
+
+CLOSE = 0.01
+"""Figures within this relative distance of each other are called the same."""
+
+Source = Literal["anatomy", "columns"]
+"""Where the parts of a breakdown come from: both trials' anatomies, or the table's columns."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One of the two trials."""
+
+    trial_id: str
+    label: str
+    samples_per_second: float
+    memory_bytes: int
+    flags: tuple[Flag, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Term:
+    """One part of a figure, before and after."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def change(self) -> float:
+        """What the part adds to the difference."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Breakdown:
+    """A figure's difference and its parts, which add up to it; the largest change first."""
+
+    before: float
+    after: float
+    source: Source
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """Something that was different: an axis, a column of the table, or a figure of the anatomy."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """How two trials differ, and what that did. "Before" is the trial that was named first."""
+
+    hardware: str
+    before: Side
+    after: Side
+    choices: tuple[Difference, ...]
+    """The axes on which they differ."""
+    seconds_per_sample: Breakdown
+    module_seconds: Breakdown | None
+    """Forward and backward pass by class of module; None unless both were profiled."""
+    memory_bytes: Breakdown
+    losses: LossCurves | None
+    runtime: tuple[Difference, ...]
+    """What ran differently."""
+    recipes: tuple[TrainingRecipe, TrainingRecipe]
+    slower_profiles: tuple[float | None, float | None]
+    """Of each trial: the profiled step's busy time divided by a counted step, where that is more
+    than 1.05.
+    """

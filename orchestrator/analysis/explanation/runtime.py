@@ -1,0 +1,94 @@
+"""What ran differently in two trials, whatever was chosen: kernels, formats, idle time, clocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.anatomy_record import Anatomy
+from orchestrator.analysis.explanation.breakdowns import Anatomies, Rows
+from orchestrator.analysis.explanation.result import CLOSE, Difference
+
+EFFECTIVE_COLUMNS = (
+    "matmul_dtype",
+    "attention_kernel",
+    "autocast",
+    "tf32",
+    "parameter_dtypes",
+    "optimizer_class",
+    "optimizer_implementation",
+    "optimizer_state_dtypes",
+    "offload_optimizer_device",
+    "offload_parameter_device",
+    "zero_stage",
+    "checkpointed_layers",
+    "compiled_graphs",
+    "compile_graph_breaks",
+    "dataloader_workers",
+    "allocator_retries",
+)
+"""What really ran."""
+IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
+"""Shares of the step in which the GPU waits for the host."""
+POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
+"""Where the power limit holds the clocks down, speed is that power divided by the energy per
+sample.
+"""
+EFFICIENCY_FIGURES = ("MFU", "backward / forward")
+"""Figures of the anatomy that say how well the GPU was used."""
+FIRST_STEP = "first_step_seconds"
+"""Compilation and autotuning happen in the first step."""
+_FIRST_STEP_FACTOR = 2.0
+_FIRST_STEP_SECONDS = 1.0
+"""The first step is mentioned if it differs by more than this factor and by more than these
+seconds.
+"""
+
+
+def differing_columns(rows: Rows, columns: Mapping[str, str]) -> Iterator[Difference]:
+    """The columns in which the rows differ; a value that both lack does not count.
+
+    ``columns`` maps the name of a difference to its column.
+    """
+    for name, column in columns.items():
+        before, after = (row.get(column) for row in rows)
+        if before != after and (before or after):
+            yield Difference(name=name, before=before, after=after)
+
+
+def runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference]:
+    """Everything that ran differently: what was effective first, the first step last."""
+    yield from differing_columns(rows, {column: column for column in EFFECTIVE_COLUMNS})
+    if anatomies is not None:
+        yield from _efficiency(anatomies)
+    for column in IDLE_COLUMNS:
+        before, after = (row.get(column) for row in rows)
+        if _is_finite(before) and _is_finite(after) and before != after:
+            yield Difference(name=column, before=before, after=after)
+    for column in POWER_COLUMNS:
+        before, after = (row.get(column) for row in rows)
+        if before is None or after is None:
+            continue
+        if abs(before - after) > CLOSE * max(before, after):
+            yield Difference(name=column, before=before, after=after)
+    yield from _first_step(rows)
+
+
+def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
+    before, after = (own.values("efficiency") | own.values("phases") for own in anatomies)
+    for name in EFFICIENCY_FIGURES:
+        if name in before and name in after and before[name] != after[name]:
+            yield Difference(name=name, before=before[name], after=after[name])
+
+
+def _first_step(rows: Rows) -> Iterator[Difference]:
+    before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
+    shortest, longest = sorted((before, after))
+    is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
+    if is_longer and longest - shortest > _FIRST_STEP_SECONDS:
+        yield Difference(name=FIRST_STEP, before=before, after=after)
+
+
+def _is_finite(value: Any) -> bool:
+    return value is not None and math.isfinite(value)

@@ -1,0 +1,140 @@
+"""The check of every row's losses: its state, the reference it was compared with, its flag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.flags import Flag, FlagKind
+from jobs.record import Outcome
+from orchestrator.analysis.loss_parity.references import References, compared
+from orchestrator.analysis.loss_parity.windows import CheckState, mismatch_ratio, state_of
+from orchestrator.storage.tables.rows import Row
+
+SCALE_TOLERANCE = 0.02
+"""By how much the loss of one micro-batch may differ with and without accumulation: rounding."""
+Losses = Mapping[str, Sequence[float]]
+"""Trial -> its losses per optimizer step."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossCheck:
+    """What the losses of one trial say about its training."""
+
+    state: CheckState
+    steps: int = 0
+    """How many steps the last comparison is about; 0 where there was none."""
+    allowed: float | None = None
+    """The widest bound of all comparisons, relative; None where nothing was compared."""
+    reference_id: str = ""
+    """The trial that decided; empty where nothing was compared."""
+    flag: Flag | None = None
+    """What speaks against the losses; only where they mismatch."""
+
+
+NOT_CHECKED = LossCheck(state=CheckState.NOT_CHECKED)
+"""The check of a trial whose losses are not known."""
+
+
+def loss_checks(
+    rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]
+) -> dict[str, LossCheck]:
+    """Trial -> its check, for the ok rows; ``axes`` maps an axis to its column."""
+    by_environment: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["outcome"] == Outcome.OK:
+            by_environment.setdefault(row["environment_id"], []).append(row)
+    checks: dict[str, LossCheck] = {}
+    for in_environment in by_environment.values():
+        finite = [row for row in in_environment if _has_finite_losses(row, losses)]
+        references = References(finite, axes)
+        for row in in_environment:
+            checks[row["trial_id"]] = _check(row, references, losses, axes)
+    return checks
+
+
+def loss_flags(rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> dict[str, Flag]:
+    """Trial -> a flag, for the ok rows whose losses do not match."""
+    flags = {}
+    for trial_id, check in loss_checks(rows, losses, axes).items():
+        if check.flag is not None:
+            flags[trial_id] = check.flag
+    return flags
+
+
+def _has_finite_losses(row: Row, losses: Losses) -> bool:
+    own = losses.get(row["trial_id"], ())
+    return bool(own) and all(map(math.isfinite, own))
+
+
+def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
+    scale_flag = _scale_flag(row)
+    if scale_flag is not None:
+        return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
+    own = losses.get(row["trial_id"], ())
+    if not own:
+        return NOT_CHECKED
+    for step, loss in enumerate(own, 1):
+        if not math.isfinite(loss):
+            flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
+            return LossCheck(state=CheckState.MISMATCH, steps=len(own), flag=flag)
+    comparisons = []
+    for reference in references.of(row):
+        comparison = _comparison(row, reference, losses, axes)
+        if comparison.state is CheckState.MISMATCH:
+            return comparison
+        comparisons.append(comparison)
+    if comparisons:
+        return _together(comparisons)
+    if references.is_reference(row):
+        return LossCheck(state=CheckState.REFERENCE, steps=len(own))
+    return NOT_CHECKED
+
+
+def _scale_flag(row: Row) -> Flag | None:
+    """What the trial itself found: it compares one micro-batch's loss with and without
+    accumulation, on the same samples and random draws. None where that was right or not done.
+    """
+    ratio = row.get("accumulation_loss_ratio")
+    if ratio is None or math.isnan(ratio) or abs(ratio - 1) <= SCALE_TOLERANCE:
+        return None
+    if abs(ratio / row["accumulation"] - 1) <= SCALE_TOLERANCE:
+        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
+    return Flag(FlagKind.LOSS_MISMATCH, ratio)
+
+
+def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
+    """The check against one reference."""
+    own, others = losses[row["trial_id"]], losses[reference["trial_id"]]
+    windows = compared(row, reference, own, others, axes)
+    ratio = mismatch_ratio(windows)
+    flag = None
+    if ratio is not None:
+        flag = _flag(ratio, row["accumulation"] / reference["accumulation"])
+    return LossCheck(
+        state=state_of(windows),
+        steps=windows[-1].end,
+        allowed=max(window.allowed for window in windows),
+        reference_id=reference["trial_id"],
+        flag=flag,
+    )
+
+
+def _flag(ratio: float, accumulation: float) -> Flag:
+    """A model that does not divide by the accumulation has a loss, and gradients, that many times
+    too large.
+    """
+    # Means of few noisy steps lie within a quarter of their expectation.
+    if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
+        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
+    return Flag(FlagKind.LOSS_MISMATCH, ratio)
+
+
+def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
+    """The weakest of comparisons without a mismatch: a row is as good as its worst check."""
+    return max(comparisons, key=_bound)
+
+
+def _bound(check: LossCheck) -> float:
+    return check.allowed or 0.0

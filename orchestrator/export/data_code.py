@@ -1,0 +1,93 @@
+"""How train.py reads the user's data, or draws synthetic samples: a spec's values as code."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_args, get_type_hints
+
+from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
+from orchestrator.export.generated_code import Code, NotExportableError, known, literal
+
+_COLLATORS: Mapping[Task, str] = {
+    "token-classification": "DataCollatorForTokenClassification(tokenizer)",
+    "causal-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=False)",
+    "masked-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=True)",
+    "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
+}
+_DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
+_CHAT_COLUMNS = ("messages", "prompt", "completion")
+"""Names of columns that a chat template makes texts from, which train.py does not have."""
+_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
+"""Fields of ``DatasetFile`` that train.py reads the data by."""
+
+
+def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
+    """The template's values for ``make_dataset``.
+
+    Raises NotExportableError for a value that is no plain literal, for data that is not a local
+    file, and for a way of reading it that the template does not have.
+    """
+    if data.file is None and data.synthetic is None:
+        raise NotExportableError("the row does not say what data it was measured on")
+    return {
+        "file": _file(data.file),
+        "synthetic": _synthetic(data.synthetic),
+        "needs_class_labels": task == "sequence-classification",
+        "collator": Code(_COLLATORS.get(task, _DEFAULT_COLLATOR)),
+    }
+
+
+def _file(file: DatasetFile | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    _check_fields(file)
+    for name in _CHAT_COLUMNS:
+        if name in file.columns:
+            raise NotExportableError(
+                f"the data have a column of {name}, which the exported files cannot read yet"
+            )
+    # Through a URL, the training would read what another machine serves.
+    if "://" in file.path or "::" in file.path:
+        raise NotExportableError(f"{file.path!r} is not a local path")
+    # The type's own list: ``load_dataset`` takes names of datasets on the Hub, too.
+    formats = get_args(get_type_hints(DatasetFile)["format"])
+    file_format = str(known(file.format, formats, "a format of data files"))
+    return {
+        "is_folder": file_format == "disk",
+        "format": literal(file_format),
+        "path": literal(file.path),
+        "columns": _literal_or_none(dict(file.columns)),
+        "tokenizer": _literal_or_none(file.tokenizer),
+        "max_length": literal(int(file.max_length)),
+    }
+
+
+def _literal_or_none(value: Any) -> Code | None:
+    """None for an empty value, for which the template has lines of its own."""
+    return literal(value) if value else None
+
+
+def _check_fields(file: DatasetFile) -> None:
+    """Raises NotExportableError where the data were read in a way that train.py does not have."""
+    for declared in dataclasses.fields(file):
+        value = getattr(file, declared.name)
+        # An empty value is how a field says that it is not used.
+        if declared.name in _WRITTEN or value == declared.default or not value:
+            continue
+        raise NotExportableError(
+            f"the data were read with {declared.name}, which the exported files cannot do"
+        )
+
+
+def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
+    if synthetic is None:
+        return None
+    # The template draws each sample's length from a binomial distribution of the real tokens.
+    padding = float(synthetic.padding)
+    return {
+        "samples": literal(int(synthetic.samples)),
+        "sequence_length": literal(int(synthetic.sequence_length)),
+        "real_share": literal(1 - padding),
+        "is_padded": padding > 0,
+    }

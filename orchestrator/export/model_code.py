@@ -1,0 +1,118 @@
+"""How train.py makes the model and its configuration: a spec's values as checked code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.spec import Choice, ModelSpec, TrialSpec
+from jobs.tasks import AUTO_CLASSES
+from jobs.techniques import AXES
+from orchestrator.export.generated_code import (
+    Code,
+    NotExportableError,
+    arguments,
+    dtype,
+    keyword_argument,
+    keywords,
+    known,
+    literal,
+)
+
+_STEERS_LOADING = frozenset(
+    {
+        "attn_implementation",
+        "auto_map",
+        "code_revision",
+        "experts_implementation",
+        "proxies",
+        "return_unused_kwargs",
+        "token",
+        "trust_remote_code",
+        "use_auth_token",
+        "weights_only",
+    }
+)
+"""Keys that change which code or files transformers loads, and do not describe a model."""
+
+
+def model_code(spec: TrialSpec) -> dict[str, Any]:
+    """The template's values for ``model_config`` and ``make_model``.
+
+    Raises NotExportableError for a value that is no plain literal, and for a key or a name that
+    could load code.
+    """
+    model = spec.model
+    task = known(model.task, AUTO_CLASSES, "a task")
+    _refuse_steering_keys(model)
+    of_config = [*_config_source(model), *keywords(model.config)]
+    of_model = [*_model_source(model), *_model_keywords(spec.settings.model_kwargs)]
+    return {
+        "auto_class": Code(AUTO_CLASSES[model.task]),
+        "task": task,
+        "is_checkpoint": model.name_or_path is not None,
+        "asks_for_remote_code": _asks_for_remote_code(model),
+        "config_arguments": arguments(of_config),
+        "model_arguments": arguments(of_model),
+    }
+
+
+def _refuse_steering_keys(model: ModelSpec) -> None:
+    """Raises NotExportableError for a key of the model's configuration that is none of a model."""
+    for key in model.config:
+        # Keys that begin with an underscore are transformers' own.
+        if key in _STEERS_LOADING or key.startswith("_"):
+            raise NotExportableError(f"model.config.{key} would decide what transformers loads")
+
+
+def _config_source(model: ModelSpec) -> list[Code]:
+    """What ``AutoConfig`` makes the configuration from: a checkpoint, or an architecture's name."""
+    if model.name_or_path is None:
+        return [literal(model.architecture)]
+    return [literal(model.name_or_path), _trust(model)]
+
+
+def _model_source(model: ModelSpec) -> list[Code]:
+    """What the model is made from, beside its own keyword arguments."""
+    if model.name_or_path is None:
+        return [Code("config"), _trust(model)]
+    return [literal(model.name_or_path), Code("config=config"), _trust(model)]
+
+
+def _asks_for_remote_code(model: ModelSpec) -> bool:
+    """Whether the trial ran code of its checkpoint. An architecture by name brings none."""
+    return bool(model.trust_remote_code) and model.name_or_path is not None
+
+
+def _trust(model: ModelSpec) -> Code:
+    """Remote code is allowed on the command line alone: a run folder may come from a stranger."""
+    if _asks_for_remote_code(model):
+        return Code("trust_remote_code=options.trust_remote_code")
+    return keyword_argument("trust_remote_code", literal(False))
+
+
+def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
+    """Keyword arguments of ``from_config`` and ``from_pretrained``.
+
+    The dtype becomes torch's object. Others must be what a technique sets: transformers takes names
+    of code on the Hub as values, too.
+    """
+    parts = [keyword_argument("dtype", dtype(kwargs.get("dtype", "float32")))]
+    values_of_techniques = _values_of_techniques()
+    for key, value in kwargs.items():
+        if key == "dtype":
+            continue
+        if value not in values_of_techniques.get(key, ()):
+            raise NotExportableError(f"no technique builds a model with {key!r} of {value!r}")
+        parts.append(keyword_argument(key, literal(value)))
+    return parts
+
+
+def _values_of_techniques() -> dict[str, list[Choice]]:
+    """Keyword argument of a model -> the values that the techniques give it."""
+    values: dict[str, list[Choice]] = {}
+    for axis in AXES.values():
+        for variant in axis.variants.values():
+            for key, value in variant.model_kwargs.items():
+                values.setdefault(key, []).append(value)
+    return values

@@ -1,0 +1,84 @@
+"""requirements.txt: the packages that the exported training imports, in the measured versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from jobs.spec import TrialSpec
+from jobs.techniques import AXES
+from orchestrator.export.generated_code import one_line
+
+_DISTRIBUTIONS: Mapping[str, str] = {
+    "apollo_torch": "apollo-torch",
+    "bitsandbytes": "bitsandbytes",
+    "deepspeed": "deepspeed",
+    "flash_attn": "flash-attn",
+    "galore_torch": "galore-torch",
+    "grokadamw": "grokadamw",
+    "liger_kernel": "liger-kernel",
+    "lomo_optim": "lomo-optim",
+    "optimi": "torch-optimi",
+    "peft": "peft",
+    "schedulefree": "schedulefree",
+    "torchao": "torchao",
+}
+"""Module -> the name under which PyPI has it. A run folder cannot name any other package: what
+stands in requirements.txt is installed, and so run."""
+_PREFIX = "package:"
+_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*")
+"""A public version as in PEP 440, without its epoch and its local part (``+cu130``)."""
+
+
+def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
+    """The text of requirements.txt; ``versions`` are those that the row was measured with."""
+    lines = ["# What train.py imports, in the versions that were measured."]
+    # A module that is not in the list becomes a comment: pip would install whatever has its name.
+    unknown = []
+    for package in dict.fromkeys(_packages(spec)):
+        if package in _ALWAYS or package in _DISTRIBUTIONS.values():
+            lines.append(package + _pin(versions.get(package)))
+        else:
+            unknown.append(package)
+    for module in unknown:
+        lines.append(f"# and the package that brings the module {one_line(module)}")
+    return "\n".join(lines) + "\n"
+
+
+_ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
+"""Packages that a train.py can import whatever the techniques are."""
+
+
+def _packages(spec: TrialSpec) -> Iterator[str]:
+    """Names on PyPI; for a module that is not in the list, the module."""
+    yield from ("torch", "transformers", "accelerate", "pyyaml")
+    is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
+    if not is_synthetic_image:
+        yield "datasets"
+    if spec.data.file is None:
+        yield "numpy"
+    for requirement in _requirements(spec):
+        if requirement.startswith(_PREFIX):
+            module = requirement.removeprefix(_PREFIX)
+            yield _DISTRIBUTIONS.get(module, module)
+
+
+def _requirements(spec: TrialSpec) -> Iterator[str]:
+    """What the techniques and the user's own arguments require."""
+    yield from map(str, spec.settings.requires)
+    # The user's own arguments may name an optimizer that no axis chose.
+    optimizer = spec.settings.training_arguments.get("optim")
+    for variant in AXES["optimizer"].variants.values():
+        if optimizer is not None and variant.training_arguments.get("optim") == optimizer:
+            yield from variant.requires
+    if spec.settings.deepspeed is not None:
+        yield f"{_PREFIX}deepspeed"
+    if spec.settings.training_arguments.get("use_liger_kernel"):
+        yield f"{_PREFIX}liger_kernel"
+
+
+def _pin(version: object) -> str:
+    """``==5.23.0``; empty where the version is not known, or is no public one."""
+    # PyPI has public versions alone; the local part names a build, as in 2.13.0+cu130.
+    public = str(version or "").partition("+")[0]
+    return f"=={public}" if _VERSION.fullmatch(public) else ""

@@ -1,0 +1,101 @@
+"""``model.config`` checked against the configuration class of the installed transformers.
+
+transformers takes any key and drops what it does not know, so that a misspelt size silently keeps
+its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.planning.arguments import configuration_classes
+from orchestrator.planning.prechecks.configuration_class import (
+    ConfigurationClass,
+    configuration_class,
+    named_class,
+    reads_key,
+)
+from orchestrator.planning.problems import KeyPath, advice, closest
+
+_QUANTIZATION = "quantization_config"
+_SYNONYMS = (
+    ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "embed_dim", "model_dim"),
+    ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "layers", "depth"),
+    ("num_attention_heads", "num_heads", "n_head", "n_heads", "heads"),
+    ("num_key_value_heads", "num_kv_heads", "n_kv_heads"),
+    ("intermediate_size", "d_ff", "n_inner", "hidden_dim", "ffn_dim", "mlp_dim"),
+    (
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+        "max_seq_len",
+        "max_length",
+        "max_sequence_length",
+    ),
+    ("vocab_size", "vocabulary_size", "n_vocab"),
+    ("num_labels", "n_labels", "num_classes"),
+)
+"""Names that architectures and papers give to the same size."""
+_NO_QUANTIZATION = (
+    "would be dropped in silence: weights are trained as they are, never quantized; remove it, and "
+    "see the axes optimizer, adapter and precision for what saves memory"
+)
+
+
+def model_key_problems(model_type: str, given: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Keys that the configuration of a model type would drop: where, below ``model.config``, and a
+    sentence.
+
+    Nothing for a model type whose class cannot be read.
+    """
+    described_class = configuration_class(model_type)
+    if described_class is not None:
+        yield from _problems(described_class, given, ())
+
+
+def _problems(
+    described_class: ConfigurationClass, given: Mapping[str, Any], at: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    for key, value in given.items():
+        if key in described_class.sub_configs:
+            yield from _sub_config_problems(described_class, key, value, (*at, key))
+        elif key == _QUANTIZATION:
+            yield (*at, key), _NO_QUANTIZATION
+        elif key not in described_class.keys and not reads_key(described_class.module, key):
+            yield (*at, key), _unknown(described_class, key)
+
+
+def _unknown(described_class: ConfigurationClass, key: str) -> str:
+    name = described_class.name
+    hint = advice(key, sorted(described_class.keys))
+    synonym = _synonym(key, described_class.keys)
+    if synonym:
+        hint = f'did you mean "{synonym}"?'
+    return f"{name} has no such key, and transformers would drop it in silence; {hint}"
+
+
+def _synonym(key: str, keys: frozenset[str]) -> str:
+    """The class's own name for a size that other architectures call ``key``; empty without one."""
+    for names in _SYNONYMS:
+        candidates = [name for name in names if name in keys]
+        if key in names and candidates:
+            # Some classes take two of the names; the one that looks like the key reads best.
+            return closest(key, candidates) or candidates[0]
+    return ""
+
+
+def _sub_config_problems(
+    described_class: ConfigurationClass, key: str, value: Any, at: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    if not isinstance(value, Mapping):
+        return  # null takes the defaults; transformers refuses the rest in words of its own
+    # A part that may be of any model type says which by itself, or takes the class's choice.
+    model_type = value.get("model_type", described_class.sub_configs[key])
+    if model_type in (configuration_classes() or {}):
+        part = configuration_class(model_type)
+    else:
+        part = named_class(str(model_type), described_class.module)
+    if part is not None:
+        rest = {name: item for name, item in value.items() if name != "model_type"}
+        yield from _problems(part, rest, at)

@@ -1,0 +1,80 @@
+"""Foreign text for a terminal: characters that would act on it are shown as escapes instead."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+_ACTING = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed: ESC, CSI, backspace
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi controls: they reorder what follows
+    "\u2028\u2029"  # line and paragraph separators
+    "\u200b\u2060-\u2064\u206a-\u206f\ufeff"  # invisible: two texts that differ look equal
+    "\ud800-\udfff"  # halves of a surrogate pair, which no stream can encode
+    "\U000e0000-\U000e007f"  # tags: invisible letters
+    "]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with every character that acts on a terminal as an escape: ``\\x1b``, ``\\u202e``.
+
+    Tabs and line feeds stay. Text that was made visible before does not change.
+    """
+    return _ACTING.sub(_escape, text)
+
+
+def _escape(character: re.Match[str]) -> str:
+    code = ord(character[0])
+    # The same notation as in Python and JSON: two, four or eight hexadecimal digits.
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
+
+
+class VisibleStream:
+    """A text stream that makes visible all that is written to it; ``raw`` is the stream below.
+
+    What a program writes to colour or move its own output belongs to ``raw``.
+    """
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write the text made visible; returns the length of what was asked for."""
+        self.raw.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        """Write each of the lines."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw_stream(stream: TextIO) -> TextIO:
+    """The stream that control sequences of our own are written to."""
+    if isinstance(stream, VisibleStream):
+        return stream.raw
+    return stream
+
+
+@contextmanager
+def safe_streams() -> Iterator[None]:
+    """Within it, nothing printed to stdout or stderr acts on the terminal."""
+    stdout, stderr = sys.stdout, sys.stderr
+    sys.stdout = cast(TextIO, VisibleStream(raw_stream(stdout)))
+    sys.stderr = cast(TextIO, VisibleStream(raw_stream(stderr)))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr

@@ -1,0 +1,112 @@
+"""The printed end of a run: the sections that a terminal has room for, then where the files are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from orchestrator.reporting.content import Column, Format, Row, Table
+from orchestrator.reporting.json_output import to_json
+from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.terminal.safe_text import raw_stream, visible
+from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.units import count
+
+WIDTH = 96
+MAX_CELL_CHARACTERS = 200
+"""A longer text is cut between two words."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # the command line's end knows what to do; rich would end the process here
+
+
+def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
+    """Print the end of a run, in 96 columns and plain where stdout is no terminal; or as JSON."""
+    if as_json:
+        print(json.dumps(to_json(report), indent=2))
+        return
+    if console is None:
+        # The console writes colours of its own, so each text is made visible before it gets there.
+        console = _Console(file=raw_stream(sys.stdout))
+        console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
+    console.print(render(report))
+
+
+def render(report: Report) -> RenderableType:
+    """The same as something rich can print."""
+    trials, _, rest = report.headline.partition(": ")
+    lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), visible(rest))]
+    for part in report.parts:
+        if part.section.terminal_rows:
+            lines += _part(part)
+    if report.files:
+        lines += [Text(), Text("Files", style="bold")]
+    for path in report.files:
+        lines.append(Text(visible(f"  {path}")))
+    return Group(*lines)
+
+
+def _part(part: Part) -> Iterator[RenderableType]:
+    content = part.content
+    if content.title:
+        hardware = ""
+        if part.environment is not None:
+            hardware = f" on {part.environment.hardware}"
+        yield Text()
+        yield Text.assemble((content.title, "bold"), visible(hardware))
+    for sentence in content.text:
+        yield _dim(sentence)
+    for table in content.tables:
+        yield from _table(table, part.section.terminal_rows)
+    for note in content.notes:
+        yield _dim(note, indent=2)
+
+
+def _dim(line: str, indent: int = 0) -> RenderableType:
+    return Padding(Text(visible(line), style="dim"), (0, 0, 0, indent), expand=False)
+
+
+def _table(table: Table, room: int) -> Iterator[RenderableType]:
+    columns = [column for column in table.shown_columns if not column.is_detail]
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
+    for column in columns:
+        may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
+        grid.add_column(
+            Text(visible(column.heading)), justify=_justified(column), no_wrap=not may_wrap
+        )
+    rows = _rows(table, room)
+    for row in rows:
+        grid.add_row(*[Text(_short(column, row)) for column in columns])
+    yield grid
+    left_out = len(table.rows) - len(rows)
+    if left_out:
+        yield _dim(f"{count(left_out, 'more row')} in the report", indent=2)
+
+
+def _justified(column: Column) -> Literal["left", "right"]:
+    if column.is_figure:
+        return "right"
+    return "left"
+
+
+def _short(column: Column, row: Row) -> str:
+    return shortened(visible(column.text(row)), MAX_CELL_CHARACTERS)
+
+
+def _rows(table: Table, room: int) -> Sequence[Row]:
+    if not table.is_curve:
+        return table.rows[:room]
+    # Counted from the last, the fastest, which is what most readers look for. Rounded up, so that
+    # the rows fit the room.
+    every = -(-len(table.rows) // room) or 1
+    return table.rows[::-every][::-1]

@@ -1,0 +1,185 @@
+"""A bound on the wait for a slot: one that does not answer is killed, and its trial runs elsewhere.
+
+A trial's timeout is kept by its slot's parent. If the actor itself stands still (SIGSTOP, a dead
+network filesystem, a hung node), nobody keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psutil
+import ray
+from ray import tune
+from ray.tune.experiment import Trial
+
+from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
+from orchestrator.running.cluster.messages import Assignment, SlotProcess
+from orchestrator.running.cluster.ray_nodes import on_node
+from orchestrator.running.cluster.searcher import Unpickled
+from orchestrator.units import duration
+
+ANSWER_SECONDS = 120.0
+"""What a slot may take beside its trial: a new parent's imports, a busy GPU's release, a look at a
+GPU that may be ill."""
+
+
+START_SECONDS = 300.0
+"""How long all slots may take to start while none runs, in a Ray that has no other user."""
+LOOK_SECONDS = 1.0
+"""Between two looks at the slots."""
+
+
+def allowance_seconds(assignment: Assignment) -> float:
+    """How long a slot may take for one step: its trial, begun again as often as a slot may."""
+    timeouts = [spec.measure.timeout_seconds for spec in assignment.specs]
+    longest = min(max(timeouts, default=0.0), max(0.0, assignment.seconds_left))
+    return INFRASTRUCTURE_RETRIES * longest + ANSWER_SECONDS
+
+
+class Killer(Protocol):
+    """Ends an actor that does not answer."""
+
+    def __call__(self, actor: Any, process: SlotProcess | None) -> None: ...
+
+
+@dataclass(kw_only=True, slots=True)
+class _Wait:
+    """What is awaited of one slot."""
+
+    actor: Any
+    process: Any
+    """Ray's reference of the actor's ``SlotProcess``."""
+    allowance: float
+    due: float
+
+
+class SlotWatch(Unpickled, tune.Callback):
+    """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
+
+    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all; None:
+    slots may wait for other users of the cluster. ``clock`` gives seconds.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        *,
+        on_stall: Callable[[str], None] | None = None,
+        kill: Killer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._say = say
+        self._on_stall = on_stall
+        self._kill = kill or kill_actor
+        self._clock = clock
+        self._waits: dict[str, _Wait] = {}
+        """Tune trial -> what is awaited."""
+        self._next_look = 0.0
+        self._idle_since: float | None = None
+        self._process_of: dict[int, tuple[Any, Any]] = {}
+        """Id of an actor -> the actor, and the reference of its process: it runs many trials."""
+
+    def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
+        """A slot was given its trials."""
+        self._process_of[id(actor)] = (actor, process)
+        allowance = allowance_seconds(assignment)
+        self._waits[tune_trial_id] = _Wait(
+            actor=actor, process=process, allowance=allowance, due=self._clock() + allowance
+        )
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """A slot has answered: its next answer has as much time."""
+        wait = self._waits.get(trial.trial_id)
+        if wait is not None:
+            wait.due = self._clock() + wait.allowance
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Nothing more is awaited."""
+        self._waits.pop(trial.trial_id, None)
+
+    on_trial_error = on_trial_complete
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Give up on slots whose answer is overdue."""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        waiting = [trial for trial in trials if trial.status == Trial.PENDING]
+        self._await_resets(waiting)
+        self._watch_start(now, is_waiting=bool(waiting))
+        overdue = [name for name, wait in self._waits.items() if now > wait.due]
+        for name in overdue:
+            wait = self._waits.pop(name)
+            waited = duration(wait.allowance)
+            self._say(f"a slot has not answered for {waited}: it is given up and killed")
+            self._process_of.pop(id(wait.actor), None)
+            self._kill(wait.actor, _arrived(wait.process))
+
+    def _await_resets(self, waiting: Sequence[Any]) -> None:
+        """Await actors that Tune prepares for another trial, before they are given that trial."""
+        for trial in waiting:
+            actor = trial.temporary_state.ray_actor
+            if actor is not None and trial.trial_id not in self._waits:
+                _, process = self._process_of.get(id(actor), (actor, None))
+                self._waits[trial.trial_id] = _Wait(
+                    actor=actor,
+                    process=process,
+                    allowance=ANSWER_SECONDS,
+                    due=self._clock() + ANSWER_SECONDS,
+                )
+
+    def _watch_start(self, now: float, *, is_waiting: bool) -> None:
+        """Notice that trials wait while no slot runs or starts."""
+        if self._waits or not is_waiting or self._on_stall is None:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now > self._idle_since + START_SECONDS:
+            self._on_stall(
+                f"no slot has started for {duration(START_SECONDS)}: a process of Ray does not"
+                " answer; the same command with --resume goes on"
+            )
+
+
+def _arrived(reference: Any) -> SlotProcess | None:
+    """The actor's process, if the actor has said it."""
+    with contextlib.suppress(ray.exceptions.RayError, TypeError, ValueError):
+        answer = ray.get(reference, timeout=0)
+        if isinstance(answer, SlotProcess):
+            return answer
+    return None
+
+
+def kill_actor(actor: Any, process: SlotProcess | None) -> None:
+    """Kill an actor's process and all that it started; where that fails, Ray gives the actor up."""
+    if process is not None:
+        with contextlib.suppress(ray.exceptions.RayError, ValueError):
+            on_node(process.node_id, gpus=0)(kill_tree).remote(process.pid, process.started_at)
+    ray.kill(actor)
+
+
+def kill_tree(pid: int, started_at: float) -> None:
+    """Kill a process of this node and its descendants, which may be stopped."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        # Another process may have the number by now.
+        if process.create_time() != started_at:
+            return
+        for victim in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                victim.kill()
+
+
+def this_process(node_id: str) -> SlotProcess:
+    """How to find the calling process later."""
+    started_at = psutil.Process().create_time()
+    return SlotProcess(node_id=node_id, pid=os.getpid(), started_at=started_at)

@@ -1,0 +1,213 @@
+"""Records that a run folder has already: which of them today's plan uses, and where others go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.running.nodes import Cluster, NoSuchGpuError
+from orchestrator.storage.layout import TRIALS
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.units import count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierRecords:
+    """What became of the records that a run folder had."""
+
+    wanted: Mapping[str, TrialRecord] = field(default_factory=dict)
+    """Trial id -> the record of a trial of today's plan, on a GPU model that is there."""
+    of_absent_models: Mapping[str, int] = field(default_factory=dict)
+    """GPU model that is not there today -> its records of today's plan, which stay as they are."""
+    superseded: int = 0
+    """Records moved aside."""
+    tables: int = 0
+    """Tables moved aside."""
+    moved_to: str = ""
+    """The folder of the records that were moved aside."""
+    is_fresh: bool = False
+    """Whether the user asked for everything to be measured again."""
+
+    def sentences(self) -> Iterator[str]:
+        """What the user should know of records that today's search does not use."""
+        for gpu_model, amount in self.of_absent_models.items():
+            kept = count(amount, "record")
+            yield f"{kept} of {gpu_model} stay in the run: no such GPU is there today"
+        if self.superseded:
+            moved = count(self.superseded, "earlier record")
+            if not self.is_fresh:
+                moved += " of another plan"
+            yield f"{moved}: moved to {self.moved_to}, not deleted"
+        elif self.tables:
+            moved = count(self.tables, "table")
+            yield f"{moved} of rows whose records are gone: moved to {self.moved_to}, not deleted"
+
+
+def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:
+    """Refuse to go on without a GPU in a run that was measured on GPUs.
+
+    A broken driver or a login node would supersede every row. Raises NoSuchGpuError.
+    """
+    if cluster.gpus or fresh:
+        return
+    models = Counter[str]()
+    # A batch-size run on several GPU models has a folder for each.
+    for path in (folder.path, *folder.path.glob("*/")):
+        for record in RunFolder(path).records().values():
+            if record.outcome.is_final:
+                models[_gpu_model_of(record)] += 1
+    models.pop("", None)
+    if models:
+        rows = count(models.total(), "row")
+        raise NoSuchGpuError(
+            f"{folder.path} has {rows} measured on {', '.join(sorted(models))}, and no GPU is seen"
+            " here: check nvidia-smi and --address; to measure on the CPU choose another --output,"
+            " or --fresh, which moves the rows aside"
+        )
+
+
+def sort_earlier(
+    folder: RunFolder,
+    is_wanted: Callable[[TrialSpec], bool],
+    *,
+    fresh: bool = False,
+    hardware: Mapping[str, str] | None = None,
+) -> EarlierRecords:
+    """Decide on every record of the folder. None is deleted: what today's plan does not name moves
+    into ``superseded/``.
+
+    ``hardware``: GPU model of a trial ("" for the only one) -> the model's name. Only a sweep over
+    several GPU models names them in its trials. So a record is renamed where the cluster had fewer
+    or more models when it was measured, and nothing finished is repeated or lost.
+    """
+    if fresh:
+        sorting = _Sorting(folder, {}, _no_trial)
+    else:
+        sorting = _Sorting(folder, hardware or {}, is_wanted)
+    records = folder.records()
+    # Follow-ups name the trials that they follow, which may be renamed: those come first.
+    for record in sorted(records.values(), key=_is_follow_up):
+        sorting.decide(record)
+    return sorting.finish(is_fresh=fresh)
+
+
+class _Sorting:
+    """Decides on one record after another."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        hardware: Mapping[str, str],
+        is_wanted: Callable[[TrialSpec], bool],
+    ) -> None:
+        self._folder = folder
+        self._is_wanted = is_wanted
+        self._todays_names = {name: gpu_model for gpu_model, name in hardware.items()}
+        """Name of a GPU model that is there -> how today's trials call it."""
+        self._new_ids: dict[str, str] = {}
+        """Earlier trial id -> today's."""
+        self._superseded: list[str] = []
+        self._renamed: list[tuple[str, TrialRecord]] = []
+        self._wanted: dict[str, TrialRecord] = {}
+        self._absent = Counter[str]()
+
+    def decide(self, record: TrialRecord) -> None:
+        """Put the record among the wanted, those of absent GPU models, or the superseded."""
+        measured_on = _gpu_model_of(record)
+        renamed = record
+        if measured_on and self._todays_names:
+            # A model that is not there keeps its own name, so that no other's row replaces it.
+            todays_name = self._todays_names.get(measured_on, measured_on)
+            renamed = self._with_gpu_model(record, todays_name)
+        self._new_ids[record.trial_id] = renamed.trial_id
+        is_absent = bool(self._todays_names) and measured_on not in (*self._todays_names, "")
+        if is_absent and self._is_wanted_on_any_model(record):
+            self._absent[measured_on] += 1
+            self._renamed.append((record.trial_id, renamed))
+        elif not is_absent and self._is_wanted(renamed.spec):
+            self._renamed.append((record.trial_id, renamed))
+            self._wanted[renamed.trial_id] = renamed
+        else:
+            self._superseded.append(record.trial_id)
+
+    def finish(self, *, is_fresh: bool) -> EarlierRecords:
+        """Carry the decisions out. Raises RunFolderError."""
+        # First out of the way, then under the new names: no record is written over another.
+        for trial_id in self._superseded:
+            self._folder.set_aside(trial_id)
+        for trial_id, record in _without_collisions(self._renamed):
+            written = self._folder.rename(record, trial_id)
+            if written.trial_id in self._wanted:
+                self._wanted[written.trial_id] = written
+        # The tables of a run whose rows have gone would be taken for its rows.
+        has_records = bool(self._wanted or self._absent)
+        if self._superseded or (not has_records and (self._folder.path / TRIALS).exists()):
+            self._folder.set_tables_aside()
+        return EarlierRecords(
+            wanted=self._wanted,
+            of_absent_models=self._absent,
+            superseded=len(self._superseded),
+            tables=self._folder.superseded.tables,
+            moved_to=str(self._folder.superseded.path or ""),
+            is_fresh=is_fresh,
+        )
+
+    def _with_gpu_model(self, record: TrialRecord, gpu_model: str) -> TrialRecord:
+        """The record of the same trial for this GPU model, following trials by today's ids."""
+        follow_up = record.spec.follow_up
+        if follow_up is not None:
+            compared_with = [self._new_ids.get(name, name) for name in follow_up.compared_with]
+            follow_up = dataclasses.replace(
+                follow_up,
+                follows_trial=self._new_ids.get(follow_up.follows_trial, follow_up.follows_trial),
+                compared_with=tuple(compared_with),
+            )
+        spec = dataclasses.replace(record.spec, gpu_model=gpu_model, follow_up=follow_up)
+        return dataclasses.replace(record, spec=spec)
+
+    def _is_wanted_on_any_model(self, record: TrialRecord) -> bool:
+        """Whether today's plan has the trial on some GPU model, though not on the record's."""
+        follow_up = record.spec.follow_up
+        if follow_up is not None:
+            return self._new_ids.get(follow_up.follows_trial) in self._kept_ids
+        for gpu_model in self._todays_names.values():
+            if self._is_wanted(dataclasses.replace(record.spec, gpu_model=gpu_model)):
+                return True
+        return False
+
+    @property
+    def _kept_ids(self) -> Collection[str]:
+        """Today's ids of the records that stay."""
+        return {record.trial_id for _, record in self._renamed}
+
+
+def _without_collisions(
+    renamed: list[tuple[str, TrialRecord]],
+) -> Iterator[tuple[str, TrialRecord]]:
+    """The renames in an order in which no new name is still another record's old one."""
+    waiting = [(old, record) for old, record in renamed if old != record.trial_id]
+    while waiting:
+        taken = {old for old, _ in waiting}
+        free = [entry for entry in waiting if entry[1].trial_id not in taken]
+        # Two that take each other's name: the folder moves one aside, and nothing is lost.
+        yield from free or waiting
+        if not free:
+            return
+        waiting = [entry for entry in waiting if entry not in free]
+
+
+def _gpu_model_of(record: TrialRecord) -> str:
+    """The name of the GPU model that a record was measured on; empty without a GPU."""
+    return str(record.environment.get("gpu_model") or "")
+
+
+def _is_follow_up(record: TrialRecord) -> bool:
+    return record.spec.follow_up is not None
+
+
+def _no_trial(spec: TrialSpec) -> bool:
+    return False

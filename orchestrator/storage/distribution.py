@@ -1,0 +1,16 @@
+"""This program as a package: the name it is installed under, and its version."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+DISTRIBUTION = "orchestrator"
+"""The name that pip knows the program by."""
+
+
+def tool_version() -> str:
+    """This project's installed version, or "source" when it runs from a checkout."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "source"

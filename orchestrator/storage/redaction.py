@@ -1,0 +1,105 @@
+"""Secrets taken out of what a run folder says of its configuration: run.json is shared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+REDACTED = "***"
+"""In the place of a secret."""
+_ALWAYS_SECRET = frozenset(
+    (
+        "password",
+        "passwords",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "secret",
+        "secrets",
+        "credential",
+        "credentials",
+    )
+)
+"""Words of a name whose value is a secret, whatever its type."""
+_SECRET_TEXT = _ALWAYS_SECRET | {
+    "token",
+    "tokens",
+    "key",
+    "keys",
+    "apikey",
+    "apikeys",
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "sig",
+    "signature",
+}
+"""Words of a name whose value is a secret where it is text: ``pad_token_id`` is a number."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SPECIAL_TOKEN = re.compile(r"[<\[].{0,40}[>\]]")
+"""A tokenizer's own words, such as ``<pad>`` under ``pad_token``."""
+_USER_IN_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/?#\s]*@", re.IGNORECASE)
+_PARAMETER = re.compile(r"(?P<name>[\w.%-]+)=(?P<value>[^&;#\s\"']+)")
+"""``name=value`` in a URL's query, a connection string or a command line."""
+_OPTION = re.compile(r"(?P<option>--[\w-]+)(?P<space>\s+)(?P<value>[^\s-]\S*)")
+_KNOWN_TOKENS = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}"
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+)
+"""The shapes of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Google, and JWTs."""
+_BEARER = re.compile(r"(?P<kind>\b(?:Bearer|Basic)\s+)[\w.+/=~-]{8,}", re.IGNORECASE)
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """Plain JSON values with every secret replaced, at any depth.
+
+    A secret is text under a name such as ``api_key``, the user of a URL, a signature in a query,
+    or text of a known token's shape.
+    """
+    if isinstance(value, Mapping):
+        return {key: redacted(item, _deeper(name, str(key))) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redacted(item, name) for item in value]
+    if isinstance(value, str):
+        if _is_secret(name, _SECRET_TEXT) and value and not _SPECIAL_TOKEN.fullmatch(value):
+            return REDACTED
+        return _redacted_text(value)
+    if value is not None and not isinstance(value, bool) and _is_secret(name, _ALWAYS_SECRET):
+        return REDACTED
+    return value
+
+
+def _deeper(name: str, key: str) -> str:
+    """The name that decides: everything below a secret name is secret."""
+    if _is_secret(name, _SECRET_TEXT):
+        return name
+    return key
+
+
+def _is_secret(name: str, words: frozenset[str]) -> bool:
+    """Whether one of the name's words is among these: ``dbPassword`` has two words."""
+    return any(word.lower() in words for word in _WORDS.findall(name))
+
+
+def _redacted_text(text: str) -> str:
+    text = _USER_IN_URL.sub(rf"\g<scheme>{REDACTED}@", text)
+    text = _PARAMETER.sub(_redacted_parameter, text)
+    text = _OPTION.sub(_redacted_option, text)
+    text = _BEARER.sub(rf"\g<kind>{REDACTED}", text)
+    return _KNOWN_TOKENS.sub(REDACTED, text)
+
+
+def _redacted_parameter(match: re.Match[str]) -> str:
+    if _is_secret(unquote(match["name"]), _SECRET_TEXT):
+        return f"{match['name']}={REDACTED}"
+    return match[0]
+
+
+def _redacted_option(match: re.Match[str]) -> str:
+    if _is_secret(match["option"], _SECRET_TEXT):
+        return f"{match['option']}{match['space']}{REDACTED}"
+    return match[0]

@@ -1,0 +1,86 @@
+"""Arrow tables as this project writes them: types, and the units and meanings of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.record import SCHEMA_VERSION, ArrowType, Column
+from orchestrator.storage.distribution import tool_version
+
+ARROW_TYPES: dict[ArrowType, pa.DataType] = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    # Parquet calls a list's values "element"; so do these, and a table is the same written or read.
+    "list<double>": pa.list_(pa.field("element", pa.float64())),
+    "list<string>": pa.list_(pa.field("element", pa.string())),
+}
+"""A column's declared type -> Arrow's."""
+
+
+def build_table(
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    metadata: Mapping[str, str],
+    axis_of_column: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Rows as a table with these columns; a value that a row lacks is null.
+
+    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid where a
+    value is not of its declared type.
+    """
+    axes = axis_of_column or {}
+    fields = []
+    arrays = []
+    for column in columns:
+        fields.append(field_of(column, axes.get(column.name)))
+        values = [row.get(column.name) for row in rows]
+        arrays.append(pa.array(values, ARROW_TYPES[column.type]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
+
+
+def field_of(column: Column, axis: str | None = None) -> pa.Field:
+    """The Arrow field of a column; its metadata carries unit, meaning and, if it has one, axis."""
+    about = {"unit": column.unit, "doc": column.doc}
+    if axis is not None:
+        about["axis"] = axis
+    return pa.field(column.name, ARROW_TYPES[column.type], metadata=about)
+
+
+def type_name(kind: pa.DataType) -> ArrowType:
+    """The declared type that an Arrow type belongs to; "string" for every other."""
+    for name, arrow_type in ARROW_TYPES.items():
+        if arrow_type == kind:
+            return name
+    return "string"
+
+
+def metadata_of(table: pa.Table) -> dict[str, str]:
+    """The schema's metadata as text, without Arrow's own entry."""
+    raw = table.schema.metadata or {}
+    metadata = {}
+    for key, value in raw.items():
+        # Arrow keeps its own schema there, as bytes that are no text.
+        if key != b"ARROW:schema":
+            metadata[key.decode()] = value.decode()
+    return metadata
+
+
+def axes_of(table: pa.Table) -> dict[str, str]:
+    """Axis -> the name of its column."""
+    axes = {}
+    for field in table.schema:
+        axis = (field.metadata or {}).get(b"axis")
+        if axis is not None:
+            axes[axis.decode()] = field.name
+    return axes
+
+
+def tool_metadata() -> dict[str, str]:
+    """What every table says of the program that wrote it."""
+    return {"tool_version": tool_version(), "schema_version": str(SCHEMA_VERSION)}

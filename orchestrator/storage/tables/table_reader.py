@@ -1,0 +1,164 @@
+"""The run's Parquet files read with suspicion: damaged or foreign ones are named in a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from jobs.anatomy_record import Anatomy
+from jobs.record import SCHEMA_VERSION, Column
+from orchestrator.storage.layout import ANATOMY, STEPS
+from orchestrator.storage.migration import upgraded_rows
+from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
+from orchestrator.storage.tables import anatomy_rows
+from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
+from orchestrator.storage.tables.columns import (
+    ANATOMY_COLUMNS,
+    BASE,
+    FOLLOW_UP,
+    trial_table_columns,
+)
+from orchestrator.storage.tables.trial_table import TrialTable
+
+_IN_EVERY_VERSION = ("trial_id", "outcome")
+"""Columns by which a table of trials is recognized, whatever its version."""
+
+
+def read_trials_file(path: Path) -> TrialTable:
+    """A table of trials that this project wrote, of any version.
+
+    Raises FileNotFoundError or UnreadableRunError.
+    """
+    table = _read(path)
+    try:
+        return _trial_table(path, table)
+    except UnreadableRunError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _trial_table(path: Path, table: pa.Table) -> TrialTable:
+    """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
+    # The file says its version, its axes and its run; the rows say the rest.
+    metadata = metadata_of(table)
+    schema_version = int(metadata.get("schema_version", 1))
+    axes = axes_of(table)
+    rows = table.to_pylist()
+    # First what every version has: only then is the table worth migrating.
+    _require(path, _IN_EVERY_VERSION, rows)
+    if schema_version < SCHEMA_VERSION:
+        rows = upgraded_rows(rows, axes)
+    _require(path, [column.name for column in BASE], rows)
+    return TrialTable(
+        rows=rows,
+        columns=_columns_of(table, axes),
+        axes=axes,
+        run=RunMetadata.from_json(json.loads(metadata.get("run", "{}"))),
+        environments=json.loads(metadata.get("environments", "{}")),
+        tool_version=metadata.get("tool_version", ""),
+    )
+
+
+def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    for name in names:
+        if rows and name not in rows[0]:
+            raise UnreadableRunError(f"{path} is no table of this program: it has no column {name}")
+
+
+def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
+    """Today's columns, with those of the table's axes after identity and follow-up."""
+    todays_columns = trial_table_columns()
+    todays_names = {column.name for column in todays_columns}
+    axis_columns = []
+    for name in axes.values():
+        if name in todays_names:
+            continue
+        field = table.schema.field(name)
+        doc = (field.metadata or {}).get(b"doc", b"").decode()
+        axis_columns.append(Column(name, type_name(field.type), doc))
+    # The order in which ``trial_table_columns`` puts the axes of records.
+    first = len(BASE) + len(FOLLOW_UP)
+    return (*todays_columns[:first], *axis_columns, *todays_columns[first:])
+
+
+def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Columns of ``steps.parquet``, a row for each step; empty where there is no such file."""
+    path = run_folder / STEPS
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = _read(path, columns=list(columns)).to_pylist()
+    return rows
+
+
+def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
+    """Trial -> its losses step by step, from ``steps.parquet``; empty without such a file."""
+    losses: dict[str, list[float]] = {}
+    for row in read_steps(run_folder, ("trial_id", "loss")):
+        if row["loss"] is not None:
+            losses.setdefault(row["trial_id"], []).append(row["loss"])
+    return losses
+
+
+def profiled_trials(run_folder: Path) -> frozenset[str]:
+    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such
+    file.
+    """
+    try:
+        table = _read_anatomies(run_folder, columns=["trial_id"])
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(table["trial_id"].unique().to_pylist())
+
+
+def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:
+    """Trial -> its anatomy, from ``anatomy.parquet``.
+
+    Raises UnreadableRunError on a damaged or foreign file.
+    """
+    # Most readers want none, and then the file need not exist.
+    if not trial_ids:
+        return {}
+    wanted = _read_anatomies(run_folder).filter(pc.field("trial_id").isin(list(trial_ids)))
+    rows_by_trial: dict[str, list[dict[str, Any]]] = {}
+    for row in wanted.to_pylist():
+        rows_by_trial.setdefault(row["trial_id"], []).append(row)
+    try:
+        return {trial: anatomy_rows.anatomy_of(rows) for trial, rows in rows_by_trial.items()}
+    except (TypeError, ValueError) as error:
+        raise _unreadable(run_folder / ANATOMY, error) from None
+
+
+def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Table:
+    """``columns`` of the table, None: all, each checked to be of its declared type."""
+    path = run_folder / ANATOMY
+    table = _read(path, columns=columns)
+    for column in ANATOMY_COLUMNS:
+        if columns is not None and column.name not in columns:
+            continue
+        if column.name not in table.column_names:
+            raise UnreadableRunError(f"{path} has no column {column.name}")
+        if table.schema.field(column.name).type != ARROW_TYPES[column.type]:
+            raise UnreadableRunError(f"{path}: column {column.name} is of another type")
+    return table
+
+
+def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Raises FileNotFoundError or UnreadableRunError."""
+    try:
+        return pq.read_table(path, columns=columns, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> UnreadableRunError:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return UnreadableRunError(f"{path} is damaged or no table of this program ({lines[0]})")

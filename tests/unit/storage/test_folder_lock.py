@@ -1,0 +1,109 @@
+"""The lock of a run folder: what happens to its file and folder while a driver holds it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.storage.run_folder import (
+    RunFolder,
+    RunFolderBusyError,
+    RunFolderError,
+    RunFolderLostError,
+)
+from tests.conftest import build_tiny_spec
+
+RECORD = TrialRecord(spec=build_tiny_spec(), outcome=Outcome.OK)
+
+
+def delete_lock(run: Path) -> None:
+    (run / "lock").unlink()
+
+
+def replace_lock(run: Path) -> None:
+    (run / "lock").unlink()
+    (run / "lock").touch()
+
+
+def delete_folder(run: Path) -> None:
+    shutil.rmtree(run)
+
+
+def replace_folder(run: Path) -> None:
+    shutil.rmtree(run)
+    (run / "records").mkdir(parents=True)
+    (run / "lock").touch()
+
+
+def rename_folder(run: Path) -> None:
+    run.rename(run.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    "strike", [delete_lock, replace_lock, delete_folder, replace_folder, rename_folder]
+)
+def test_lost_folder_is_written_no_more(strike: Callable[[Path], None], tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with folder.locked():
+        strike(folder.path)
+        before = sorted(tmp_path.rglob("*"))
+        assert not folder.is_ours()
+        with pytest.raises(RunFolderLostError, match="nothing more is written there"):
+            folder.write(RECORD)
+        with pytest.raises(RunFolderLostError):
+            folder.describe({})
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_second_driver_after_a_deleted_lock_writes_alone(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path), RunFolder(tmp_path)
+    with first.locked():
+        (tmp_path / "lock").unlink()
+        with second.locked():
+            second.write(RECORD)
+            with pytest.raises(RunFolderLostError):
+                first.write(RECORD)
+
+
+def test_folder_is_held_once(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).locked():
+        assert RunFolder(tmp_path).in_use()
+        with pytest.raises(RunFolderBusyError), RunFolder(tmp_path).locked():
+            pass
+    assert not RunFolder(tmp_path).in_use()
+    with RunFolder(tmp_path).locked():
+        pass
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_link, make_folder])
+def test_lock_that_is_no_file_is_a_sentence(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "lock")
+    signal.alarm(20)  # a pipe would block for ever
+    try:
+        assert not RunFolder(tmp_path).in_use()
+        with (
+            pytest.raises(RunFolderError, match="it is no regular file; move it away"),
+            RunFolder(tmp_path).locked(),
+        ):
+            pass
+    finally:
+        signal.alarm(0)
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,93 @@
+"""Secrets in a configuration reach neither run.json nor the tables made from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.reporting.publish import publish
+from orchestrator.storage.redaction import REDACTED, redacted
+from orchestrator.storage.run_folder import RunFolder
+from tests.support.records import make_record
+
+SECRET = "hunter2-planted"
+SIGNED = f"https://bucket.s3.amazonaws.com/data?X-Amz-Expires=60&X-Amz-Signature={SECRET}"
+PLANTED: dict[str, Any] = {
+    "loggers": {
+        "wandb": {"settings": {"api_key": SECRET, "nested": [{"authToken": SECRET}]}},
+        "mlflow": {
+            "tracking_uri": f"https://user:{SECRET}@mlflow.example/x",
+            "tags": {"owner": "me", "DB_PASSWORD": SECRET},
+        },
+    },
+    "model": {"config": {"hub": {"token": SECRET, "secret": {"deep": [SECRET]}}}},
+    "data": {"path": SIGNED, "other": f"abfs://x?sv=1&sig={SECRET}"},
+    "store": f"AccountName=x;AccountKey={SECRET};EndpointSuffix=y",
+}
+
+
+def test_secrets_reach_no_file_of_the_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        folder.describe(
+            {
+                "name": "x",
+                "config": PLANTED,
+                "command": f"python -m orchestrator.sweep c.yaml --address ray://me:{SECRET}@h:1",
+            }
+        )
+        folder.write(make_record())
+        publish(tmp_path)
+    metadata = pq.read_schema(tmp_path / "trials.parquet").metadata
+    assert SECRET not in str(metadata)
+    assert b"owner" in metadata[b"config"]
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        folder.write(make_record())
+        described = {"name": "x", "config": PLANTED, "schema_version": 2}
+        (tmp_path / "run.json").write_text(json.dumps(described))
+        publish(tmp_path)
+    assert SECRET not in str(pq.read_schema(tmp_path / "trials.parquet").metadata)
+    assert SECRET not in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"pad_token_id": 0, "num_key_value_heads": 2, "max_new_tokens": 8, "tokenizer": "bert"},
+        {"pad_token": "<pad>", "mask_token": "[MASK]", "path": "/data/monkey.parquet"},
+        {"target_modules": ["key", "query"], "url": "https://host/x?split=train&rows=10"},
+        {"command": "python -m orchestrator.sweep a.yaml --output runs/x --time-budget 5m"},
+        {"at": "user@host", "keep": None, "use_secrets": False},
+    ],
+)
+def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
+    assert redacted(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"hf_{'a1' * 17}",
+        f"Authorization: Bearer {'x' * 20}",
+        f"--wandb-api-key {SECRET}",
+        "AKIA" + "ABCD" * 4,
+        f"postgresql://u:{SECRET}@db/x",
+        f"https://{SECRET}@github.com/a/b",
+    ],
+)
+def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
+    cleaned = redacted({"notes": text})["notes"]
+    assert REDACTED in cleaned
+    assert SECRET not in cleaned
+    assert redacted(cleaned) == cleaned

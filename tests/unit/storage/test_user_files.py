@@ -1,0 +1,79 @@
+"""Nothing of the user's is written over unless --force is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import predict
+from orchestrator.cli import EXIT_USAGE, holding
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.user_files import refuse_used_file, refuse_used_folder
+
+CONFIG = """
+model:
+  task: causal-lm
+  architecture: llama
+  config: {hidden_size: 64, intermediate_size: 64, num_hidden_layers: 1, num_attention_heads: 2}
+"""
+
+
+def _describe(folder: RunFolder) -> int:
+    folder.describe({"name": "a test"})
+    return 0
+
+
+def test_used_folder_is_refused_by_the_names_in_it(tmp_path: Path) -> None:
+    refuse_used_folder(tmp_path)
+    refuse_used_folder(tmp_path / "none")
+    for name in "abcde":
+        (tmp_path / name).touch()
+    with pytest.raises(FileExistsError, match="already holds a, b, c and 2 more; nothing was"):
+        refuse_used_folder(tmp_path)
+    refuse_used_folder(tmp_path, force=True)
+
+
+def test_used_file_is_refused_unless_forced(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    refuse_used_file(path)
+    path.touch()
+    with pytest.raises(FileExistsError, match="already exists; nothing was written"):
+        refuse_used_file(path)
+    refuse_used_file(path, force=True)
+
+
+def test_sweep_into_the_working_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.html").write_text("mine")
+    assert holding(Path("."), _describe, resume=False) == EXIT_USAGE
+    assert f"{tmp_path} already holds report.html; nothing was" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert holding(Path("."), _describe, resume=False, force=True) == 0
+
+
+def test_sweep_into_its_own_folder_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert holding(folder, _describe, resume=False) == 0
+    (folder / "notes.txt").write_text("mine, beside the run")
+    assert holding(folder, _describe, resume=False) == 0
+
+
+def test_sweep_goes_on_where_it_was_killed_at_once(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).locked():
+        pass
+    assert holding(tmp_path, _describe, resume=False) == 0
+
+
+def test_predict_over_a_table_of_the_users_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(CONFIG)
+    table = tmp_path / "table.parquet"
+    table.write_text("mine")
+    arguments = [str(tmp_path / "sweep.yaml"), "--output", str(table)]
+    assert predict.main(arguments) == EXIT_USAGE
+    assert "already exists; nothing was written" in capsys.readouterr().err
+    assert table.read_text() == "mine"
