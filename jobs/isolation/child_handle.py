@@ -223,6 +223,8 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
     # As a user would run one trial by hand.
     command = own_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
+    if spec.model.trust_remote_code:  # allowed by the command that started the sweep
+        command.append("--trust-remote-code")
     with open(own_folder / LOG, "w") as log:
         process = subprocess.Popen(
             command,

@@ -191,12 +191,12 @@ class Slot:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._parent.wait(timeout=self._limits.end)
         status = self._parent.poll()
-        error = self._last_error()
+        last_error = self._last_error()
         rule = ""
-        if infrastructure.says_disk_full(error):
+        if infrastructure.says_disk_full(last_error):
             rule = infrastructure.DISK_FULL
         raise SlotDiedError(
-            f"the slot's parent ended with status {status} and no answer: {error}", rule
+            f"the slot's parent ended with status {status} and no answer: {last_error}", rule
         )
 
     def _killed_parent(self, fault: str) -> SlotDiedError:
