@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 
 EXIT_UNEXPLAINED = 3
 
@@ -66,6 +67,8 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help=picture)
     return parser
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)
