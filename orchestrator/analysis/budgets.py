@@ -157,7 +157,10 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
     best = fastest(configurations)
     if best is None:
         return ()
-    near = [own for own in configurations if own is not best and _is_close(own, best)]
+    near = []
+    for configuration in configurations:
+        if configuration is not best and _is_close(configuration, best):
+            near.append(configuration)
     near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[: MAX_CONTENDERS - 1])
 

@@ -117,6 +117,7 @@ def configurations(
             by_environment.setdefault(row["environment_id"], []).append(row)
     combined: list[Configuration] = []
     for in_environment in by_environment.values():
+        # All configurations of an environment are compared by one measure of memory.
         column = memory_column(in_environment)
         measured = [row for row in in_environment if _is_measured(row, column)]
         for repeats in _repeats(measured, axes):

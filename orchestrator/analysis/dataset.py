@@ -128,6 +128,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 
     Adds to the rows what follows from several of them: loss flags, break-even steps.
     """
+    # Follow-ups are evidence about other trials and never ranked.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
     # A table without its losses keeps the flags that it was published with. With them, the checks
@@ -136,6 +137,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     if losses:
         checks = loss_checks(rows, losses, table.axes)
         _set_loss_flags(table.rows, checks)
+    # Steps until compiling has paid follow from pairs of rows, too.
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])

@@ -79,6 +79,7 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
         if not math.isfinite(loss):
             flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
             return LossCheck(state=CheckState.MISMATCH, steps=len(own), flag=flag)
+    # A mismatch with any reference is decisive.
     comparisons = []
     for reference in references.of(row):
         comparison = _comparison(row, reference, losses, axes)
@@ -106,8 +107,8 @@ def _scale_flag(row: Row) -> Flag | None:
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
     """The check against one reference."""
-    own, others = losses[row["trial_id"]], losses[reference["trial_id"]]
-    windows = compared(row, reference, own, others, axes)
+    own = losses[row["trial_id"]]
+    windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:

@@ -36,6 +36,7 @@ def recommend(
     def rank(others: Constraints) -> Ranking:
         return Ranking.of(listed, others, recipe, checks, comparisons)
 
+    # The decision, and what keeps the same constraints behind it.
     ranking = rank(constraints)
     ranked = ranking.ranked(constraints.memory_bytes)
     best = None
@@ -81,10 +82,10 @@ def _comparisons_of_best(
     """The tie-breaks that the best took part in, with others that keep the constraints."""
     if not ranked or ranked[0].is_inferred:
         return ()
-    measured = [own.configuration for own in ranked if not own.is_inferred]
     ranked_ids: set[str] = set()
-    for own in measured:
-        ranked_ids.update(own.trial_ids)
+    for candidate in ranked:
+        if not candidate.is_inferred:
+            ranked_ids.update(candidate.configuration.trial_ids)
     best_ids = set(ranked[0].configuration.trial_ids)
     of_best = []
     for comparison in comparisons:

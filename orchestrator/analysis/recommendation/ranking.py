@@ -70,18 +70,9 @@ class Ranking:
         """The ranking of one environment's configurations; ``recipe`` is the one that is ranked."""
         constraints = replace(constraints, memory_bytes=None)
         failed_caps = _failed_caps(checks)
-        allowed: list[Candidate] = []
-        for candidate in all_candidates(list(configurations), constraints.effective_batch):
-            if constraints.allow_training(candidate, recipe):
-                allowed.append(candidate)
-
-        def order(candidate: Candidate) -> tuple[float, int]:
-            return _order(candidate, constraints)
-
-        allowed.sort(key=order, reverse=True)
         ordered: list[Ranked] = []
         wrong: list[Ranked] = []
-        for candidate in allowed:
+        for candidate in _in_order(list(configurations), constraints, recipe):
             ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
             if candidate.configuration.trains_wrongly:
                 wrong.append(ranked)
@@ -114,6 +105,7 @@ class Ranking:
 
         A row is left out of this list where its figures serve a candidate that trains correctly.
         """
+        # Configurations have no equality, so each is known by its identity.
         evidence = {id(ranked.candidate.evidence) for ranked in self.ordered}
         wrong = _fitting(self.wrong, memory_bytes)
         return [own for own in wrong if id(own.configuration) not in evidence]
@@ -132,6 +124,21 @@ class Ranking:
         configurations = [candidate.configuration for candidate in measured.values()]
         winner = fastest_of(configurations, self.comparisons)
         return measured[id(winner)]
+
+
+def _in_order(
+    configurations: Sequence[Configuration], constraints: Constraints, recipe: TrainingRecipe
+) -> list[Candidate]:
+    """The candidates whose training is asked for, the best first."""
+    allowed: list[Candidate] = []
+    for candidate in all_candidates(configurations, constraints.effective_batch):
+        if constraints.allow_training(candidate, recipe):
+            allowed.append(candidate)
+
+    def order(candidate: Candidate) -> tuple[float, int]:
+        return _order(candidate, constraints)
+
+    return sorted(allowed, key=order, reverse=True)
 
 
 def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Candidate]:
