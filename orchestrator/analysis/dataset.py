@@ -20,6 +20,7 @@ from orchestrator.analysis.configuration import Configuration, configurations, m
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
 from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
+from orchestrator.analysis.loss_parity.references import rounding_of
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
@@ -233,6 +234,7 @@ class _Environments:
                     choices=own.choices,
                     recipe=own.training_recipe,
                     losses=self.losses.get(own.trial_ids[0], ()),
+                    rounding=rounding_of(own.row, self.table.axes),
                 )
             )
         return equivalent_recipes(compared, recipe)

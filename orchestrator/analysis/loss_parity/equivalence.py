@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
-from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
+from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 MIN_STEPS = 4
 """The first loss precedes every update: three losses with an effect of the recipe."""
@@ -59,6 +59,8 @@ class MeasuredRecipe:
     recipe: TrainingRecipe
     losses: Sequence[float]
     """Per optimizer step; empty where they are not known."""
+    rounding: float
+    """By how much losses of the same draws may differ at its precision, relative."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +142,7 @@ def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindo
     for loss in (*member.losses, *partner.losses):
         if not math.isfinite(loss):
             return ()
-    return loss_windows(member.losses, partner.losses, _rounding(member), 0.0)
+    return loss_windows(member.losses, partner.losses, member.rounding, 0.0)
 
 
 def _other_choices(own: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
@@ -150,7 +152,3 @@ def _other_choices(own: MeasuredRecipe, differing: frozenset[str]) -> tuple[obje
         if axis not in differing:
             others.append((axis, str(value)))
     return tuple(sorted(others))
-
-
-def _rounding(own: MeasuredRecipe) -> float:
-    return ROUNDING.get(str(own.choices.get("precision", "fp32")), 0.0)
