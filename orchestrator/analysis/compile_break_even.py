@@ -55,8 +55,8 @@ def _otherwise(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
 
 def _steps(row: Row, eager: Row) -> float:
     # Compilation happens in the first step, so what that took longer is its price.
-    spent = row["first_step_seconds"] - eager["first_step_seconds"]
-    saved = eager["step_seconds_median"] - row["step_seconds_median"]
+    spent: float = row["first_step_seconds"] - eager["first_step_seconds"]
+    saved: float = eager["step_seconds_median"] - row["step_seconds_median"]
     if saved <= 0:
         return math.inf
     # A first step that was even shorter, by chance, costs nothing.

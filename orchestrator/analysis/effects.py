@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
@@ -13,6 +13,8 @@ _SPLIT_AXES = ("accumulation", "micro_batch")
 """Compared at equal effective batch: as the accumulation grows, the micro-batch shrinks."""
 _MIN_SPEED = 1e-12
 """Keeps a ratio finite; no measured speed is as low."""
+_SATURATED = 0.05
+"""A micro-batch is about as fast as the fastest if it is slower by at most this share."""
 
 Pair = tuple[Configuration, Configuration]
 """Two configurations that differ on one axis: with the technique, and without it."""
@@ -32,6 +34,8 @@ class TechniqueEffect:
     """Median of samples per second with it / without it."""
     same_training: bool
     """Whether every pair trains the same way."""
+    micro_batch: int | None = None
+    """The micro-batch that all pairs have; None where they have different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,15 +53,41 @@ class CumulativeStep:
     """To the baseline."""
 
 
-def technique_effects(
+def useful_micro_batch(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
+) -> int | None:
+    """The smallest micro-batch at which the baseline's techniques are about as fast as they get.
+
+    None where they were not measured. A technique's effect is told there: at a micro-batch of 1 a
+    GPU mostly waits, and nothing that makes it faster shows.
+    """
+    speeds: dict[int, float] = {}
+    for configuration in configurations:
+        if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
+            speeds[configuration.row["micro_batch"]] = configuration.samples_per_second
+    if not speeds:
+        return None
+    enough = (1 - _SATURATED) * max(speeds.values())
+    return min(size for size, speed in speeds.items() if speed >= enough)
+
+
+def technique_effects(
+    configurations: Sequence[Configuration],
+    baseline: Mapping[str, Choice],
+    micro_batch: int | None = None,
 ) -> tuple[TechniqueEffect, ...]:
-    """For each axis and value, the median ratios over the pairs that differ on that axis alone."""
+    """For each axis and value, the median ratios over the pairs that differ on that axis alone.
+
+    With a ``micro_batch``, techniques are compared at it, or at the largest below it with any pair.
+    Pairs of different batches are compared wherever they were measured.
+    """
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
         pairs = _pairs_by_value(configurations, axis, default)
         for value in sorted(pairs, key=_order):
-            effects.append(_effect(axis, value, default, pairs[value]))
+            size, at_size = _at_micro_batch(axis, pairs[value], micro_batch)
+            effect = _effect(axis, value, default, at_size)
+            effects.append(replace(effect, micro_batch=size))
     return tuple(effects)
 
 
@@ -73,6 +103,22 @@ def _pairs_by_value(
         if value != default and partner is not None:
             pairs.setdefault(value, []).append((configuration, partner))
     return pairs
+
+
+def _at_micro_batch(
+    axis: str, pairs: Sequence[Pair], wanted: int | None
+) -> tuple[int | None, Sequence[Pair]]:
+    """The pairs at the wanted micro-batch or the next below it, with that size; else all pairs."""
+    if wanted is None or axis in _SPLIT_AXES:
+        return None, pairs
+    by_size: dict[int, list[Pair]] = {}
+    for own, partner in pairs:
+        by_size.setdefault(own.row["micro_batch"], []).append((own, partner))
+    not_above = [size for size in by_size if size <= wanted]
+    if not not_above:
+        return None, pairs
+    size = max(not_above)
+    return size, by_size[size]
 
 
 def _first_by_other_choices(
