@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate
@@ -33,8 +35,16 @@ def recommend(
     """
     listed = list(configurations)
 
-    def rank(others: Constraints) -> Ranking:
+    @functools.cache
+    def rank_all(others: Constraints) -> Ranking:
         return Ranking.of(listed, others, recipe, checks, comparisons)
+
+    def rank(others: Constraints) -> Ranking:
+        # A ranking knows every memory budget.
+        return rank_all(replace(others, memory_bytes=None))
+
+    def rank_few(few: Sequence[Configuration], others: Constraints) -> Ranking:
+        return Ranking.of(few, others, recipe, checks, comparisons)
 
     # The decision, and what keeps the same constraints behind it.
     ranking = rank(constraints)
@@ -48,7 +58,7 @@ def recommend(
         runners_up=tuple(_one_per_technique_set(ranked)[1 : MAX_RUNNERS_UP + 1]),
         costs=constraint_costs(rank, constraints, ranked),
         left_out=_left_out(ranking, constraints, best),
-        nearby=nearby_batches(rank, listed, constraints, best),
+        nearby=nearby_batches(rank_few, listed, constraints, best),
         check=_check_of(best, constraints, checks),
         comparisons=_comparisons_of_best(ranked, comparisons),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.accumulation import Candidate, as_measured, gradient_bytes
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation.answer import NearbyBatch
 from orchestrator.analysis.recommendation.constraints import Constraints
-from orchestrator.analysis.recommendation.costs import MakeRanking, gains, ratio_to
+from orchestrator.analysis.recommendation.costs import gains, ratio_to
+from orchestrator.analysis.recommendation.ranking import Ranking
 
 REACH = 1.5
 """A batch this many times larger or smaller is no neighbour any more."""
@@ -19,8 +21,12 @@ NEARLY_MOST = 0.9
 """The nearest batch is offered that has this share of what the best neighbour on its side has."""
 
 
+RankFew = Callable[[Sequence[Configuration], Constraints], Ranking]
+"""Ranks some of the configurations under constraints."""
+
+
 def nearby_batches(
-    rank: MakeRanking,
+    rank: RankFew,
     configurations: Sequence[Configuration],
     constraints: Constraints,
     best: Candidate | None,
@@ -33,9 +39,10 @@ def nearby_batches(
         return ()
     below: list[NearbyBatch] = []
     above: list[NearbyBatch] = []
+    contenders = _contenders(configurations, constraints)
     for effective_batch in _near(configurations, wanted):
         looser = replace(constraints, effective_batch=effective_batch)
-        candidate = rank(looser).pick(constraints.memory_bytes)
+        candidate = rank(contenders, looser).pick(constraints.memory_bytes)
         if candidate is None or not gains(candidate, best, constraints, WORTH_ANOTHER_BATCH):
             continue
         ratio = ratio_to(candidate, best, constraints)
@@ -46,6 +53,33 @@ def nearby_batches(
             above.append(nearby)
     nearest = (_nearest(below, wanted, constraints), _nearest(above, wanted, constraints))
     return tuple(nearby for nearby in nearest if nearby is not None)
+
+
+def _contenders(
+    configurations: Iterable[Configuration], constraints: Constraints
+) -> list[Configuration]:
+    """The configurations that can be the best at some effective batch and some memory budget.
+
+    With equal micro-batch, accumulation, recipe and gradients, another batch changes the figures of
+    all alike, so only their Pareto front counts. It is a small share of a large run.
+    """
+
+    def score(configuration: Configuration) -> float:
+        return constraints.score(as_measured(configuration))
+
+    groups: dict[tuple[object, ...], list[Configuration]] = {}
+    contenders: list[Configuration] = []
+    for own in configurations:
+        if own.trains_wrongly:
+            # These say what must not be inferred.
+            contenders.append(own)
+            continue
+        batch = (own.row["micro_batch"], own.row["accumulation"])
+        key = (*batch, own.training_recipe, gradient_bytes(own))
+        groups.setdefault(key, []).append(own)
+    for members in groups.values():
+        contenders += pareto_front(members, (little_memory, score))
+    return contenders
 
 
 def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
