@@ -106,22 +106,26 @@ def candidates(
     listed = list(configurations)
     if effective_batch is None:
         return tuple(map(as_measured, listed))
-    exact = [own for own in listed if own.effective_batch == effective_batch]
+    exact = [
+        configuration
+        for configuration in listed
+        if configuration.effective_batch == effective_batch
+    ]
     # What was measured right at this batch needs no inference.
-    taken = {key_of(own) for own in exact if not own.trains_wrongly}
-    recorded = _WrongAccumulations.of(listed, effective_batch)
+    taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
+    recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
-    for own in sorted(listed, key=accumulation_of):
-        if own.trains_wrongly or key_of(own) in taken:
+    for configuration in sorted(listed, key=accumulation_of):
+        if configuration.trains_wrongly or key_of(configuration) in taken:
             continue
-        candidate = recorded.inferred(own, effective_batch)
+        candidate = recorded.inferred(configuration, effective_batch)
         if candidate is not None:
-            nearest[key_of(own)] = candidate
+            nearest[key_of(configuration)] = candidate
     return (*map(as_measured, exact), *nearest.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _WrongAccumulations:
+class WrongAccumulations:
     """What recorded rows say that accumulate with a wrong loss."""
 
     evidence: Mapping[Key, Configuration]
@@ -138,16 +142,16 @@ class _WrongAccumulations:
         evidence: dict[Key, Configuration] = {}
         broken: dict[Key, int] = {}
         suspicions: dict[Choice, Flag] = {}
-        for own in sorted(configurations, key=accumulation_of):
-            if not own.trains_wrongly or accumulation_of(own) <= 1:
+        for configuration in sorted(configurations, key=accumulation_of):
+            if not configuration.trains_wrongly or accumulation_of(configuration) <= 1:
                 continue
-            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, own.loss_flags[0].value)
-            suspicions.setdefault(own.choices.get("loop"), flag)
-            if not _is_scale_alone(own):
-                broken.setdefault(key_of(own), accumulation_of(own))
-            elif own.effective_batch <= effective_batch:
+            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
+            suspicions.setdefault(configuration.choices.get("loop"), flag)
+            if not _is_scale_alone(configuration):
+                broken.setdefault(key_of(configuration), accumulation_of(configuration))
+            elif configuration.effective_batch <= effective_batch:
                 # The last one stays: the most accumulation is nearest.
-                evidence[key_of(own)] = own
+                evidence[key_of(configuration)] = configuration
         return cls(evidence=evidence, broken=broken, suspicions=suspicions)
 
     def inferred(self, configuration: Configuration, effective_batch: int) -> Candidate | None:
@@ -156,13 +160,22 @@ class _WrongAccumulations:
         Where its losses were wrong by more than their scale, the cause is not known, so more
         accumulation is not promised to train correctly.
         """
-        key = key_of(configuration)
-        candidate = _inferred(configuration, effective_batch, self.evidence.get(key))
-        if candidate is None:
+        evidence = self.evidence.get(key_of(configuration))
+        candidate = _inferred(configuration, effective_batch, evidence)
+        if candidate is None or not self.allows(configuration, candidate.accumulation):
             return None
-        if key in self.broken and candidate.accumulation >= self.broken[key]:
-            return None
-        suspicion = self.suspicions.get(configuration.choices.get("loop"))
+        return self.with_suspicion(candidate)
+
+    def allows(self, configuration: Configuration, accumulation: int) -> bool:
+        """Whether no row at this accumulation or less had losses wrong by more than their scale."""
+        limit = self.broken.get(key_of(configuration))
+        return accumulation <= 1 or limit is None or accumulation < limit
+
+    def with_suspicion(self, candidate: Candidate) -> Candidate:
+        """A candidate with what its loop's accumulated rows say, if it accumulates."""
+        if candidate.accumulation <= 1:
+            return candidate
+        suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
         return replace(candidate, suspicion=suspicion)
 
 

@@ -160,6 +160,8 @@ def _combined(
 ) -> Configuration:
     """One configuration of its repeats: median speed, and the worst of everything else."""
     first = repeats[0]
+    # A median speed is robust against one repeat that waited for the host; memory has to fit in
+    # every repeat, so the largest counts.
     return Configuration(
         choices={axis: first[name] for axis, name in axes.items()},
         environment_id=first["environment_id"],

@@ -182,7 +182,7 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Environments:
-    """The rows of a run, to be told apart by environment."""
+    """The rows of a run, and their results by environment."""
 
     table: TrialTable
     rows: Sequence[Row]
@@ -228,13 +228,13 @@ class _Environments:
     ) -> dict[TrainingRecipe, SameLosses]:
         """The recipes whose losses are those of the ranked one."""
         compared = []
-        for own in measured:
+        for configuration in measured:
             compared.append(
                 MeasuredRecipe(
-                    choices=own.choices,
-                    recipe=own.training_recipe,
-                    losses=self.losses.get(own.trial_ids[0], ()),
-                    rounding=rounding_of(own.row, self.table.axes),
+                    choices=configuration.choices,
+                    recipe=configuration.training_recipe,
+                    losses=self.losses.get(configuration.trial_ids[0], ()),
+                    rounding=rounding_of(configuration.row, self.table.axes),
                 )
             )
         return equivalent_recipes(compared, recipe)
@@ -247,12 +247,12 @@ def _ranked_with(
 ) -> tuple[Configuration, ...]:
     """The configurations, those with the ranked recipe's losses as configurations of it."""
     ranked = []
-    for own in measured:
-        measurement = same_losses.get(own.training_recipe)
+    for configuration in measured:
+        measurement = same_losses.get(configuration.training_recipe)
         if measurement is None:
-            ranked.append(own)
+            ranked.append(configuration)
         else:
-            ranked.append(replace(own, training_recipe=recipe, same_losses=measurement))
+            ranked.append(replace(configuration, training_recipe=recipe, same_losses=measurement))
     return tuple(ranked)
 
 

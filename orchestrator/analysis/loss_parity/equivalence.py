@@ -80,8 +80,8 @@ def equivalent_recipes(
 ) -> dict[TrainingRecipe, SameLosses]:
     """The recipes whose losses are those of ``reference``, each with its measurement."""
     by_recipe: dict[TrainingRecipe, list[MeasuredRecipe]] = {}
-    for own in measured:
-        by_recipe.setdefault(own.recipe, []).append(own)
+    for member in measured:
+        by_recipe.setdefault(member.recipe, []).append(member)
     references = by_recipe.pop(reference, [])
     equivalent = {}
     for recipe, members in by_recipe.items():

@@ -75,6 +75,7 @@ def _check_of(
 
 def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None) -> LeftOut:
     """What only its losses keep from being ranked."""
+    # Figures of evidence for a candidate that is ranked are not left out, so they do not count.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
     better = wrong
     if best is not None:

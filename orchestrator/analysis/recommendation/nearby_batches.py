@@ -69,14 +69,14 @@ def _contenders(
 
     groups: dict[tuple[object, ...], list[Configuration]] = {}
     contenders: list[Configuration] = []
-    for own in configurations:
-        if own.trains_wrongly:
+    for configuration in configurations:
+        if configuration.trains_wrongly:
             # These say what must not be inferred.
-            contenders.append(own)
+            contenders.append(configuration)
             continue
-        batch = (own.row["micro_batch"], own.row["accumulation"])
-        key = (*batch, own.training_recipe, gradient_bytes(own))
-        groups.setdefault(key, []).append(own)
+        batch = (configuration.row["micro_batch"], configuration.row["accumulation"])
+        key = (*batch, configuration.training_recipe, gradient_bytes(configuration))
+        groups.setdefault(key, []).append(configuration)
     for members in groups.values():
         contenders += pareto_front(members, (little_memory, score))
     return contenders

@@ -114,6 +114,7 @@ class Ranking:
         """What beat the first of the fitting candidates in a tie-break, where speed is the
         objective; None where that one stays first.
         """
+        # A tie-break says which is faster; it knows no energy and no price.
         by_speed = self.constraints.objective is OBJECTIVES["samples_per_second"]
         if not fitting or not by_speed or fitting[0].is_inferred or not self.comparisons:
             return None
@@ -142,6 +143,7 @@ def _in_order(
 
 
 def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Candidate]:
+    # No limit: everything fits.
     limit = math.inf
     if memory_bytes is not None:
         limit = memory_bytes
@@ -172,6 +174,7 @@ def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
     trial_ids = list(candidate.measured.trial_ids)
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids
+    # What failed under a cap fails under every smaller one, so one byte more is the least.
     least = candidate.configuration.memory_bytes
     for trial_id in trial_ids:
         if trial_id in failed_caps:
