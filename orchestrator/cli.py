@@ -57,8 +57,13 @@ _CANNOT_WRITE = (
     errno.EACCES,
     errno.EISDIR,
     errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EIO,
+    errno.ESTALE,
 )
-"""A disk is full, cannot be written, or has something else in a file's place."""
+"""A disk is full or fails, cannot be written, or has something else in a file's place; or a name is
+too long."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:

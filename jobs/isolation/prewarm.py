@@ -12,10 +12,10 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs import own_process
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
@@ -83,7 +83,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = [sys.executable, "-m", "jobs.isolation.forkserver"]
+        command = own_process.command("jobs.isolation.forkserver")
         command += ["--socket", str(listener.fileno()), str(os.getpid())]
         parent = subprocess.Popen(
             command,

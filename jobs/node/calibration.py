@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jobs import own_process
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
 from jobs.spec import to_json
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 """Each rate is the median of this many rounds."""
-_COMMAND = [sys.executable, "-m", "jobs.node.calibration"]
+_COMMAND = own_process.command("jobs.node.calibration")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

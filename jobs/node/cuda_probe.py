@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from jobs import own_process
 from jobs.node import nvml
 
 TIMEOUT_SECONDS = 60.0
@@ -22,7 +23,7 @@ def dead() -> str:
     try:
         # In a process of its own, because a CUDA error cannot be undone in the process that met it.
         probe = subprocess.run(
-            [sys.executable, "-m", "jobs.node.cuda_probe"],
+            own_process.command("jobs.node.cuda_probe"),
             capture_output=True,
             text=True,
             check=False,

@@ -17,6 +17,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
+from jobs.trial.row_lengths import RowLengths, ragged_lengths
 
 if TYPE_CHECKING:
     from jobs.trial.data import Collator
@@ -31,11 +32,17 @@ def assemble(
     enter: Announce,
     device: torch.device,
     scratch: str,
-) -> Setup:
-    """Everything that a loop needs. ``scratch`` is a folder that ends with the trial."""
+) -> tuple[Setup, RowLengths | None]:
+    """Everything that a loop needs, and the lengths of the data's rows where they differ.
+
+    ``scratch`` is a folder that ends with the trial.
+    """
     enter("data")
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps)
+    lengths = None
+    if spec.data.file is not None:
+        lengths = ragged_lengths(dataset)
 
     enter("model")
     _set_process_state(spec)
@@ -57,7 +64,7 @@ def assemble(
         relative_error=spec.measure.relative_error,
         device=device,
     )
-    return Setup(
+    setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
@@ -65,6 +72,7 @@ def assemble(
         optimizer=_optimizer(spec, model, arguments),
         meter=meter,
     )
+    return setup, lengths
 
 
 def cores(spec: TrialSpec) -> int:

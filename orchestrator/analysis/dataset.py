@@ -130,7 +130,8 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     """
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # A table without its losses keeps the flags that it was published with.
+    # A table without its losses keeps the flags that it was published with. With them, the checks
+    # find again what the trials themselves found.
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from jobs.anatomy.memory.kinds import KINDS
@@ -48,9 +49,16 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "trial_id": prediction.trial_id,
         "choices": json.dumps(dict(prediction.choices)),
         "unknown": prediction.unknown,
+        "refused": prediction.refused,
     }
     for name in _FIGURES:
         values |= _figure_columns(name, getattr(prediction, name))
+    values |= _figure_columns("typical_device", prediction.typical_device)
+    values["worst_tokens"] = prediction.worst_tokens
+    values["typical_tokens"] = prediction.typical_tokens
+    values["notes"] = "; ".join(prediction.notes)
+    values["transformers"] = version("transformers")
+    values["torch"] = version("torch")
     is_known = prediction.allocated is not None
     for kind in KINDS:
         column = f"{kind.replace(' ', '_').lower()}_bytes"
@@ -70,6 +78,9 @@ def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     trial_id = f"{prediction.trial_id:<12}"
+    if prediction.refused:
+        yield f"{trial_id}  refused: {prediction.refused}  | {words}"
+        return
     if prediction.allocated is None or prediction.reserved is None:
         yield f"{trial_id}  unknown: {prediction.unknown}  | {words}"
         return
@@ -78,7 +89,18 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     device = f"{_device(prediction.device):>22}"
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
+    if prediction.typical_device is not None:
+        yield f"{'':<12}  {_batch_lengths(prediction)}"
     yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+
+
+def _batch_lengths(prediction: Prediction) -> str:
+    """The worst batch, of which the figures above are, beside the typical one."""
+    return (
+        f"worst batch: {prediction.worst_tokens} tokens, device {_device(prediction.device)}; "
+        f"typical batch: {prediction.typical_tokens} tokens, "
+        f"device {_device(prediction.typical_device)}"
+    )
 
 
 def _device(device: Figure | None) -> str:

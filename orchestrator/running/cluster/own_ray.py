@@ -104,7 +104,8 @@ def watched() -> Iterator[OwnRay]:
 
 def descendants() -> list[psutil.Process]:
     """Every process below this one: a raylet's workers, their parents and trials."""
-    return psutil.Process().children(recursive=True)
+    children: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return children
 
 
 def end_those_left(processes: Iterable[psutil.Process]) -> None:
@@ -145,6 +146,11 @@ def _end_process(loss: str, ray: OwnRay) -> NoReturn:
             " command with --resume goes on"
         )
     print(sentence, file=sys.stderr, flush=True)
+    end_at_once()
+
+
+def end_at_once() -> NoReturn:
+    """End this process with exit status 1, and all that it started: nothing else would end it."""
     for process in descendants():
         with contextlib.suppress(psutil.Error):
             process.kill()
