@@ -107,7 +107,7 @@ def loss_ratio(trainer: transformers.Trainer) -> float | None:
 
 def _first_micro_batch(trainer: transformers.Trainer) -> dict[str, Any]:
     """The first rows of the dataset as a micro-batch, without starting workers."""
-    loader: Any = trainer.callback_handler.train_dataloader  # type: ignore[attr-defined]
+    loader: Any = trainer.callback_handler.train_dataloader
     size = min(trainer.args.per_device_train_batch_size, len(loader.dataset))
     rows = [loader.dataset[index] for index in range(size)]
     with _same_draws():
