@@ -30,7 +30,7 @@ CHATS = [
 ] * 8
 PROMPTS = [
     {"prompt": "was the film good", "completion": "yes"},
-    {"prompt": "bad", "completion": "a very bad film"},
+    {"prompt": "bad", "completion": "no"},
 ] * 8
 REVIEWS = [
     {"text": "good", "label": "pos"},
