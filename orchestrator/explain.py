@@ -21,12 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain
-    from orchestrator.api import load
     from orchestrator.reporting.explanation import render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        explanation = explain(load(options.run).dataset, options.before, options.after)
+        explanation = explain(cli.loaded(options.run).dataset, options.before, options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to explain ({error})", file=sys.stderr)
         return cli.EXIT_USAGE
