@@ -45,4 +45,6 @@ def refuse_fewer_rows(
 
 def _superseded(run_folder: Path) -> set[str]:
     """The trials whose records were moved aside."""
-    return {path.stem for path in (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")}
+    # A second record of one trial has a number behind its name.
+    names = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
+    return {path.stem.partition("-")[0] for path in names}
