@@ -218,7 +218,7 @@ def add_run(
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """The switch of every verb that writes to a place of the user's choice."""
-    force = "write into a folder that holds other files, and over files of the same names"
+    force = "write over files of the same names, and into a folder that holds other files"
     parser.add_argument("--force", action="store_true", help=force)
 
 

@@ -45,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not comparison.matched:
         print("no configuration ended ok in both runs", file=sys.stderr)
     _print(before, after, comparison, options)
-    failed = options.fail_over is not None and comparison.fails(options.fail_over)
-    return EXIT_WORSE if failed else cli.EXIT_OK
+    if options.fail_over is not None and comparison.fails(options.fail_over):
+        return EXIT_WORSE
+    return cli.EXIT_OK
 
 
 def _print(

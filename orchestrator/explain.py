@@ -23,8 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.analysis.explanation import NotExplainableError, explain
     from orchestrator.reporting.explanation import render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
+    from orchestrator.storage.user_files import refuse_used_file
 
     try:
+        if options.picture is not None:
+            refuse_used_file(options.picture, force=options.force)
         explanation = explain(cli.loaded(options.run).dataset, options.before, options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to explain ({error})", file=sys.stderr)
@@ -64,6 +67,7 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_json(parser)
     picture = "also draw where time and memory went"
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help=picture)
+    cli.add_force(parser)
     return parser
 
 

@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print(answer, options)
     if answer.best is None:
         return EXIT_NOTHING_FITS
-    return cli.EXIT_OK if options.export is None else _export(answer, options)
+    if options.export is None:
+        return cli.EXIT_OK
+    return _export(answer, options)
 
 
 def command_line() -> argparse.ArgumentParser:
