@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
     return parse
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)
