@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 
 EXIT_UNEXPLAINED = 3
 
@@ -70,6 +71,8 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_force(parser)
     return parser
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

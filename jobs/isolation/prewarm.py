@@ -36,7 +36,13 @@ def parents(cpus: int = 0) -> Iterator[None]:
     uuids = _gpu_uuids()
     # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
-    with own_folder("orchestrator-parents-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = None
+        with contextlib.suppress(OSError):  # the temporary disk is full
+            folder = stack.enter_context(own_folder("orchestrator-parents-"))
+        if folder is None:  # slots then start parents of their own
+            yield
+            return
         started = {}
         for uuid in uuids:
             path = _socket_path(folder, uuid, cores)

@@ -17,10 +17,9 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
-from jobs.trial.row_lengths import RowLengths, ragged_lengths
 
 if TYPE_CHECKING:
-    from jobs.trial.data import Collator
+    from jobs.trial.data import Collator, RowLengths
 
 Announce = Callable[[str], None]
 """Called with the name of each phase of the trial as it begins."""
@@ -42,7 +41,7 @@ def assemble(
     dataset, collator = _dataset(spec, steps)
     lengths = None
     if spec.data.file is not None:
-        lengths = ragged_lengths(dataset)
+        lengths = data.ragged_lengths(dataset)
 
     enter("model")
     _set_process_state(spec)
@@ -52,7 +51,7 @@ def assemble(
         spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
     )
     transformers.set_seed(spec.measure.seed)
-    model = _model(spec, arguments, device)
+    model = _model(spec, dataset, arguments, device)
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
@@ -131,9 +130,16 @@ def _set_process_state(spec: TrialSpec) -> None:
         set_kernels()
 
 
-def _model(spec: TrialSpec, arguments: Any, device: torch.device) -> torch.nn.Module:
-    """The model on its device, with its adapter if a technique adds one."""
-    model = models.build(spec.model, spec.settings.model_kwargs, device)
+def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
+    """The model on its device, with its adapter if a technique adds one.
+
+    It has as many classes as the user's own data.
+    """
+    model_spec = spec.model
+    if spec.data.file is not None:
+        config = models.architecture_config(spec.model)
+        model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels)
+    model = models.build(model_spec, spec.settings.model_kwargs, device)
     if adapt := bound(spec, "model"):
         adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
         return adapted

@@ -157,7 +157,9 @@ def plain_decision(
     over_default = gain_over_default(results, candidate)
     gain = ""
     default = ""
+    is_faster = False
     if over_default is not None:
+        is_faster = over_default.speed_ratio >= 1
         gain = headline(over_default)
         default = comparison(dataset, over_default)
     objectives = {}
@@ -174,5 +176,6 @@ def plain_decision(
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(dataset, candidate),
         "gain": gain,
+        "faster": int(is_faster),
         "default": default,
     }

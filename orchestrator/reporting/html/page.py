@@ -123,7 +123,7 @@ def _visible(value: Any) -> Any:
     return value
 
 
-def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, str] | None:
+def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
     """The decision that the page opens with, in words: it reads without a script, too."""
     if dataset.main is None:
         return None
@@ -135,11 +135,12 @@ def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, str] |
     question = f"samples_per_second/any/{environment['ranked']}"
     decision = decision_at(environment["decisions"], question, budget)
     if decision is None:
-        nothing = {"gain": "", "figures": "", "default": ""}
+        nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
         return {**nothing, "asked": asked, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
     return {
         "gain": decision["gain"],
+        "faster": decision["faster"],
         "asked": asked,
         "label": decision["label"],
         "figures": f"{speed} samples/s in {memory(decision['memory'])}",

@@ -45,11 +45,11 @@ def first_budget(dataset: Dataset) -> int | None:
 def _sentence(dataset: Dataset, gain: Gain) -> str:
     """Headline, pick and default, and the budget that the pick is for."""
     budget = first_budget(dataset)
-    within = ""
+    which = "the fastest of all"
     if budget is not None:
-        within = f" in {memory(budget)}"
+        which = f"the fastest in {memory(budget)}"
     pick = dataset.pick_label(gain.candidate.configuration)
-    return f"{headline(gain)}{within}: {pick}. {comparison(dataset, gain)}."
+    return f"{headline(gain)}, by {which}: {pick}. {comparison(dataset, gain)}."
 
 
 def headline(gain: Gain) -> str:
