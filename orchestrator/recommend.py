@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print(answer, options)
     if answer.best is None:
         return EXIT_NOTHING_FITS
-    return cli.EXIT_OK if options.export is None else _export(answer, options)
+    if options.export is None:
+        return cli.EXIT_OK
+    return _export(answer, options)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -153,6 +156,8 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
     return parse
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -51,6 +51,19 @@ COLUMNS = (
         "string",
         "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
     ),
+    Column(
+        "accumulation_loss_scaling",
+        "string",
+        "Who divides the loss of an accumulated step: the model (native), the training loop "
+        "(divided), or the loop because the model ignores num_items_in_batch (corrected: the "
+        "Trainer alone would train with a loss too large by the accumulation)",
+    ),
+    Column(
+        "accumulation_loss_ratio",
+        "float64",
+        "Loss of a step that accumulates one micro-batch, divided by its loss without "
+        "accumulation; 1 if the gradients are right, null where it was not checked",
+    ),
     Column("dataloader_workers", "int64", "Worker processes of the data loader"),
     Column(
         "persistent_bytes",

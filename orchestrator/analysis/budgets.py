@@ -83,6 +83,7 @@ def best_in_budgets(
     none in any budget. Of configurations that the search could not tell apart, the pick is the one
     that a tie-break found faster.
     """
+    # One ranking answers for every budget.
     ranking = Ranking.of(configurations, Constraints(), recipe, checks, comparisons)
     across = Ranking.of(configurations, Constraints(all_recipes=True), recipe, checks, comparisons)
     chosen = sorted(set(budgets)) or default_budgets(configurations)
@@ -133,9 +134,9 @@ def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
     """What fits by its peak alone, and failed a cap check; the fastest first."""
     failed = []
     for ranked in across.ordered:
-        own = ranked.candidate.configuration
-        if own.memory_bytes <= budget < ranked.least_bytes:
-            failed.append(own)
+        configuration = ranked.candidate.configuration
+        if configuration.memory_bytes <= budget < ranked.least_bytes:
+            failed.append(configuration)
     return tuple(sorted(failed, key=_speed_then_memory, reverse=True))
 
 
@@ -157,7 +158,10 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
     best = fastest(configurations)
     if best is None:
         return ()
-    near = [own for own in configurations if own is not best and _is_close(own, best)]
+    near = []
+    for configuration in configurations:
+        if configuration is not best and _is_close(configuration, best):
+            near.append(configuration)
     near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[: MAX_CONTENDERS - 1])
 

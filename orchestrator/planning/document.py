@@ -85,7 +85,11 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
     except UnicodeDecodeError:
-        raise _unreadable(path, "not UTF-8 text") from None
+        reason = "not UTF-8 text"
+        if path.suffix == ".bin":
+            # The Trainer saves its arguments as training_args.bin.
+            reason = "a pickle, which could run code; write TrainingArguments.to_json_string()"
+        raise _unreadable(path, reason) from None
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML except for tabs between its tokens
     return _Reader(str(path)).read(text)

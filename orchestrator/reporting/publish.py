@@ -86,7 +86,7 @@ def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]
         for front in results.fronts.values():
             of_recipes |= _trial_ids(front)
         across = _trial_ids(results.front_across_recipes)
-        for front in fronts_by(results.configurations, _trains_like).values():
+        for front in fronts_by(results.sound, _trains_like).values():
             for configuration in front:
                 yield (
                     configuration,

@@ -64,21 +64,22 @@ def loss_flags(rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> 
 
 
 def _has_finite_losses(row: Row, losses: Losses) -> bool:
-    own = losses.get(row["trial_id"], ())
-    return bool(own) and all(map(math.isfinite, own))
+    losses_of_row = losses.get(row["trial_id"], ())
+    return bool(losses_of_row) and all(map(math.isfinite, losses_of_row))
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
     scale_flag = _scale_flag(row)
     if scale_flag is not None:
         return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
-    own = losses.get(row["trial_id"], ())
-    if not own:
+    losses_of_row = losses.get(row["trial_id"], ())
+    if not losses_of_row:
         return NOT_CHECKED
-    for step, loss in enumerate(own, 1):
+    for step, loss in enumerate(losses_of_row, 1):
         if not math.isfinite(loss):
             flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
-            return LossCheck(state=CheckState.MISMATCH, steps=len(own), flag=flag)
+            return LossCheck(state=CheckState.MISMATCH, steps=len(losses_of_row), flag=flag)
+    # A mismatch with any reference is decisive.
     comparisons = []
     for reference in references.of(row):
         comparison = _comparison(row, reference, losses, axes)
@@ -88,7 +89,7 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
     if comparisons:
         return _together(comparisons)
     if references.is_reference(row):
-        return LossCheck(state=CheckState.REFERENCE, steps=len(own))
+        return LossCheck(state=CheckState.REFERENCE, steps=len(losses_of_row))
     return NOT_CHECKED
 
 
@@ -106,8 +107,8 @@ def _scale_flag(row: Row) -> Flag | None:
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
     """The check against one reference."""
-    own, others = losses[row["trial_id"]], losses[reference["trial_id"]]
-    windows = compared(row, reference, own, others, axes)
+    own = losses[row["trial_id"]]
+    windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:

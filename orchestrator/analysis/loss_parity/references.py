@@ -121,6 +121,16 @@ def compared(
 
 
 def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
-    """By how much the losses of rows with the same draws may differ at a row's precision."""
-    precision = row.get(axes.get("precision", "precision")) or "fp32"
-    return ROUNDING.get(str(precision), 0.0)
+    """By how much the losses of rows with the same draws may differ at a row's precision.
+
+    Arguments of the user's own, such as ``bf16: true``, set a precision beside the axis; what ran
+    says so.
+    """
+    formats = [
+        row.get(axes.get("precision", "precision")) or "fp32",
+        row.get("autocast") or "off",
+    ]
+    if "float16" in str(row.get("parameter_dtypes") or ""):
+        # bfloat16 or float16 weights.
+        formats.append("bf16_weights")
+    return max(ROUNDING.get(str(name), 0.0) for name in formats)

@@ -84,9 +84,11 @@ def loss_windows(
     allow.
     """
     steps = min(len(own), len(reference))
+    # How far single steps scatter says how far means of few steps may differ by chance.
     deviation = _step_deviation(reference)
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
+    # A late divergence shows in the second half, where it is not averaged away.
     windows = []
     for begin, end in _halves(steps):
         allowed = rounding

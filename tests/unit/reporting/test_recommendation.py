@@ -72,3 +72,32 @@ def test_render_of_a_run_without_results_says_so(tmp_path: Path) -> None:
     answer = run.recommend()
     assert "no measured configuration keeps these constraints" in repr(answer)
     assert to_json(run.dataset, answer.recommendation)["hardware"] is None
+
+
+def test_render_names_the_nearest_better_effective_batch() -> None:
+    run = load(RECORDED / "2026-11-21-bert_large-h200")
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=257))
+    assert "near this effective batch:\n  256 instead of 257: 9" in text
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=100))
+    assert "inferred from micro-batches 16 and 32, which were measured" in text
+
+
+def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
+    run = load(RECORDED / "2026-11-21-all_techniques-2xh200")
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=64))
+    line = "batch 16×4 · bf16 · adamw_torch_fused: 283 samples/s, 14.7 GiB"
+    assert line in text
+    assert "(inferred, figures of a trial with a wrong loss scale)" in text
+    text = repr(run.recommend(memory_bytes=16 * GIB))
+    assert "left out: 2 configurations, none of them better, whose losses do not match" in text
+    assert line in text
+    assert "(loss times accumulation)" in text
+
+
+def test_to_json_has_the_state_of_the_loss_check() -> None:
+    run = load(RECORDED / "2026-11-21-bert_large-h200")
+    answer = run.recommend(memory_bytes=24 * GIB, effective_batch=256)
+    document = to_json(run.dataset, answer.recommendation)
+    assert document["best"]["loss_check"] == "not checked"
+    assert document["best"]["basis"] == "less accumulation"
+    assert document["left_out"] == {"count": 0, "better": 0, "best": None}
