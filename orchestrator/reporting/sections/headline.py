@@ -62,13 +62,15 @@ def _sentence(dataset: Dataset, gain: Gain) -> str:
     if budget is not None:
         which = f"the fastest in {memory(budget)}"
     pick = dataset.pick_label(gain.candidate.configuration)
+    if gain.is_default:
+        return f"No gain over the default techniques, which are {which}: {pick}."
     return f"{headline(gain)}, by {which}: {pick}. {comparison(dataset, gain)}."
 
 
 def headline(gain: Gain) -> str:
     """``5.0 × the default's throughput at half its memory``."""
     if gain.is_default:
-        return "The default configuration"
+        return "The default techniques are the fastest here"
     return f"{_speed(gain.speed_ratio)} {_memory(gain.memory_ratio)}"
 
 
