@@ -138,7 +138,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     model_spec = spec.model
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
-        model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels)
+        model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
     model = models.build(model_spec, spec.settings.model_kwargs, device)
     if adapt := bound(spec, "model"):
         adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
