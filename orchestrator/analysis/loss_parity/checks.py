@@ -47,6 +47,7 @@ def loss_checks(
             by_environment.setdefault(row["environment_id"], []).append(row)
     checks: dict[str, LossCheck] = {}
     for in_environment in by_environment.values():
+        # A loss that is not finite is no reference for anything.
         finite = [row for row in in_environment if _has_finite_losses(row, losses)]
         references = References(finite, axes)
         for row in in_environment:
@@ -109,6 +110,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     """The check against one reference."""
     own = losses[row["trial_id"]]
     windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
+    # By how much the losses differ, and whether the accumulation explains it.
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:
