@@ -111,7 +111,6 @@ def _measure(
     folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
-    from jobs.trial import effective_config
     from jobs.trial.assembly import assemble
 
     begin = time.perf_counter()
@@ -127,15 +126,24 @@ def _measure(
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
         enter("inspection")
-        if spec.measure.inspect:
-            values = effective_config.inspect(trained) | values
-        values = worst_batch.with_worst_batch(values, trackers)
-        values |= _loss_scaling(trained)
-        values |= _derived(values, spec) | _like_the_hf_guide(trained, values)
+        values = _inspected(trained, values, trackers, spec)
         if not spec.measure.profile:
             return values, None
         enter("profile")
         return _profile(trained, values)
+
+
+def _inspected(
+    trained: Trained, values: Measurements, trackers: Sequence[Tracker], spec: TrialSpec
+) -> Measurements:
+    """``values`` with the effective configuration, and with what follows from several of them."""
+    from jobs.trial import effective_config
+
+    if spec.measure.inspect:
+        values = effective_config.inspect(trained) | values
+    values = worst_batch.with_worst_batch(values, trackers)
+    values |= _loss_scaling(trained)
+    return values | _derived(values, spec) | _like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:
@@ -176,6 +184,7 @@ def _prepare_device(
     from jobs.trial.assembly import cores
 
     enter("requirements")
+    # First of all: what the CUDA context takes counts as the trial's.
     for tracker in trackers:
         tracker.start(context)
     requirements.check(spec.settings.requires, spec)
@@ -238,6 +247,7 @@ def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measureme
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:
     """All trackers' columns and series; a tracker that cannot read its instrument adds nothing."""
+    # Later trackers win, but no two declare the same column.
     measurements: Measurements = {}
     series: dict[str, list[float]] = {}
     for tracker in trackers:

@@ -11,7 +11,7 @@ from jobs.trackers import RaggedData, Tracker
 
 if TYPE_CHECKING:
     from jobs.loops.base import Trained
-    from jobs.trial.row_lengths import RowLengths
+    from jobs.trial.data.row_lengths import RowLengths
 
 _BATCHES = 2_000
 """Batches of an epoch that the share of padding is computed from, at most."""

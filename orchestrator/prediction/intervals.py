@@ -7,7 +7,8 @@ segment, as large as the largest request. So the reserved memory of two runs tha
 tensors can differ by that block: 16 GB of logits for a vocabulary of 128,256 (docs/validity.md).
 
 The constants are fitted to recorded residuals, not chosen:
-``python -m tests.benchmarks.tables residuals`` prints the fit.
+``python -m tests.benchmarks.tables predictions tests/data/predictions/recorded.parquet
+docs/results`` prints the fit.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         device=device,
         elsewhere=other,
         measured_bytes=measured_bytes,
+        largest_block=replayed.peaks.largest_block,
         anatomy=replayed.peaks.at_peak,
         notes=tuple(notes),
     )

@@ -16,8 +16,8 @@ from orchestrator.prediction.replay import TrialStreams, replay
 from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.batches import Batch
-    from orchestrator.prediction.fake_step import FakeStep, Updates
+    from orchestrator.prediction.tracing.batches import Batch
+    from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ class ModelGroup:
                 yield _unknown(spec, unpredictable(spec) or reason)
             return
         with quick_imports():
-            from orchestrator.prediction.fake_step import FakeStep
+            from orchestrator.prediction.tracing.fake_step import FakeStep
 
         try:
             step = FakeStep(self._trials[0], self._gpu)
@@ -71,7 +71,7 @@ class ModelGroup:
 
     def _prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
         """The figures of the worst batch, and beside them those of a typical one."""
-        from orchestrator.prediction.positions import why_beyond
+        from orchestrator.prediction.tracing.positions import why_beyond
 
         batch = step.batches.worst(spec.micro_batch)
         refused = why_beyond(step.model, batch)

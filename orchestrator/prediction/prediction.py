@@ -80,6 +80,8 @@ class Prediction:
     """Why nothing is predicted; empty where something is."""
     refused: str = ""
     """Why the trial would raise, whatever the memory; empty where it would run."""
+    largest_block: int | None = None
+    """Bytes of a step's largest request: what the allocator may keep twice."""
     notes: tuple[str, ...] = ()
     """Why the interval is wider than usual, a sentence each."""
 

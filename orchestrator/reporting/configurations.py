@@ -59,13 +59,22 @@ def row_of(
         "samples_per_second": configuration.samples_per_second,
         "samples_per_second_error95": configuration.error95,
         "marks": marks(results, configuration),
-        "losses": LOSS_STATES[configuration.loss_state],
+        "losses": losses(configuration),
+        "loss_check": configuration.loss_state,
         "trial_id": configuration.trial_ids[0],
         "choices": dict(configuration.choices),
         "training_recipe": configuration.training_recipe.by_axis,
         "effective_batch": configuration.effective_batch,
         "flags": flags.to_json(configuration.flags),
     }
+
+
+def losses(configuration: Configuration) -> str:
+    """What is known of a configuration's losses, and of those of its recipe."""
+    is_wrong = configuration.loss_state is CheckState.MISMATCH
+    if configuration.same_losses is not None and not is_wrong:
+        return "same as the reference, measured"
+    return LOSS_STATES[configuration.loss_state]
 
 
 def marks(results: EnvironmentResults, configuration: Configuration) -> list[str]:

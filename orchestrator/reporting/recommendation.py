@@ -169,17 +169,22 @@ def left_out_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator
     left_out = recommendation.left_out
     if left_out.best is None:
         return
-    what = count(left_out.count, "configuration")
-    if left_out.better == left_out.count:
-        what = count(left_out.count, "better configuration")
-    elif left_out.better:
-        what = f"{what}, {left_out.better} of them better,"
-    else:
-        what = f"{what}, none of them better,"
+    what = _left_out_count(recommendation)
     line = _line(dataset, recommendation, left_out.best)
     notes_of_best = short_notes(dataset, left_out.best)
     yield f"left out: {what} whose losses do not match the reference; the best of them:"
     yield f"  {line}{notes_of_best}"
+
+
+def _left_out_count(recommendation: Recommendation) -> str:
+    """``3 configurations, 2 of them better,``."""
+    left_out = recommendation.left_out
+    if recommendation.best is None:
+        return count(left_out.count, "configuration")
+    if left_out.better == left_out.count:
+        return count(left_out.count, "better configuration")
+    better = left_out.better or "none"
+    return f"{count(left_out.count, 'configuration')}, {better} of them better,"
 
 
 def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:

@@ -60,7 +60,7 @@ def render(report: Report) -> str:
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
         library=Markup(packed(library)),
-        data=Markup(script_json(data)),
+        data=Markup(script_json(_all_visible(strict(data)))),
         command=dataset.run.command,
         config=_config(dataset),
         queries=queries(dataset),
@@ -123,7 +123,7 @@ def _visible(value: Any) -> Any:
     return value
 
 
-def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, str] | None:
+def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
     """The decision that the page opens with, in words: it reads without a script, too."""
     if dataset.main is None:
         return None
@@ -135,11 +135,12 @@ def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, str] |
     question = f"samples_per_second/any/{environment['ranked']}"
     decision = decision_at(environment["decisions"], question, budget)
     if decision is None:
-        nothing = {"gain": "", "figures": "", "default": ""}
+        nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
         return {**nothing, "asked": asked, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
     return {
         "gain": decision["gain"],
+        "faster": decision["faster"],
         "asked": asked,
         "label": decision["label"],
         "figures": f"{speed} samples/s in {memory(decision['memory'])}",
@@ -160,9 +161,7 @@ def packed(text: str) -> str:
 
 def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in; NaN and infinities become null."""
-    text = json.dumps(
-        _all_visible(strict(value)), separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps(strict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for sign in _ESCAPED:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -19,6 +19,7 @@ from orchestrator.analysis.dataset import (
     load_dataset,
 )
 from orchestrator.analysis.recommendation import Constraints
+from orchestrator.reporting.configurations import row_of
 from orchestrator.reporting.recommendation import render
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.records import make_record
@@ -73,6 +74,7 @@ def test_liger_with_the_references_losses_is_picked() -> None:
     assert "same losses as the reference, measured: use_liger_kernel=True" in render(
         dataset, answer
     )
+    assert row_of(dataset, results, best)["losses"] == "same as the reference, measured"
     assert best in results.front
     assert [pick.best for pick in results.budget_picks if pick.best is not None][-1] is best
 

@@ -99,3 +99,16 @@ def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
             fast_enough += measured.samples_per_second >= speed
     assert checked > 100
     assert fast_enough / checked > 0.95
+
+
+def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
+    known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
+    smaller = make_configuration(10, 100.0, micro_batch=4, **known)
+    larger = make_configuration(20, 120.0, micro_batch=8, **known)
+    broken = make_configuration(20, 120.0, micro_batch=4, accumulation=4, **known)
+    broken = replace(broken, flags=(Flag(FlagKind.LOSS_MISMATCH, 1.7),))
+    listed = [smaller, larger, broken]
+    assert [own.micro_batch for own in candidates_between(listed, 12)] == [6]
+    (candidate,) = candidates_between(listed, 12)
+    assert candidate.suspicion is not None
+    assert not list(candidates_between(listed, 30))

@@ -23,16 +23,16 @@ from jobs.techniques.hooks import bound
 from jobs.trial import models
 from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
-from orchestrator.prediction.allocation_trace import AllocationRecorder
-from orchestrator.prediction.batches import Batch, batches_of
-from orchestrator.prediction.cuda_semantics import cuda_semantics
-from orchestrator.prediction.fake_libraries import (
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.batches import Batch, batches_of
+from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
+from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
     movable_modules,
     plain_paged_memory,
     usual_masks,
 )
-from orchestrator.prediction.gpus import Gpu
 
 _GPU_ARGUMENTS = (
     "tf32",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.batches import Batch
+from orchestrator.prediction.tracing.batches import Batch
 
 _POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids_embedding")
 

@@ -12,8 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
-from orchestrator.prediction.cuda_operators import run_as_cuda
-from orchestrator.prediction.workspaces import workspaces
+from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
