@@ -72,6 +72,7 @@ class FakeStep:
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
+        # What is allocated here are the weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
@@ -151,6 +152,7 @@ class FakeStep:
             inputs = {}
             for name, tensor in batch.tensors.items():
                 inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
             loss = self._loss({**inputs, **loss_arguments})
@@ -226,6 +228,7 @@ class FakeStep:
         states in managed memory.
         """
         paged = []
+        # Fused kernels keep the step count on the GPU.
         counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
         for parameter, state in optimizer.state.items():
             is_paged = getattr(optimizer, "is_paged", False) and (
