@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.spec import TrialSpec
+from orchestrator.callable_verb import make_callable
 from orchestrator.cli import (
     EXIT_FAILURE,
     EXIT_OK,
@@ -100,6 +101,8 @@ def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list
         return list(trials)
     return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     finish(main)

@@ -114,7 +114,8 @@ class FakeStep:
         adapt = bound(self._spec, "model")
         if adapt is not None:
             model = adapt(model, spec.task, self._arguments)
-        return model
+        built: torch.nn.Module = model
+        return built
 
     @property
     def hidden_size(self) -> int:
