@@ -72,6 +72,7 @@ class FakeStep:
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
+        self.batches, self._model_spec = batches_of(spec)
         # What is allocated here are the weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
@@ -80,7 +81,6 @@ class FakeStep:
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         self._set_up_model()
-        self.batches = batches_of(spec, self.model.config)
 
     def _set_up_model(self) -> None:
         """What the loop does to the model before it trains."""
@@ -98,7 +98,7 @@ class FakeStep:
                 yield
 
     def _built_model(self) -> torch.nn.Module:
-        spec = self._spec.model
+        spec = self._model_spec
         kwargs = self._spec.settings.model_kwargs
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
