@@ -294,5 +294,6 @@ def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeas
     best = fastest(sizes)
     if best is None:
         return None
+    # Beyond saturation a larger batch takes more memory for no more speed.
     within = [size for size in sizes if size.speed >= (1 - tolerance) * best.speed]
     return min(within, key=_micro_batch)

@@ -61,7 +61,10 @@ def fastest(
 
     No decision: it knows neither recipes nor losses.
     """
-    fitting = [own for own in configurations if own.memory_bytes <= budget_bytes]
+    fitting = []
+    for configuration in configurations:
+        if configuration.memory_bytes <= budget_bytes:
+            fitting.append(configuration)
     return max(fitting, key=_speed_then_memory, default=None)
 
 
@@ -147,8 +150,11 @@ def _left_out(
     speed = 0.0
     if best is not None:
         speed = best.samples_per_second
-    wrong = [own.configuration for own in ranking.trains_wrongly(budget)]
-    return tuple(own for own in wrong if own.samples_per_second > speed)
+    faster = []
+    for candidate in ranking.trains_wrongly(budget):
+        if candidate.configuration.samples_per_second > speed:
+            faster.append(candidate.configuration)
+    return tuple(faster)
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
@@ -181,8 +187,9 @@ def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
     """
     if not configurations:
         return []
-    least = min(own.memory_bytes for own in configurations)
-    most = max(own.memory_bytes for own in configurations)
+    memory = [own.memory_bytes for own in configurations]
+    least = min(memory)
+    most = max(memory)
     sizes = CARD_SIZES
     if most <= CARD_SIZES[0]:
         sizes = _POWERS_OF_TWO

@@ -127,6 +127,7 @@ def configurations(
 
 def memory_column(rows: Sequence[Row]) -> str:
     """The first of ``MEMORY_COLUMNS`` that every ok row of an environment has."""
+    # A trial that failed may lack what all that ended ok have.
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
     for column in MEMORY_COLUMNS:
         if all(row.get(column) is not None for row in ok):

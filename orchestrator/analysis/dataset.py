@@ -157,6 +157,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
     """Replace the rows' loss flags by those of the checks."""
     for row in rows:
+        # A table may have been published when it had fewer rows to compare with.
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
         flags += _flags_of_check(checks.get(row["trial_id"]))
         if flags or row.get("flags") is not None:
@@ -206,6 +207,7 @@ class _Environments:
         self, environment_id: str, measured: Sequence[Configuration], wanted: TrainingRecipe
     ) -> EnvironmentResults:
         """One environment; ``wanted`` is the recipe to rank, if it was measured there."""
+        # A recipe that failed everywhere cannot be ranked; the nearest that ran is.
         recipe = wanted
         if wanted not in {own.training_recipe for own in measured}:
             candidates = [(own.choices, own.training_recipe) for own in measured]

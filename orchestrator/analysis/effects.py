@@ -134,6 +134,7 @@ def _first_by_other_choices(
 
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
     """What has to be equal for a pair that compares the axis."""
+    # A pair may differ in the axis alone.
     left_out: tuple[str, ...] = (axis,)
     equal: list[object] = [configuration.environment_id]
     # Another accumulation at the same micro-batch would be another effective batch, so the
@@ -195,6 +196,7 @@ def cumulative_steps(
     start = _baseline_of(configurations, baseline)
     if start is None:
         return ()
+    # The first row of the table is the baseline itself.
     steps = [CumulativeStep(axis="", configuration=start, memory_ratio=1.0, speed_ratio=1.0)]
     moved: list[str] = []
     while True:

@@ -18,7 +18,7 @@ class Gain:
 
     default: Candidate
     """The default techniques: at the candidate's own effective batch where they are known there,
-    else exactly the baseline.
+    else exactly the baseline, else at the batch where they are fastest.
     """
     candidate: Candidate
     is_same_batch: bool
@@ -44,15 +44,25 @@ class Gain:
 
 
 def gain_over_default(results: EnvironmentResults, candidate: Candidate) -> Gain | None:
-    """The gain of a candidate; None where the default was not measured."""
+    """The gain of a candidate; None where the default techniques were not measured."""
     default = _default_at(results, candidate.effective_batch)
     if default is not None:
         return Gain(default=default, candidate=candidate, is_same_batch=True)
+    default = _default_elsewhere(results)
+    if default is None:
+        return None
+    return Gain(default=default, candidate=candidate, is_same_batch=False)
+
+
+def _default_elsewhere(results: EnvironmentResults) -> Candidate | None:
+    """Exactly the baseline, else the default techniques at the batch where they are fastest."""
+    defaults = []
     for configuration in results.sound:
         if dict(configuration.choices) == dict(results.baseline):
-            default = as_measured(configuration)
-            return Gain(default=default, candidate=candidate, is_same_batch=False)
-    return None
+            return as_measured(configuration)
+        if has_default_techniques(results, configuration):
+            defaults.append(as_measured(configuration))
+    return _fastest(defaults)
 
 
 def _default_at(results: EnvironmentResults, effective_batch: int) -> Candidate | None:

@@ -53,6 +53,7 @@ def joules_per_sample(configuration: Configuration, _: float | None = None) -> f
         return float(row["joules_per_sample"])
     if row.get("energy_joules") is None or not row.get("counted_seconds"):
         return None
+    # Energy was recorded over the counted steps alone, so it is divided by their samples.
     counted_samples = row["samples_per_second"] * row["counted_seconds"]
     return float(row["energy_joules"] / counted_samples)
 
@@ -61,6 +62,7 @@ def dollars_per_million(configuration: Configuration, price_per_hour: float | No
     """What a million samples cost at a price per GPU hour; None without a price."""
     if price_per_hour is None:
         return None
+    # The time of a million samples, at the price of an hour.
     seconds = MILLION / configuration.samples_per_second
     return price_per_hour / HOUR_SECONDS * seconds
 

@@ -94,6 +94,7 @@ def _comparison(
     return PairedComparison(
         trial_id=trial_id,
         reference_id=reference_id,
+        # Both speeds of a round share the GPU's temperature, so the ratio is free of its drift.
         ratio=statistics.fmean(ratios),
         ci95=relative_half_width(ratios),
         rounds=len(ratios),
@@ -126,6 +127,7 @@ def fastest_of(
     """
     if not configurations:
         return None
+    # Comparisons are paired with the group's first, so only that one can be beaten.
     with_first = compared_with_first(configurations, comparisons)
     won = [comparison for comparison in with_first if comparison.is_faster]
     if not won:

@@ -77,14 +77,15 @@ def test_lines_show_throughput_by_micro_batch(browser: Any, bert: Path) -> None:
         page.locator("#lines").scroll_into_view_if_needed()
         names = f"{FIGURE}('#lines').renderers.at(-1).data_source.data.text"
         page.wait_for_function(names)
-        best = page.evaluate(names)
-        assert "bf16 · adamw_torch_fused" in best
-        assert any(name.endswith("(baseline)") for name in best)
-        page.select_option("#line-view", "single")
-        page.wait_for_function(f"{names}.length < {len(best)}")
         single = page.evaluate(names)
+        assert "bf16 · adamw_torch_fused" in single
         assert "fp32 · adamw_torch_fused · checkpoint" in single
         assert "bf16 · adamw_torch_fused · checkpoint" not in single
+        page.select_option("#line-view", "best")
+        page.wait_for_function(f"{names}.join() !== {','.join(single)!r}")
+        best = page.evaluate(names)
+        assert "bf16 · sgd" in best
+        assert any(name.endswith("(baseline)") for name in best)
 
 
 def test_pinned_configurations_are_explained_side_by_side(browser: Any, bert: Path) -> None:

@@ -161,3 +161,12 @@ def test_package_has_no_other_attributes(tmp_path: Path) -> None:
         _ = orchestrator.nothing
     with pytest.raises(FileNotFoundError):
         orchestrator.load(tmp_path / "nowhere")
+
+
+def test_run_frontier_and_answers_leave_out_what_trains_wrongly(run: orchestrator.Run) -> None:
+    assert any(own.trains_wrongly for own in run.configurations)
+    assert not any(own.trains_wrongly for own in run.frontier(all_recipes=True))
+    answer = run.recommend(memory_bytes=8 * 2**30, effective_batch=4, all_recipes=True)
+    assert answer.best is not None
+    assert not answer.best.configuration.trains_wrongly
+    assert answer.recommendation.left_out.count > 0

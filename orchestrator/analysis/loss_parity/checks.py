@@ -25,8 +25,10 @@ class LossCheck:
     state: CheckState
     steps: int = 0
     """How many steps the last comparison is about; 0 where there was none."""
-    allowed: float | None = None
-    """The widest bound of all comparisons, relative; None where nothing was compared."""
+    bound: float | None = None
+    """No relative difference beyond this is left undetected (the worst of all comparisons); None
+    where nothing was compared.
+    """
     reference_id: str = ""
     """The trial that decided; empty where nothing was compared."""
     flag: Flag | None = None
@@ -47,6 +49,7 @@ def loss_checks(
             by_environment.setdefault(row["environment_id"], []).append(row)
     checks: dict[str, LossCheck] = {}
     for in_environment in by_environment.values():
+        # A loss that is not finite is no reference for anything.
         finite = [row for row in in_environment if _has_finite_losses(row, losses)]
         references = References(finite, axes)
         for row in in_environment:
@@ -109,6 +112,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     """The check against one reference."""
     own = losses[row["trial_id"]]
     windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
+    # By how much the losses differ, and whether the accumulation explains it.
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:
@@ -116,7 +120,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     return LossCheck(
         state=state_of(windows),
         steps=windows[-1].end,
-        allowed=max(window.allowed for window in windows),
+        bound=max(window.bound for window in windows),
         reference_id=reference["trial_id"],
         flag=flag,
     )
@@ -138,4 +142,4 @@ def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
 
 
 def _bound(check: LossCheck) -> float:
-    return check.allowed or 0.0
+    return check.bound or 0.0

@@ -83,6 +83,7 @@ def equivalent_recipes(
     for member in measured:
         by_recipe.setdefault(member.recipe, []).append(member)
     references = by_recipe.pop(reference, [])
+    # Each other recipe is judged as a whole: its pairs stand or fall together.
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
@@ -106,7 +107,9 @@ def _can_be_shown(axes: Iterable[str]) -> bool:
 def _steps_needed(axes: Iterable[str]) -> int:
     # The axes of techniques are in a recipe only where a technique declares that effect.
     is_declared = any(axis in AXES for axis in axes)
-    return MIN_STEPS_OF_DECLARED if is_declared else MIN_STEPS
+    if is_declared:
+        return MIN_STEPS_OF_DECLARED
+    return MIN_STEPS
 
 
 def _same_losses(

@@ -31,6 +31,7 @@ class References:
         self._axes = axes
         self._plainest_of_group: dict[Group, Row] = {}
         self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
+        # The row nearest to the defaults has the fewest causes of a wrong loss.
         for row in sorted(rows, key=self._distance_to_defaults):
             self._plainest_of_group.setdefault(_group(row), row)
             self._plainest_of_draws.setdefault(_draws(row, axes), row)
@@ -109,9 +110,11 @@ def compared(
     Before the first update the recipe does not matter; afterwards it does, and rows of different
     recipes are compared in that step alone.
     """
+    # Equal draws allow no more than rounding, other draws as much as chance.
     rounding = None
     if _draws(reference, axes) == _draws(row, axes):
         rounding = rounding_of(row, axes)
+    # Another effective batch sees other samples in each step.
     further = 0.0
     if row["effective_batch"] != reference["effective_batch"]:
         further = OTHER_BATCH

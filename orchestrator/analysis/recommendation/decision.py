@@ -48,6 +48,7 @@ def recommend(
 
     # The decision, and what keeps the same constraints behind it.
     ranking = rank(constraints)
+    # The first is the decision; the others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = None
     if ranked:

@@ -39,6 +39,7 @@ def nearby_batches(
         return ()
     below: list[NearbyBatch] = []
     above: list[NearbyBatch] = []
+    # Many batches are ranked, so each ranking is kept small.
     contenders = _contenders(configurations, constraints)
     for effective_batch in _near(configurations, wanted):
         looser = replace(constraints, effective_batch=effective_batch)
@@ -87,6 +88,7 @@ def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
     batches = set()
     for configuration in configurations:
         micro_batch = int(configuration.row["micro_batch"])
+        # The multiples of the micro-batch next to the batch asked for.
         below = wanted // micro_batch * micro_batch
         batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)

@@ -89,6 +89,7 @@ class Ranking:
     def ranked(self, memory_bytes: float | None = None) -> list[Candidate]:
         """All candidates that fit, the decision first; None fits any memory."""
         fitting = _fitting(self.ordered, memory_bytes)
+        # Interleaved rounds on one GPU tell apart what separate trials could not.
         winner = self._tie_break_winner(fitting)
         if winner is None:
             return fitting

@@ -66,6 +66,8 @@ def decisions(
     results: EnvironmentResults,
     recipes: Sequence[TrainingRecipe],
     index_of: Mapping[str, int],
+    *,
+    limit: int = MAX_RANKED,
 ) -> dict[str, Any]:
     """``steps``: question -> its decisions by rising memory budget, as (least bytes, candidate).
 
@@ -76,7 +78,7 @@ def decisions(
     """
     answers: dict[str, list[tuple[int, int]]] = {}
     candidates: dict[str, int] = {}
-    left = max(1, MAX_RANKED // max(1, len(results.configurations)))
+    left = max(1, limit // max(1, len(results.configurations)))
     for question in list(_questions(results))[:left]:
         ranking = Ranking.of(
             results.configurations,

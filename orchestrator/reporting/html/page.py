@@ -60,7 +60,7 @@ def render(report: Report) -> str:
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
         library=Markup(packed(library)),
-        data=Markup(script_json(data)),
+        data=Markup(script_json(_all_visible(strict(data)))),
         command=dataset.run.command,
         config=_config(dataset),
         queries=queries(dataset),
@@ -161,9 +161,7 @@ def packed(text: str) -> str:
 
 def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in; NaN and infinities become null."""
-    text = json.dumps(
-        _all_visible(strict(value)), separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps(strict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for sign in _ESCAPED:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import Gain, gain_over_default
 from orchestrator.analysis.recommendation import Constraints, Ranking
 from orchestrator.reporting.content import Content, RunSection
@@ -21,14 +21,7 @@ def make(dataset: Dataset) -> Content | None:
     results = dataset.main
     if results is None:
         return None
-    ranking = Ranking.of(
-        results.configurations,
-        Constraints(),
-        results.recipe,
-        results.cap_checks,
-        results.comparisons,
-    )
-    pick = ranking.pick(first_budget(dataset))
+    pick = _ranking(results).pick(first_budget(dataset))
     if pick is None:
         return None
     gain = gain_over_default(results, pick)
@@ -38,8 +31,28 @@ def make(dataset: Dataset) -> Content | None:
 
 
 def first_budget(dataset: Dataset) -> int | None:
-    """The smallest memory budget in bytes that the run names; None where it names none."""
-    return min(dataset.run.budgets, default=None)
+    """The smallest memory budget in bytes, of those that the run names, that anything fits.
+
+    Where nothing fits any of them the smallest; None where the run names none.
+    """
+    named = sorted(dataset.run.budgets)
+    if dataset.main is not None:
+        ranking = _ranking(dataset.main)
+        for budget in named:
+            if ranking.pick(budget) is not None:
+                return budget
+    return min(named, default=None)
+
+
+def _ranking(results: EnvironmentResults) -> Ranking:
+    """The configurations of the ranked recipe, fastest first."""
+    return Ranking.of(
+        results.configurations,
+        Constraints(),
+        results.recipe,
+        results.cap_checks,
+        results.comparisons,
+    )
 
 
 def _sentence(dataset: Dataset, gain: Gain) -> str:
@@ -49,13 +62,15 @@ def _sentence(dataset: Dataset, gain: Gain) -> str:
     if budget is not None:
         which = f"the fastest in {memory(budget)}"
     pick = dataset.pick_label(gain.candidate.configuration)
+    if gain.is_default:
+        return f"No gain over the default techniques, which are {which}: {pick}."
     return f"{headline(gain)}, by {which}: {pick}. {comparison(dataset, gain)}."
 
 
 def headline(gain: Gain) -> str:
     """``5.0 × the default's throughput at half its memory``."""
     if gain.is_default:
-        return "The default configuration"
+        return "The default techniques are the fastest here"
     return f"{_speed(gain.speed_ratio)} {_memory(gain.memory_ratio)}"
 
 
