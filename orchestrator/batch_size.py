@@ -93,13 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_plan(config, sets, options, facts)
         return cli.EXIT_OK
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
+
+    def run(folder: RunFolder) -> int:
+        return _run(config, sets, options, folder)
+
+    # The slots' parents preload while the folder is locked and Ray starts.
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        return cli.holding(
-            output,
-            lambda folder: _run(config, sets, options, folder),
-            resume=options.resume,
-            force=options.force,
-        )
+        return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
 def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
@@ -152,7 +152,9 @@ def _print_plan(
 def _plan_json(
     config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
 ) -> dict[str, Any]:
-    listed = [{"label": own.label, "choices": dict(own.choices)} for own in sets]
+    listed = []
+    for technique_set in sets:
+        listed.append({"label": technique_set.label, "choices": dict(technique_set.choices)})
     return {
         "name": config.name,
         "technique_sets": listed,
@@ -164,11 +166,10 @@ def _plan_json(
 def _plan_text(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> str:
     number = count(len(sets), "technique set")
     largest = options.max_micro_batch or "512, or 64 without a GPU"
-    lines = [
-        f"{config.name}: the batch size of {number} on each available GPU model",
-        *(f"  {technique_set.label}" for technique_set in sets),
-        f"micro-batches up to {largest}; each trial follows from those before it",
-    ]
+    lines = [f"{config.name}: the batch size of {number} on each available GPU model"]
+    for technique_set in sets:
+        lines.append(f"  {technique_set.label}")
+    lines.append(f"micro-batches up to {largest}; each trial follows from those before it")
     effective_batch = options.effective_batch_for(config)
     if effective_batch:
         lines.append(f"then the fastest way to effective batch {effective_batch}")
@@ -201,9 +202,10 @@ def _run(
 def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
     if any(part.is_interrupted for part in tuned):
         return cli.EXIT_INTERRUPTED
-    answers = [answer for part in tuned for answer in part.answers]
-    if any(answer.largest is None and answer.unfinished for answer in answers):
-        return cli.EXIT_FAILURE
+    for part in tuned:
+        for answer in part.answers:
+            if answer.largest is None and answer.unfinished:
+                return cli.EXIT_FAILURE
     return cli.EXIT_OK
 
 
@@ -229,7 +231,9 @@ def _print_answers(
         for answer in part.answers:
             print(f"\n{describe(answer, part.hardware)}")
     print("\nFiles")
-    for path in (folder.path / FILE, *(part.folder.path / TRIALS for part in tuned)):
+    paths = [folder.path / FILE]
+    paths += [part.folder.path / TRIALS for part in tuned]
+    for path in paths:
         if path.exists():
             print(f"  {path}")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.spec import TrialSpec
+from orchestrator.callable_verb import make_callable
 from orchestrator.cli import (
     EXIT_FAILURE,
     EXIT_OK,
@@ -32,7 +33,8 @@ from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
+    """Exit status: 0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's
+    name is wrong."""
     options = command_line().parse_args(arguments)
     try:
         if options.output is not None:
@@ -56,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(rows, indent=1))
     else:
         print(table(predictions, labels(predictions, config)))
+    if predictions and all(prediction.refused for prediction in predictions):
+        return EXIT_FAILURE
     return EXIT_OK
 
 
@@ -64,7 +68,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "the table cannot be written"}),
+        epilog=epilog({EXIT_FAILURE: "every trial would raise, or the table cannot be written"}),
     )
     add_config(parser)
     gpu = "the GPU to predict for, or a calibration file (default: h200)"
@@ -96,6 +100,8 @@ def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list
         return list(trials)
     return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     finish(main)

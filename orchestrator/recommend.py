@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
@@ -37,11 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
-    from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        run = load(options.run)
+        run = cli.loaded(options.run)
     except FileNotFoundError as error:
         what = "no records and no table to recommend from"
         print(f"{options.run}: {what} ({error})", file=sys.stderr)
@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print(answer, options)
     if answer.best is None:
         return EXIT_NOTHING_FITS
-    return cli.EXIT_OK if options.export is None else _export(answer, options)
+    if options.export is None:
+        return cli.EXIT_OK
+    return _export(answer, options)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -104,7 +106,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.recommendation import render, to_json
+    from orchestrator.reporting.recommendation import render
+    from orchestrator.reporting.recommendation_json import to_json
     from orchestrator.reporting.workload import Workload
 
     workload = None
@@ -152,6 +155,8 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
     return parse
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from jobs.node import nvml
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.plan import Plan, plan
@@ -158,6 +159,8 @@ def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[
     rows = [row(prediction) for prediction in predictions]
     return rows, f"Predicted for {gpu.name}, GiB\n{text}"
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs import own_process
 from jobs.isolation.child_main import (
     DONE,
     LOG,
@@ -220,8 +221,10 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
         shutil.rmtree(own_folder, ignore_errors=True)
         raise
     # As a user would run one trial by hand.
-    command = [sys.executable, "-m", "jobs", str(spec_file)]
+    command = own_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
+    if spec.model.trust_remote_code:  # allowed by the command that started the sweep
+        command.append("--trust-remote-code")
     with open(own_folder / LOG, "w") as log:
         process = subprocess.Popen(
             command,

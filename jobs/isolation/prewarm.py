@@ -12,10 +12,10 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs import own_process
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
@@ -36,7 +36,13 @@ def parents(cpus: int = 0) -> Iterator[None]:
     uuids = _gpu_uuids()
     # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
-    with own_folder("orchestrator-parents-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = None
+        with contextlib.suppress(OSError):  # the temporary disk is full
+            folder = stack.enter_context(own_folder("orchestrator-parents-"))
+        if folder is None:  # slots then start parents of their own
+            yield
+            return
         started = {}
         for uuid in uuids:
             path = _socket_path(folder, uuid, cores)
@@ -83,7 +89,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = [sys.executable, "-m", "jobs.isolation.forkserver"]
+        command = own_process.command("jobs.isolation.forkserver")
         command += ["--socket", str(listener.fileno()), str(os.getpid())]
         parent = subprocess.Popen(
             command,

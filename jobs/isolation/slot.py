@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from jobs import infrastructure
+from jobs import infrastructure, own_process
 from jobs.isolation import prewarm
 from jobs.isolation.messages import Channel, bounded_timeout
 from jobs.node.process_variables import process_variables
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
-PARENT_COMMAND = (sys.executable, "-m", "jobs.isolation.forkserver")
+PARENT_COMMAND = tuple(own_process.command("jobs.isolation.forkserver"))
 """Starts a parent."""
 _ERROR_BYTES = 16_000
 """How much of a parent's stderr is read: its end."""
@@ -192,12 +191,12 @@ class Slot:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._parent.wait(timeout=self._limits.end)
         status = self._parent.poll()
-        error = self._last_error()
+        last_error = self._last_error()
         rule = ""
-        if infrastructure.says_disk_full(error):
+        if infrastructure.says_disk_full(last_error):
             rule = infrastructure.DISK_FULL
         raise SlotDiedError(
-            f"the slot's parent ended with status {status} and no answer: {error}", rule
+            f"the slot's parent ended with status {status} and no answer: {last_error}", rule
         )
 
     def _killed_parent(self, fault: str) -> SlotDiedError:

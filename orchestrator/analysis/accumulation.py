@@ -10,8 +10,9 @@ wrong row is evidence for the figures.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import Choice
@@ -104,27 +105,84 @@ def candidates(
     """
     listed = list(configurations)
     if effective_batch is None:
-        return tuple(as_measured(own) for own in listed)
-    exact = [own for own in listed if own.effective_batch == effective_batch]
-    taken = {key_of(own) for own in exact if not own.trains_wrongly}
-    evidence = _wrong_scales(listed, effective_batch)
-    broken = _broken_accumulations(listed)
-    suspicions = _suspicions(listed)
+        return tuple(map(as_measured, listed))
+    exact = [
+        configuration
+        for configuration in listed
+        if configuration.effective_batch == effective_batch
+    ]
+    # What was measured right at this batch needs no inference.
+    taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
+    recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
-    for own in sorted(listed, key=accumulation_of):
-        key = key_of(own)
-        if key in taken or own.trains_wrongly:
+    for configuration in sorted(listed, key=accumulation_of):
+        if configuration.trains_wrongly or key_of(configuration) in taken:
             continue
-        inferred = _inferred(own, effective_batch, evidence.get(key))
-        if inferred is None or _reaches(inferred.accumulation, broken.get(key)):
-            continue
-        suspicion = suspicions.get(own.choices.get("loop"))
-        nearest[key] = replace(inferred, suspicion=suspicion)
-    return (*(as_measured(own) for own in exact), *nearest.values())
+        candidate = recorded.inferred(configuration, effective_batch)
+        if candidate is not None:
+            nearest[key_of(configuration)] = candidate
+    return (*map(as_measured, exact), *nearest.values())
 
 
-def _reaches(accumulation: int, limit: int | None) -> bool:
-    return limit is not None and accumulation >= limit
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrongAccumulations:
+    """What recorded rows say that accumulate with a wrong loss."""
+
+    evidence: Mapping[Key, Configuration]
+    """The rows whose loss is too large by their accumulation alone: their memory and speed count.
+    """
+    broken: Mapping[Key, int]
+    """The least accumulation at which the losses are wrong by more than their scale."""
+    suspicions: Mapping[Choice, Flag]
+    """Loop -> a flag for its accumulation."""
+
+    @classmethod
+    def of(cls, configurations: Sequence[Configuration], effective_batch: int) -> Self:
+        """What the rows up to an effective batch say."""
+        evidence: dict[Key, Configuration] = {}
+        broken: dict[Key, int] = {}
+        suspicions: dict[Choice, Flag] = {}
+        for configuration in sorted(configurations, key=accumulation_of):
+            if not configuration.trains_wrongly or accumulation_of(configuration) <= 1:
+                continue
+            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
+            suspicions.setdefault(configuration.choices.get("loop"), flag)
+            if not _is_scale_alone(configuration):
+                broken.setdefault(key_of(configuration), accumulation_of(configuration))
+            elif configuration.effective_batch <= effective_batch:
+                # The last one stays: the most accumulation is nearest.
+                evidence[key_of(configuration)] = configuration
+        return cls(evidence=evidence, broken=broken, suspicions=suspicions)
+
+    def inferred(self, configuration: Configuration, effective_batch: int) -> Candidate | None:
+        """A configuration at more accumulation; None where its training or figures are not known.
+
+        Where its losses were wrong by more than their scale, the cause is not known, so more
+        accumulation is not promised to train correctly.
+        """
+        evidence = self.evidence.get(key_of(configuration))
+        candidate = _inferred(configuration, effective_batch, evidence)
+        if candidate is None or not self.allows(configuration, candidate.accumulation):
+            return None
+        return self.with_suspicion(candidate)
+
+    def allows(self, configuration: Configuration, accumulation: int) -> bool:
+        """Whether no row at this accumulation or less had losses wrong by more than their scale."""
+        limit = self.broken.get(key_of(configuration))
+        return accumulation <= 1 or limit is None or accumulation < limit
+
+    def with_suspicion(self, candidate: Candidate) -> Candidate:
+        """A candidate with what its loop's accumulated rows say, if it accumulates."""
+        if candidate.accumulation <= 1:
+            return candidate
+        suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
+        return replace(candidate, suspicion=suspicion)
+
+
+def _is_scale_alone(configuration: Configuration) -> bool:
+    """Whether nothing but the accumulation makes the loss too large."""
+    kinds = {flag.kind for flag in configuration.loss_flags}
+    return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
 
 
 def as_measured(configuration: Configuration) -> Candidate:
@@ -140,52 +198,11 @@ def accumulation_of(configuration: Configuration) -> int:
 
 def key_of(configuration: Configuration) -> Key:
     """What configurations have in common that differ in their accumulation alone."""
-    others: Mapping[str, Choice] = configuration.choices
-    chosen = [(axis, choice) for axis, choice in others.items() if axis != "accumulation"]
-    return (configuration.environment_id, configuration.row["micro_batch"], *chosen)
-
-
-def _wrong_scales(
-    configurations: Iterable[Configuration], effective_batch: int
-) -> dict[Key, Configuration]:
-    """The rows whose loss is too large by their accumulation: evidence for memory and speed.
-
-    Of several of one key, the one with most accumulation up to the effective batch asked for.
-    """
-    evidence: dict[Key, Configuration] = {}
-    for own in sorted(configurations, key=accumulation_of):
-        kinds = {flag.kind for flag in own.loss_flags}
-        is_wrong_scale = kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
-        if is_wrong_scale and own.effective_batch <= effective_batch:
-            evidence[key_of(own)] = own
-    return evidence
-
-
-def _broken_accumulations(configurations: Iterable[Configuration]) -> dict[Key, int]:
-    """The least accumulation of a key at which the losses are wrong by more than their scale.
-
-    The cause is not known, so more accumulation is not promised to train correctly.
-    """
-    broken: dict[Key, int] = {}
-    for own in sorted(configurations, key=accumulation_of, reverse=True):
-        kinds = {flag.kind for flag in own.loss_flags}
-        is_scale_alone = kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
-        if own.trains_wrongly and not is_scale_alone and accumulation_of(own) > 1:
-            broken[key_of(own)] = accumulation_of(own)
-    return broken
-
-
-def _suspicions(configurations: Iterable[Configuration]) -> dict[Choice, Flag]:
-    """Loop -> a flag for its accumulation, because an accumulated row of it has other losses than
-    its reference.
-    """
-    suspicions: dict[Choice, Flag] = {}
-    for own in configurations:
-        if accumulation_of(own) > 1 and own.trains_wrongly:
-            ratio = own.loss_flags[0].value
-            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, ratio)
-            suspicions.setdefault(own.choices.get("loop"), flag)
-    return suspicions
+    key: list[Hashable] = [configuration.environment_id, configuration.row["micro_batch"]]
+    for axis, choice in configuration.choices.items():
+        if axis != "accumulation":
+            key.append((axis, choice))
+    return tuple(key)
 
 
 def _inferred(
@@ -200,6 +217,7 @@ def _inferred(
     accumulation, rest = divmod(effective_batch, micro_batch)
     if rest or accumulation <= measured_accumulation:
         return None
+    # Memory and speed that were measured are better known than inferred ones.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:
         return _with_evidence(configuration, accumulation, evidence)
     # Without accumulation a step frees its gradients; with it, they are kept between passes.
@@ -266,6 +284,7 @@ def gradient_bytes(configuration: Configuration) -> int | None:
     sizes = [size for dtype, size in BYTES.items() if dtype in named]
     if count is None or not sizes:
         return None
+    # Of several formats it is not known how many parameters have which: the widest is the bound.
     bytes_each = max(sizes)
     if row.get("zero_stage") is not None:
         bytes_each = BYTES["float32"]

@@ -38,6 +38,7 @@ def _nearby(answer: BatchSizeAnswer, dataset: Dataset) -> tuple[NearbyBatch, ...
     """Better effective batches, as the recommendation from these trials has them."""
     if answer.effective_batch is None or dataset.main is None:
         return ()
+    # The tightest limit of all sizes: other processes may have come and gone meanwhile.
     limit = min((size.limit_bytes for size in answer.sizes), default=math.inf)
     memory_bytes = None
     if math.isfinite(limit):

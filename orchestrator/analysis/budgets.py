@@ -61,7 +61,10 @@ def fastest(
 
     No decision: it knows neither recipes nor losses.
     """
-    fitting = [own for own in configurations if own.memory_bytes <= budget_bytes]
+    fitting = []
+    for configuration in configurations:
+        if configuration.memory_bytes <= budget_bytes:
+            fitting.append(configuration)
     return max(fitting, key=_speed_then_memory, default=None)
 
 
@@ -83,6 +86,7 @@ def best_in_budgets(
     none in any budget. Of configurations that the search could not tell apart, the pick is the one
     that a tie-break found faster.
     """
+    # One ranking answers for every budget.
     ranking = Ranking.of(configurations, Constraints(), recipe, checks, comparisons)
     across = Ranking.of(configurations, Constraints(all_recipes=True), recipe, checks, comparisons)
     chosen = sorted(set(budgets)) or default_budgets(configurations)
@@ -133,9 +137,9 @@ def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
     """What fits by its peak alone, and failed a cap check; the fastest first."""
     failed = []
     for ranked in across.ordered:
-        own = ranked.candidate.configuration
-        if own.memory_bytes <= budget < ranked.least_bytes:
-            failed.append(own)
+        configuration = ranked.candidate.configuration
+        if configuration.memory_bytes <= budget < ranked.least_bytes:
+            failed.append(configuration)
     return tuple(sorted(failed, key=_speed_then_memory, reverse=True))
 
 
@@ -146,8 +150,11 @@ def _left_out(
     speed = 0.0
     if best is not None:
         speed = best.samples_per_second
-    wrong = [own.configuration for own in ranking.trains_wrongly(budget)]
-    return tuple(own for own in wrong if own.samples_per_second > speed)
+    faster = []
+    for candidate in ranking.trains_wrongly(budget):
+        if candidate.configuration.samples_per_second > speed:
+            faster.append(candidate.configuration)
+    return tuple(faster)
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
@@ -157,7 +164,10 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
     best = fastest(configurations)
     if best is None:
         return ()
-    near = [own for own in configurations if own is not best and _is_close(own, best)]
+    near = []
+    for configuration in configurations:
+        if configuration is not best and _is_close(configuration, best):
+            near.append(configuration)
     near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[: MAX_CONTENDERS - 1])
 
@@ -177,8 +187,9 @@ def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
     """
     if not configurations:
         return []
-    least = min(own.memory_bytes for own in configurations)
-    most = max(own.memory_bytes for own in configurations)
+    memory = [own.memory_bytes for own in configurations]
+    least = min(memory)
+    most = max(memory)
     sizes = CARD_SIZES
     if most <= CARD_SIZES[0]:
         sizes = _POWERS_OF_TWO

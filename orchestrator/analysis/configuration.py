@@ -117,6 +117,7 @@ def configurations(
             by_environment.setdefault(row["environment_id"], []).append(row)
     combined: list[Configuration] = []
     for in_environment in by_environment.values():
+        # All configurations of an environment are compared by one measure of memory.
         column = memory_column(in_environment)
         measured = [row for row in in_environment if _is_measured(row, column)]
         for repeats in _repeats(measured, axes):
@@ -126,6 +127,7 @@ def configurations(
 
 def memory_column(rows: Sequence[Row]) -> str:
     """The first of ``MEMORY_COLUMNS`` that every ok row of an environment has."""
+    # A trial that failed may lack what all that ended ok have.
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
     for column in MEMORY_COLUMNS:
         if all(row.get(column) is not None for row in ok):
@@ -159,6 +161,8 @@ def _combined(
 ) -> Configuration:
     """One configuration of its repeats: median speed, and the worst of everything else."""
     first = repeats[0]
+    # A median speed is robust against one repeat that waited for the host; memory has to fit in
+    # every repeat, so the largest counts.
     return Configuration(
         choices={axis: first[name] for axis, name in axes.items()},
         environment_id=first["environment_id"],

@@ -20,6 +20,7 @@ from orchestrator.analysis.configuration import Configuration, configurations, m
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
 from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
+from orchestrator.analysis.loss_parity.references import rounding_of
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
@@ -128,13 +129,16 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 
     Adds to the rows what follows from several of them: loss flags, break-even steps.
     """
+    # Follow-ups are evidence about other trials and never ranked.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # A table without its losses keeps the flags that it was published with.
+    # A table without its losses keeps the flags that it was published with. With them, the checks
+    # find again what the trials themselves found.
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)
         _set_loss_flags(table.rows, checks)
+    # Steps until compiling has paid follow from pairs of rows, too.
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])
@@ -153,6 +157,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
     """Replace the rows' loss flags by those of the checks."""
     for row in rows:
+        # A table may have been published when it had fewer rows to compare with.
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
         flags += _flags_of_check(checks.get(row["trial_id"]))
         if flags or row.get("flags") is not None:
@@ -178,7 +183,7 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Environments:
-    """The rows of a run, to be told apart by environment."""
+    """The rows of a run, and their results by environment."""
 
     table: TrialTable
     rows: Sequence[Row]
@@ -202,6 +207,7 @@ class _Environments:
         self, environment_id: str, measured: Sequence[Configuration], wanted: TrainingRecipe
     ) -> EnvironmentResults:
         """One environment; ``wanted`` is the recipe to rank, if it was measured there."""
+        # A recipe that failed everywhere cannot be ranked; the nearest that ran is.
         recipe = wanted
         if wanted not in {own.training_recipe for own in measured}:
             candidates = [(own.choices, own.training_recipe) for own in measured]
@@ -224,12 +230,13 @@ class _Environments:
     ) -> dict[TrainingRecipe, SameLosses]:
         """The recipes whose losses are those of the ranked one."""
         compared = []
-        for own in measured:
+        for configuration in measured:
             compared.append(
                 MeasuredRecipe(
-                    choices=own.choices,
-                    recipe=own.training_recipe,
-                    losses=self.losses.get(own.trial_ids[0], ()),
+                    choices=configuration.choices,
+                    recipe=configuration.training_recipe,
+                    losses=self.losses.get(configuration.trial_ids[0], ()),
+                    rounding=rounding_of(configuration.row, self.table.axes),
                 )
             )
         return equivalent_recipes(compared, recipe)
@@ -242,12 +249,12 @@ def _ranked_with(
 ) -> tuple[Configuration, ...]:
     """The configurations, those with the ranked recipe's losses as configurations of it."""
     ranked = []
-    for own in measured:
-        measurement = same_losses.get(own.training_recipe)
+    for configuration in measured:
+        measurement = same_losses.get(configuration.training_recipe)
         if measurement is None:
-            ranked.append(own)
+            ranked.append(configuration)
         else:
-            ranked.append(replace(own, training_recipe=recipe, same_losses=measurement))
+            ranked.append(replace(configuration, training_recipe=recipe, same_losses=measurement))
     return tuple(ranked)
 
 

@@ -18,6 +18,7 @@ from orchestrator.analysis.effects import (
     TechniqueEffect,
     cumulative_steps,
     technique_effects,
+    useful_micro_batch,
 )
 from orchestrator.analysis.hf_guide import GuideRow, guide_rows
 from orchestrator.analysis.loss_parity import SameLosses
@@ -134,14 +135,21 @@ class EnvironmentResults:
         return baseline_choices(self.configurations, self.run.baseline)
 
     @cached_property
+    def useful_micro_batch(self) -> int | None:
+        """The micro-batch at which the effects of techniques are told; None where unknown."""
+        return useful_micro_batch(self.configurations, self.baseline)
+
+    @cached_property
     def effects(self) -> tuple[TechniqueEffect, ...]:
         """What each technique did to the baseline."""
-        return technique_effects(self.configurations, self.baseline)
+        return technique_effects(self.configurations, self.baseline, self.useful_micro_batch)
 
     @cached_property
     def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
         """One technique on top of another."""
-        return cumulative_steps(self.configurations, self.baseline)
+        at_useful = {**self.baseline, "micro_batch": self.useful_micro_batch}
+        steps = cumulative_steps(self.configurations, at_useful)
+        return steps or cumulative_steps(self.configurations, self.baseline)
 
     @cached_property
     def guide_rows(self) -> tuple[GuideRow, ...]:

@@ -18,17 +18,14 @@ class LossCurves:
     after: tuple[float, ...]
     windows: tuple[LossWindow, ...]
     """What loss parity compares; the reference is the first trial."""
+    state: CheckState
+    """What loss parity says of the difference: matches, mismatch or not checked."""
 
     @property
     def furthest_step(self) -> int:
         """The step, from 0, at which they are furthest apart."""
         differences = [abs(b - a) for a, b in zip(self.before, self.after, strict=True)]
         return differences.index(max(differences))
-
-    @property
-    def state(self) -> CheckState:
-        """What loss parity says of the difference: matches, mismatch or not checked."""
-        return state_of(self.windows)
 
 
 def loss_curves(
@@ -49,8 +46,10 @@ def loss_curves(
         steps += 1
     if not steps:
         return None
+    windows = compared(second, first, after[:steps], before[:steps], axes)
     return LossCurves(
         before=tuple(before[:steps]),
         after=tuple(after[:steps]),
-        windows=compared(second, first, after[:steps], before[:steps], axes),
+        windows=windows,
+        state=state_of(windows),
     )

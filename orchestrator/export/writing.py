@@ -105,7 +105,7 @@ def export_candidate(
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
-    # An inferred candidate is its measured row with more accumulation.
+    # An inferred candidate is its measured row with more accumulation or another micro-batch.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
@@ -137,7 +137,7 @@ def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None
 def _peak_bytes(candidate: Candidate) -> int | None:
     """The row's peak, where the exported training should reach the same."""
     row = candidate.measured.row
-    # More accumulation keeps gradients, and on a CPU no peak is known.
+    # Another batch has another peak, and on a CPU no peak is known.
     if candidate.is_inferred or not row["gpu_model"]:
         return None
     peak: int | None = row.get("peak_allocated_bytes")

@@ -5,6 +5,7 @@ Checked here, and the source of configs/schema.json and docs/configuration.md.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
@@ -23,6 +24,19 @@ from orchestrator.planning.search_choice import search_schema
 from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
 from orchestrator.storage.location import location
+
+_NAME_CHARACTERS = 100
+"""The longest name of a sweep; the name of a folder may have 255 bytes."""
+
+
+def _check_name(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if re.search(r"[/\\]", value) or value in (".", ".."):
+        raise ValueError("is a name, not a path; to choose the run folder, set output")
+    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
+        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
+    return value
 
 
 def _check_output(value: str | None) -> str | None:
@@ -184,7 +198,7 @@ class SubsetSection(Section):
 class SweepSection(Section):
     """One sweep: a model, a base of TrainingArguments, and the axes to vary."""
 
-    name: str | None = None
+    name: Annotated[str | None, AfterValidator(_check_name)] = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""

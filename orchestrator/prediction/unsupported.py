@@ -22,7 +22,6 @@ def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty where something is."""
     return (
         _untraced_kernels(spec)
-        or _untraced_data(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
@@ -37,12 +36,6 @@ def _untraced_kernels(spec: TrialSpec) -> str:
         return f"{attention} runs kernels that are not traced"
     if "kernels" in spec.settings.hooks:
         return "the trace cannot restrict attention to one kernel"
-    return ""
-
-
-def _untraced_data(spec: TrialSpec) -> str:
-    if spec.data.file is not None:
-        return "the lengths of a data file's samples are known only as batches are drawn"
     return ""
 
 

@@ -1,25 +1,20 @@
-"""A recommendation as people read it, and as JSON."""
+"""A recommendation as people read it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import MILLION
 from orchestrator.analysis.recommendation import ConstraintCost, NearbyBatch, Recommendation
 from orchestrator.labels import recipe_label
-from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
     labels_of_trials,
     memory_meaning,
     tie_break_sentence,
 )
-from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
-from orchestrator.reporting.sections.budgets import check_to_json
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.workload import Workload
 from orchestrator.units import count, memory, number
@@ -156,7 +151,8 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
         figures.insert(0, f"{memory(figure)} of host memory")
     elif objective.name != "samples_per_second" and figure is not None:
         figures.insert(0, f"{number(figure)} {objective.unit}")
-    return f"{dataset.pick_label(configuration)}: {', '.join(figures)}"
+    trial_id = candidate.measured.trial_ids[0]
+    return f"{dataset.pick_label(configuration)}: {', '.join(figures)}, trial {trial_id}"
 
 
 def _nearby(dataset: Dataset, recommendation: Recommendation, nearby: NearbyBatch) -> str:
@@ -173,17 +169,22 @@ def left_out_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator
     left_out = recommendation.left_out
     if left_out.best is None:
         return
-    what = count(left_out.count, "configuration")
-    if left_out.better == left_out.count:
-        what = count(left_out.count, "better configuration")
-    elif left_out.better:
-        what = f"{what}, {left_out.better} of them better,"
-    else:
-        what = f"{what}, none of them better,"
+    what = _left_out_count(recommendation)
     line = _line(dataset, recommendation, left_out.best)
     notes_of_best = short_notes(dataset, left_out.best)
     yield f"left out: {what} whose losses do not match the reference; the best of them:"
     yield f"  {line}{notes_of_best}"
+
+
+def _left_out_count(recommendation: Recommendation) -> str:
+    """``3 configurations, 2 of them better,``."""
+    left_out = recommendation.left_out
+    if recommendation.best is None:
+        return count(left_out.count, "configuration")
+    if left_out.better == left_out.count:
+        return count(left_out.count, "better configuration")
+    better = left_out.better or "none"
+    return f"{count(left_out.count, 'configuration')}, {better} of them better,"
 
 
 def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:
@@ -227,90 +228,3 @@ def _gain(recommendation: Recommendation, ratio: float | None) -> str:
     if percent < 0:
         return f"{-percent} % less {noun}"
     return f"the same {noun}"
-
-
-def to_json(
-    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
-) -> dict[str, Any]:
-    """The same as plain JSON values: bytes, seconds, and the objective's own unit."""
-
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        return _entry(dataset, recommendation, candidate, workload)
-
-    best = None
-    if recommendation.best is not None:
-        best = entry(recommendation.best)
-    costs = []
-    for cost in recommendation.costs:
-        about = {"constraint": cost.constraint, "ratio": cost.ratio}
-        costs.append({**about, **entry(cost.candidate)})
-    nearby = []
-    for batch in recommendation.nearby:
-        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
-        nearby.append({**about, **entry(batch.candidate)})
-    document: dict[str, Any] = strict(
-        {
-            "run": dataset.name,
-            **_environment(dataset),
-            "objective": recommendation.constraints.objective.name,
-            "best": best,
-            "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": costs,
-            "nearby_effective_batches": nearby,
-            "left_out_for_loss_parity": recommendation.left_out.count,
-            "left_out": _left_out_json(recommendation, entry),
-            "cap_check": check_to_json(recommendation.check),
-            "tie_breaks": list(map(dataclasses.asdict, recommendation.comparisons)),
-        }
-    )
-    return document
-
-
-def _left_out_json(
-    recommendation: Recommendation, entry: Callable[[Candidate], dict[str, Any]]
-) -> dict[str, Any]:
-    """What trains something else than its reference: how many, how many better, the best."""
-    left_out = recommendation.left_out
-    best = None
-    if left_out.best is not None:
-        best = entry(left_out.best)
-    return {"count": left_out.count, "better": left_out.better, "best": best}
-
-
-def _environment(dataset: Dataset) -> dict[str, str | None]:
-    """Where the answer was measured; null where nothing ended ok."""
-    if dataset.main is None:
-        return {"hardware": None, "memory_column": None}
-    return {"hardware": dataset.main.hardware, "memory_column": dataset.main.memory_column}
-
-
-def _entry(
-    dataset: Dataset,
-    recommendation: Recommendation,
-    candidate: Candidate,
-    workload: Workload | None,
-) -> dict[str, Any]:
-    """A candidate's configuration, figures, notes, and what the user's own training takes."""
-    configuration = candidate.configuration
-    entry = {
-        "configuration": dataset.pick_label(configuration),
-        "trial_id": candidate.measured.trial_ids[0],
-        "choices": configuration.choices,
-        "training_recipe": configuration.training_recipe,
-        "accumulation": candidate.accumulation,
-        "effective_batch": candidate.effective_batch,
-        "micro_batch": candidate.micro_batch,
-        "inferred": candidate.is_inferred,
-        "basis": candidate.basis,
-        "loss_check": candidate.measured.loss_state,
-        "same_losses": configuration.same_losses,
-        "memory_bytes": configuration.memory_bytes,
-        "samples_per_second": configuration.samples_per_second,
-        recommendation.constraints.objective.name: recommendation.figure(candidate),
-        "flags": flags.to_json(configuration.flags),
-        "notes": notes(dataset, candidate),
-    }
-    if workload is not None:
-        price_per_hour = recommendation.constraints.price_per_hour
-        entry["training"] = workload.to_json(candidate, price_per_hour)
-    return entry

@@ -5,30 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-_HOME = Path(__file__).parents[2]
-"""The folder that holds this program's packages."""
-_RUN = (
-    "import sys; sys.path.insert(0, {home!r}); import runpy; "
-    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
-)
+from jobs import own_process
+
 _SHOWN_CHARACTERS = 300
 
 
 class ChildError(RuntimeError):
     """The process did not answer; one sentence."""
-
-
-def command(module: str) -> list[str]:
-    """The command that runs a module of this program.
-
-    ``-P`` keeps the working folder off the path: a folder ``jobs`` of the user's must not be taken
-    for ours.
-    """
-    return [sys.executable, "-P", "-c", _RUN.format(home=str(_HOME), module=module)]
 
 
 def answer_of(module: str, question: Any, *, timeout_seconds: float) -> Any:
@@ -39,7 +24,7 @@ def answer_of(module: str, question: Any, *, timeout_seconds: float) -> Any:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:
         ran = subprocess.run(
-            command(module),
+            own_process.command(module),
             input=json.dumps(question),
             capture_output=True,
             text=True,

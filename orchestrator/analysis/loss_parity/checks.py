@@ -12,6 +12,8 @@ from orchestrator.analysis.loss_parity.references import References, compared
 from orchestrator.analysis.loss_parity.windows import CheckState, mismatch_ratio, state_of
 from orchestrator.storage.tables.rows import Row
 
+SCALE_TOLERANCE = 0.02
+"""By how much the loss of one micro-batch may differ with and without accumulation: rounding."""
 Losses = Mapping[str, Sequence[float]]
 """Trial -> its losses per optimizer step."""
 
@@ -23,8 +25,10 @@ class LossCheck:
     state: CheckState
     steps: int = 0
     """How many steps the last comparison is about; 0 where there was none."""
-    allowed: float | None = None
-    """The widest bound of all comparisons, relative; None where nothing was compared."""
+    bound: float | None = None
+    """No relative difference beyond this is left undetected (the worst of all comparisons); None
+    where nothing was compared.
+    """
     reference_id: str = ""
     """The trial that decided; empty where nothing was compared."""
     flag: Flag | None = None
@@ -45,6 +49,7 @@ def loss_checks(
             by_environment.setdefault(row["environment_id"], []).append(row)
     checks: dict[str, LossCheck] = {}
     for in_environment in by_environment.values():
+        # A loss that is not finite is no reference for anything.
         finite = [row for row in in_environment if _has_finite_losses(row, losses)]
         references = References(finite, axes)
         for row in in_environment:
@@ -62,18 +67,22 @@ def loss_flags(rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> 
 
 
 def _has_finite_losses(row: Row, losses: Losses) -> bool:
-    own = losses.get(row["trial_id"], ())
-    return bool(own) and all(map(math.isfinite, own))
+    losses_of_row = losses.get(row["trial_id"], ())
+    return bool(losses_of_row) and all(map(math.isfinite, losses_of_row))
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    own = losses.get(row["trial_id"], ())
-    if not own:
+    scale_flag = _scale_flag(row)
+    if scale_flag is not None:
+        return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
+    losses_of_row = losses.get(row["trial_id"], ())
+    if not losses_of_row:
         return NOT_CHECKED
-    for step, loss in enumerate(own, 1):
+    for step, loss in enumerate(losses_of_row, 1):
         if not math.isfinite(loss):
             flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
-            return LossCheck(state=CheckState.MISMATCH, steps=len(own), flag=flag)
+            return LossCheck(state=CheckState.MISMATCH, steps=len(losses_of_row), flag=flag)
+    # A mismatch with any reference is decisive.
     comparisons = []
     for reference in references.of(row):
         comparison = _comparison(row, reference, losses, axes)
@@ -83,14 +92,27 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
     if comparisons:
         return _together(comparisons)
     if references.is_reference(row):
-        return LossCheck(state=CheckState.REFERENCE, steps=len(own))
+        return LossCheck(state=CheckState.REFERENCE, steps=len(losses_of_row))
     return NOT_CHECKED
+
+
+def _scale_flag(row: Row) -> Flag | None:
+    """What the trial itself found: it compares one micro-batch's loss with and without
+    accumulation, on the same samples and random draws. None where that was right or not done.
+    """
+    ratio = row.get("accumulation_loss_ratio")
+    if ratio is None or math.isnan(ratio) or abs(ratio - 1) <= SCALE_TOLERANCE:
+        return None
+    if abs(ratio / row["accumulation"] - 1) <= SCALE_TOLERANCE:
+        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
+    return Flag(FlagKind.LOSS_MISMATCH, ratio)
 
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
     """The check against one reference."""
-    own, others = losses[row["trial_id"]], losses[reference["trial_id"]]
-    windows = compared(row, reference, own, others, axes)
+    own = losses[row["trial_id"]]
+    windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
+    # By how much the losses differ, and whether the accumulation explains it.
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:
@@ -98,7 +120,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     return LossCheck(
         state=state_of(windows),
         steps=windows[-1].end,
-        allowed=max(window.allowed for window in windows),
+        bound=max(window.bound for window in windows),
         reference_id=reference["trial_id"],
         flag=flag,
     )
@@ -120,4 +142,4 @@ def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
 
 
 def _bound(check: LossCheck) -> float:
-    return check.allowed or 0.0
+    return check.bound or 0.0

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
-from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
+from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 MIN_STEPS = 4
 """The first loss precedes every update: three losses with an effect of the recipe."""
@@ -59,6 +59,8 @@ class MeasuredRecipe:
     recipe: TrainingRecipe
     losses: Sequence[float]
     """Per optimizer step; empty where they are not known."""
+    rounding: float
+    """By how much losses of the same draws may differ at its precision, relative."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,9 +80,10 @@ def equivalent_recipes(
 ) -> dict[TrainingRecipe, SameLosses]:
     """The recipes whose losses are those of ``reference``, each with its measurement."""
     by_recipe: dict[TrainingRecipe, list[MeasuredRecipe]] = {}
-    for own in measured:
-        by_recipe.setdefault(own.recipe, []).append(own)
+    for member in measured:
+        by_recipe.setdefault(member.recipe, []).append(member)
     references = by_recipe.pop(reference, [])
+    # Each other recipe is judged as a whole: its pairs stand or fall together.
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
@@ -92,6 +95,7 @@ def equivalent_recipes(
 
 
 def _differing_axes(recipe: TrainingRecipe, reference: TrainingRecipe) -> frozenset[str]:
+    # A choice that both recipes have does not set them apart.
     return frozenset(axis for axis, _ in recipe.choices ^ reference.choices)
 
 
@@ -103,7 +107,9 @@ def _can_be_shown(axes: Iterable[str]) -> bool:
 def _steps_needed(axes: Iterable[str]) -> int:
     # The axes of techniques are in a recipe only where a technique declares that effect.
     is_declared = any(axis in AXES for axis in axes)
-    return MIN_STEPS_OF_DECLARED if is_declared else MIN_STEPS
+    if is_declared:
+        return MIN_STEPS_OF_DECLARED
+    return MIN_STEPS
 
 
 def _same_losses(
@@ -116,31 +122,36 @@ def _same_losses(
     None if a pair differs beyond rounding, or if there is no pair.
     """
     partners = {_other_choices(own, differing): own for own in references if own.losses}
-    comparisons: list[tuple[LossWindow, ...]] = []
+    pairs = 0
+    steps: list[int] = []
+    differences: list[float] = []
     for member in members:
         partner = partners.get(_other_choices(member, differing))
         if partner is None or not member.losses:
             continue
-        if not all(map(math.isfinite, (*member.losses, *partner.losses))):
+        windows = _windows(member, partner)
+        if not windows or not all(window.matches for window in windows):
             return None
-        windows = loss_windows(member.losses, partner.losses, _rounding(member), 0.0)
-        if not all(window.matches for window in windows):
-            return None
-        comparisons.append(windows)
-    if not comparisons:
+        pairs += 1
+        steps.append(windows[-1].end)
+        differences += [window.difference for window in windows]
+    if not pairs:
         return None
-    return SameLosses(
-        pairs=len(comparisons),
-        steps=min(windows[-1].end for windows in comparisons),
-        difference=max(window.difference for windows in comparisons for window in windows),
-    )
+    return SameLosses(pairs=pairs, steps=min(steps), difference=max(differences))
+
+
+def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindow, ...]:
+    """The losses of a pair compared to within rounding; nothing where one is not finite."""
+    for loss in (*member.losses, *partner.losses):
+        if not math.isfinite(loss):
+            return ()
+    return loss_windows(member.losses, partner.losses, member.rounding, 0.0)
 
 
 def _other_choices(own: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
     """Everything that has to be equal for a pair, as text: tables write arguments as text."""
-    others = [(axis, str(value)) for axis, value in own.choices.items() if axis not in differing]
+    others = []
+    for axis, value in own.choices.items():
+        if axis not in differing:
+            others.append((axis, str(value)))
     return tuple(sorted(others))
-
-
-def _rounding(own: MeasuredRecipe) -> float:
-    return ROUNDING.get(str(own.choices.get("precision", "fp32")), 0.0)

@@ -31,6 +31,7 @@ class References:
         self._axes = axes
         self._plainest_of_group: dict[Group, Row] = {}
         self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
+        # The row nearest to the defaults has the fewest causes of a wrong loss.
         for row in sorted(rows, key=self._distance_to_defaults):
             self._plainest_of_group.setdefault(_group(row), row)
             self._plainest_of_draws.setdefault(_draws(row, axes), row)
@@ -109,9 +110,11 @@ def compared(
     Before the first update the recipe does not matter; afterwards it does, and rows of different
     recipes are compared in that step alone.
     """
+    # Equal draws allow no more than rounding, other draws as much as chance.
     rounding = None
     if _draws(reference, axes) == _draws(row, axes):
         rounding = rounding_of(row, axes)
+    # Another effective batch sees other samples in each step.
     further = 0.0
     if row["effective_batch"] != reference["effective_batch"]:
         further = OTHER_BATCH
@@ -121,6 +124,16 @@ def compared(
 
 
 def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
-    """By how much the losses of rows with the same draws may differ at a row's precision."""
-    precision = row.get(axes.get("precision", "precision")) or "fp32"
-    return ROUNDING.get(str(precision), 0.0)
+    """By how much the losses of rows with the same draws may differ at a row's precision.
+
+    Arguments of the user's own, such as ``bf16: true``, set a precision beside the axis; what ran
+    says so.
+    """
+    formats = [
+        row.get(axes.get("precision", "precision")) or "fp32",
+        row.get("autocast") or "off",
+    ]
+    if "float16" in str(row.get("parameter_dtypes") or ""):
+        # bfloat16 or float16 weights.
+        formats.append("bf16_weights")
+    return max(ROUNDING.get(str(name), 0.0) for name in formats)

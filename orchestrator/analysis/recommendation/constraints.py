@@ -33,12 +33,6 @@ class Constraints:
         """How good a candidate is: more is better, whatever the objective."""
         return self.objective.score(candidate.configuration, self.price_per_hour)
 
-    def allow(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
-        """Whether a candidate keeps the constraints, and trains what its reference trains."""
-        own = candidate.configuration
-        fits = self.memory_bytes is None or own.memory_bytes <= self.memory_bytes
-        return fits and self.allow_training(candidate, recipe) and not own.trains_wrongly
-
     def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
         has_recipe = self.all_recipes or candidate.configuration.training_recipe == recipe

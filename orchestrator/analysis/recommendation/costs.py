@@ -42,6 +42,7 @@ def _alternatives(
     best = None
     if ranked:
         best = ranked[0]
+    # More memory is offered in steps, since a reader has one card and may get the next.
     for candidate in _more_memory(rank, constraints, best):
         yield "memory", candidate
     for name, looser in _loosened(constraints).items():
@@ -93,6 +94,7 @@ def _less_memory(ranked: Sequence[Candidate], constraints: Constraints) -> Candi
     if not ranked:
         return None
     best = ranked[0]
+    # Nearly as good and much smaller: both bounds relative to the best.
     best_score = constraints.score(best)
     floor = best_score - NEARLY * abs(best_score)
     ceiling = LESS_MEMORY * _memory_bytes(best)
@@ -113,6 +115,7 @@ def ratio_to(
     """A candidate's figure divided by the best one's; None where there is no best."""
     if best is None:
         return None
+    # Scores of costs are negative on both sides, so their ratio is that of the figures.
     return constraints.score(candidate) / constraints.score(best)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate
@@ -33,10 +35,20 @@ def recommend(
     """
     listed = list(configurations)
 
-    def rank(others: Constraints) -> Ranking:
+    @functools.cache
+    def rank_all(others: Constraints) -> Ranking:
         return Ranking.of(listed, others, recipe, checks, comparisons)
 
+    def rank(others: Constraints) -> Ranking:
+        # A ranking knows every memory budget.
+        return rank_all(replace(others, memory_bytes=None))
+
+    def rank_few(few: Sequence[Configuration], others: Constraints) -> Ranking:
+        return Ranking.of(few, others, recipe, checks, comparisons)
+
+    # The decision, and what keeps the same constraints behind it.
     ranking = rank(constraints)
+    # The first is the decision; the others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = None
     if ranked:
@@ -47,7 +59,7 @@ def recommend(
         runners_up=tuple(_one_per_technique_set(ranked)[1 : MAX_RUNNERS_UP + 1]),
         costs=constraint_costs(rank, constraints, ranked),
         left_out=_left_out(ranking, constraints, best),
-        nearby=nearby_batches(rank, listed, constraints, best),
+        nearby=nearby_batches(rank_few, listed, constraints, best),
         check=_check_of(best, constraints, checks),
         comparisons=_comparisons_of_best(ranked, comparisons),
     )
@@ -64,6 +76,7 @@ def _check_of(
 
 def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None) -> LeftOut:
     """What only its losses keep from being ranked."""
+    # Figures of evidence for a candidate that is ranked are not left out, so they do not count.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
     better = wrong
     if best is not None:
@@ -81,10 +94,10 @@ def _comparisons_of_best(
     """The tie-breaks that the best took part in, with others that keep the constraints."""
     if not ranked or ranked[0].is_inferred:
         return ()
-    measured = [own.configuration for own in ranked if not own.is_inferred]
     ranked_ids: set[str] = set()
-    for own in measured:
-        ranked_ids.update(own.trial_ids)
+    for candidate in ranked:
+        if not candidate.is_inferred:
+            ranked_ids.update(candidate.configuration.trial_ids)
     best_ids = set(ranked[0].configuration.trial_ids)
     of_best = []
     for comparison in comparisons:

@@ -11,6 +11,7 @@ from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.accumulation import (
     Basis,
     Candidate,
+    WrongAccumulations,
     accumulation_of,
     at_batch,
     gradient_bytes,
@@ -42,18 +43,31 @@ def candidates_between(
     references.
     """
     divisors = _divisors(effective_batch)
-    for sizes in _sizes_by_techniques(configurations):
+    listed = list(configurations)
+    recorded = WrongAccumulations.of(listed, effective_batch)
+    for sizes in _sizes_by_techniques(listed):
         measured = {own.row["micro_batch"] for own in sizes}
         for smaller, larger in itertools.pairwise(sizes):
             for micro_batch in divisors:
                 is_between = smaller.row["micro_batch"] < micro_batch < larger.row["micro_batch"]
-                if is_between and micro_batch not in measured:
-                    candidate = _between(smaller, larger, micro_batch, effective_batch)
-                    if candidate is not None:
-                        yield candidate
+                if not is_between or micro_batch in measured:
+                    continue
+                candidate = _between(smaller, larger, micro_batch, effective_batch)
+                if candidate is not None and _is_allowed(candidate, recorded):
+                    yield recorded.with_suspicion(candidate)
+
+
+def _is_allowed(candidate: Candidate, recorded: WrongAccumulations) -> bool:
+    """Whether neither neighbour's accumulation is known to train wrongly."""
+    assert candidate.evidence is not None
+    for neighbour in (candidate.measured, candidate.evidence):
+        if not recorded.allows(neighbour, candidate.accumulation):
+            return False
+    return True
 
 
 def _divisors(number: int) -> list[int]:
+    # Divisors come in pairs, one of them up to the square root.
     divisors = set()
     for divisor in range(1, math.isqrt(number) + 1):
         if number % divisor == 0:
@@ -66,9 +80,9 @@ def _sizes_by_techniques(
 ) -> Iterable[list[Configuration]]:
     """The measured micro-batches of each set of techniques, by rising size."""
     sizes: dict[tuple[object, ...], list[Configuration]] = {}
-    for own in configurations:
-        if accumulation_of(own) == 1 and not own.trains_wrongly:
-            sizes.setdefault(techniques_of(own), []).append(own)
+    for configuration in configurations:
+        if accumulation_of(configuration) == 1 and not configuration.trains_wrongly:
+            sizes.setdefault(techniques_of(configuration), []).append(configuration)
     return [sorted(listed, key=_micro_batch) for listed in sizes.values()]
 
 
@@ -90,6 +104,7 @@ def _between(
 ) -> Candidate | None:
     """None where the gradients that accumulation keeps cannot be counted."""
     accumulation = effective_batch // micro_batch
+    # The neighbours freed their gradients after each step; accumulation keeps them between passes.
     kept = 0
     if accumulation > 1:
         gradients = gradient_bytes(smaller)
@@ -139,8 +154,8 @@ def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> f
 
 def _share(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
     """How far the micro-batch lies on the way from the smaller to the larger one, 0 to 1."""
-    begin, end = _micro_batch(smaller), _micro_batch(larger)
-    return (micro_batch - begin) / (end - begin)
+    begin = _micro_batch(smaller)
+    return (micro_batch - begin) / (_micro_batch(larger) - begin)
 
 
 def _step_seconds(configuration: Configuration) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.accumulation import Candidate, as_measured, gradient_bytes
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation.answer import NearbyBatch
 from orchestrator.analysis.recommendation.constraints import Constraints
-from orchestrator.analysis.recommendation.costs import MakeRanking, gains, ratio_to
+from orchestrator.analysis.recommendation.costs import gains, ratio_to
+from orchestrator.analysis.recommendation.ranking import Ranking
 
 REACH = 1.5
 """A batch this many times larger or smaller is no neighbour any more."""
@@ -19,8 +21,12 @@ NEARLY_MOST = 0.9
 """The nearest batch is offered that has this share of what the best neighbour on its side has."""
 
 
+RankFew = Callable[[Sequence[Configuration], Constraints], Ranking]
+"""Ranks some of the configurations under constraints."""
+
+
 def nearby_batches(
-    rank: MakeRanking,
+    rank: RankFew,
     configurations: Sequence[Configuration],
     constraints: Constraints,
     best: Candidate | None,
@@ -31,31 +37,62 @@ def nearby_batches(
     wanted = constraints.effective_batch
     if wanted is None:
         return ()
-    better: list[NearbyBatch] = []
+    below: list[NearbyBatch] = []
+    above: list[NearbyBatch] = []
+    # Many batches are ranked, so each ranking is kept small.
+    contenders = _contenders(configurations, constraints)
     for effective_batch in _near(configurations, wanted):
         looser = replace(constraints, effective_batch=effective_batch)
-        candidate = rank(looser).pick(constraints.memory_bytes)
+        candidate = rank(contenders, looser).pick(constraints.memory_bytes)
         if candidate is None or not gains(candidate, best, constraints, WORTH_ANOTHER_BATCH):
             continue
         ratio = ratio_to(candidate, best, constraints)
-        better.append(
-            NearbyBatch(effective_batch=effective_batch, candidate=candidate, ratio=ratio)
-        )
-    below = [own for own in better if own.effective_batch < wanted]
-    above = [own for own in better if own.effective_batch > wanted]
+        nearby = NearbyBatch(effective_batch=effective_batch, candidate=candidate, ratio=ratio)
+        if effective_batch < wanted:
+            below.append(nearby)
+        else:
+            above.append(nearby)
     nearest = (_nearest(below, wanted, constraints), _nearest(above, wanted, constraints))
-    return tuple(own for own in nearest if own is not None)
+    return tuple(nearby for nearby in nearest if nearby is not None)
+
+
+def _contenders(
+    configurations: Iterable[Configuration], constraints: Constraints
+) -> list[Configuration]:
+    """The configurations that can be the best at some effective batch and some memory budget.
+
+    With equal micro-batch, accumulation, recipe and gradients, another batch changes the figures of
+    all alike, so only their Pareto front counts. It is a small share of a large run.
+    """
+
+    def score(configuration: Configuration) -> float:
+        return constraints.score(as_measured(configuration))
+
+    groups: dict[tuple[object, ...], list[Configuration]] = {}
+    contenders: list[Configuration] = []
+    for configuration in configurations:
+        if configuration.trains_wrongly:
+            # These say what must not be inferred.
+            contenders.append(configuration)
+            continue
+        batch = (configuration.row["micro_batch"], configuration.row["accumulation"])
+        key = (*batch, configuration.training_recipe, gradient_bytes(configuration))
+        groups.setdefault(key, []).append(configuration)
+    for members in groups.values():
+        contenders += pareto_front(members, (little_memory, score))
+    return contenders
 
 
 def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
     """The batches within reach that measured micro-batches divide, nearest below and above."""
     batches = set()
-    for micro_batch in {int(own.row["micro_batch"]) for own in configurations}:
+    for configuration in configurations:
+        micro_batch = int(configuration.row["micro_batch"])
+        # The multiples of the micro-batch next to the batch asked for.
         below = wanted // micro_batch * micro_batch
-        batches |= {below, below + micro_batch}
-    batches |= {own.effective_batch for own in configurations}
+        batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)
-    return sorted(batch for batch in batches if wanted / REACH <= batch <= wanted * REACH)
+    return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]
 
 
 def _nearest(
@@ -64,11 +101,12 @@ def _nearest(
     """The nearest of those that are nearly as good as the best of them."""
     if not batches:
         return None
-    most = max(constraints.score(own.candidate) for own in batches)
+    most = max(constraints.score(nearby.candidate) for nearby in batches)
+    # Scores of costs are negative, so the share is taken of their size.
     floor = most - (1 - NEARLY_MOST) * abs(most)
-    good = [own for own in batches if constraints.score(own.candidate) >= floor]
+    good = [nearby for nearby in batches if constraints.score(nearby.candidate) >= floor]
 
-    def distance(own: NearbyBatch) -> int:
-        return abs(own.effective_batch - wanted)
+    def distance(nearby: NearbyBatch) -> int:
+        return abs(nearby.effective_batch - wanted)
 
     return min(good, key=distance)

@@ -70,18 +70,9 @@ class Ranking:
         """The ranking of one environment's configurations; ``recipe`` is the one that is ranked."""
         constraints = replace(constraints, memory_bytes=None)
         failed_caps = _failed_caps(checks)
-        allowed: list[Candidate] = []
-        for candidate in all_candidates(list(configurations), constraints.effective_batch):
-            if constraints.allow_training(candidate, recipe):
-                allowed.append(candidate)
-
-        def order(candidate: Candidate) -> tuple[float, int]:
-            return _order(candidate, constraints)
-
-        allowed.sort(key=order, reverse=True)
         ordered: list[Ranked] = []
         wrong: list[Ranked] = []
-        for candidate in allowed:
+        for candidate in _in_order(list(configurations), constraints, recipe):
             ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
             if candidate.configuration.trains_wrongly:
                 wrong.append(ranked)
@@ -98,6 +89,7 @@ class Ranking:
     def ranked(self, memory_bytes: float | None = None) -> list[Candidate]:
         """All candidates that fit, the decision first; None fits any memory."""
         fitting = _fitting(self.ordered, memory_bytes)
+        # Interleaved rounds on one GPU tell apart what separate trials could not.
         winner = self._tie_break_winner(fitting)
         if winner is None:
             return fitting
@@ -114,6 +106,7 @@ class Ranking:
 
         A row is left out of this list where its figures serve a candidate that trains correctly.
         """
+        # Configurations have no equality, so each is known by its identity.
         evidence = {id(ranked.candidate.evidence) for ranked in self.ordered}
         wrong = _fitting(self.wrong, memory_bytes)
         return [own for own in wrong if id(own.configuration) not in evidence]
@@ -122,6 +115,7 @@ class Ranking:
         """What beat the first of the fitting candidates in a tie-break, where speed is the
         objective; None where that one stays first.
         """
+        # A tie-break says which is faster; it knows no energy and no price.
         by_speed = self.constraints.objective is OBJECTIVES["samples_per_second"]
         if not fitting or not by_speed or fitting[0].is_inferred or not self.comparisons:
             return None
@@ -134,7 +128,23 @@ class Ranking:
         return measured[id(winner)]
 
 
+def _in_order(
+    configurations: Sequence[Configuration], constraints: Constraints, recipe: TrainingRecipe
+) -> list[Candidate]:
+    """The candidates whose training is asked for, the best first."""
+    allowed: list[Candidate] = []
+    for candidate in all_candidates(configurations, constraints.effective_batch):
+        if constraints.allow_training(candidate, recipe):
+            allowed.append(candidate)
+
+    def order(candidate: Candidate) -> tuple[float, int]:
+        return _order(candidate, constraints)
+
+    return sorted(allowed, key=order, reverse=True)
+
+
 def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Candidate]:
+    # No limit: everything fits.
     limit = math.inf
     if memory_bytes is not None:
         limit = memory_bytes
@@ -165,6 +175,7 @@ def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
     trial_ids = list(candidate.measured.trial_ids)
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids
+    # What failed under a cap fails under every smaller one, so one byte more is the least.
     least = candidate.configuration.memory_bytes
     for trial_id in trial_ids:
         if trial_id in failed_caps:

@@ -26,12 +26,13 @@ def decision_steps(ranking: Ranking) -> tuple[DecisionStep, ...]:
     """
     least_bytes = {id(own.candidate): own.least_bytes for own in ranking.ordered}
     steps: list[DecisionStep] = []
+    # From the largest budget down: each turn finds the smallest budget with the same decision.
     budget = math.inf
     while True:
-        fitting = [own.candidate for own in ranking.ordered if own.least_bytes <= budget]
         pick = ranking.pick(budget)
         if pick is None:
             break
+        fitting = [own.candidate for own in ranking.ordered if own.least_bytes <= budget]
         # A smaller budget changes the decision only if the pick no longer fits, or the first in
         # the order, whose tie-break the pick may have won.
         begin = max(least_bytes[id(fitting[0])], least_bytes[id(pick)])

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.planning.arguments import configuration_classes, module_of, source, sources
+from orchestrator.planning.arguments import (
+    configuration_classes,
+    module_of,
+    plain_value,
+    source,
+    sources,
+)
 
 _BASE_CLASS = "PreTrainedConfig"
 _BASE_NAMES = (_BASE_CLASS, "PretrainedConfig")
@@ -208,17 +214,7 @@ def _fields_of(definition: ast.ClassDef) -> dict[str, Any]:
 
 
 def _plain_value(node: ast.expr | None) -> Any:
-    # ``interval(min=0.0)(default=0.02)`` and ``field(default=0.02)`` carry theirs as a keyword.
-    if isinstance(node, ast.Call):
-        for keyword in node.keywords:
-            if keyword.arg == "default":
-                return _plain_value(keyword.value)
-    if node is None:
-        return _UNKNOWN
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return _UNKNOWN
+    return plain_value(node, unknown=_UNKNOWN)
 
 
 def _constructor_keys(definition: ast.ClassDef) -> set[str]:

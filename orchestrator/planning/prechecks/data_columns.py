@@ -80,7 +80,7 @@ def _column_problems(
     file: DatasetFile, data: DataFile, task: Task
 ) -> Iterator[tuple[KeyPath, str]]:
     ours = _our_columns(file, data)
-    inputs = _TEXT_SOURCES
+    inputs: tuple[str, ...] = _TEXT_SOURCES
     if task == "image-classification":
         inputs = ("pixel_values", "image")
     elif file.tokenizer is None:

@@ -2,7 +2,9 @@
 
 Counting builds the model without memory, which imports torch and transformers: ten seconds. The
 models of the shipped configurations are counted in ``shipped_sizes.json``, so that a dry run of
-them is instant; every other is counted when it is first met.
+them is instant; every other is counted when it is first met. The file is written by
+
+    python -m tests.support.shipped_sizes configs/*.yaml
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -49,7 +50,7 @@ def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
         return size
     name = model.architecture or model.name_or_path
     say(f"counting the parameters of {name}, once for this model (about ten seconds)")
-    size = _counted(model)
+    size = counted(model)
     if not size.reason:
         _remember(model, size)
     return size
@@ -74,7 +75,8 @@ def digest(model: ModelSpec, *versions: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _counted(model: ModelSpec) -> ModelSize:
+def counted(model: ModelSpec) -> ModelSize:
+    """The size of a model by building it without memory, in a process of its own."""
     try:
         answer = answer_of(_COUNTER, to_json(model), timeout_seconds=_COUNT_SECONDS)
         return ModelSize(**answer)
@@ -105,18 +107,3 @@ def _remember(model: ModelSpec, size: ModelSize) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_beside(path) as partial:
             partial.write_text(json.dumps(content), encoding="utf-8")
-
-
-def main() -> None:
-    """Print ``shipped_sizes.json`` for the configurations named on the command line."""
-    from orchestrator.planning.config import load_config
-
-    sizes = {}
-    for path in sys.argv[1:]:
-        model = load_config(path).model
-        sizes[digest(model)] = _counted(model).parameters
-    print(json.dumps(sizes, indent=2, sort_keys=True))
-
-
-if __name__ == "__main__":
-    main()

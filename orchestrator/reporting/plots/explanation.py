@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation
 from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.analysis.loss_parity import CheckState
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
 from orchestrator.reporting.terminal.safe_text import visible
@@ -48,9 +49,16 @@ def render(explanation: Explanation) -> bytes:
         axes = _panel(figure, index, height, f"{title}: {_source(breakdown)}")
         _bars(axes, breakdown, write)
     if explanation.losses is not None:
-        title = "Loss of each step; grey is where B's mean (dashed) matches A"
+        title = _losses_title(explanation.losses)
         _curves(_panel(figure, len(breakdowns), height, title), explanation.losses)
     return png(figure)
+
+
+def _losses_title(losses: LossCurves) -> str:
+    """What the band means; without one, that nothing was checked."""
+    if losses.state is CheckState.NOT_CHECKED:
+        return "Loss of each step; not checked: over so few steps a mismatch could be chance"
+    return "Loss of each step; grey is where B's mean (dashed) matches A"
 
 
 def _heading(figure: Any, explanation: Explanation, height: float) -> None:
@@ -79,6 +87,8 @@ def _panel(figure: Any, index: int, height: float, title: str) -> Any:
 def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
+        if not window.has_power:
+            continue
         # The bound is relative to the window's scale; half a step on either side fills the band.
         margin = window.allowed * window.scale
         steps = (window.begin + 0.5, window.end + 0.5)

@@ -13,8 +13,10 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
     CONFIGURATION,
     ERROR95,
+    LOSSES,
     MEMORY,
     SPEED,
+    TRIAL,
     labels_of_trials,
     mark_notes,
     row_of,
@@ -36,7 +38,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
-    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION)
+    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
     # Budgets with the same contenders would repeat their tie-break.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(

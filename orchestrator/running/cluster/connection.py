@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ import psutil
 import ray
 from ray import tune
 
+from jobs import own_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
 from orchestrator.running.cluster import own_ray
@@ -228,7 +228,7 @@ def _call(question: Callable[[], Any]) -> Any:
 
 def _build(ops: list[str]) -> Any:
     """Runs on a node: op -> seconds, or the exit status of the build."""
-    command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
+    command = own_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     if done.returncode != 0:

@@ -55,7 +55,8 @@ def _limit_seconds() -> float:
 
 def _answers() -> bool:
     """Whether the head answers a question: one that stands still would still take a connection."""
-    client: Any = ray._private.worker.global_worker.gcs_client
+    worker: Any = ray._private.worker.global_worker
+    client = worker.gcs_client
     try:
         client.internal_kv_get(_QUESTION, namespace=_QUESTION, timeout=_CHECK_SECONDS)
     except ray.exceptions.RayError:

@@ -117,7 +117,8 @@ def watched() -> Iterator[OwnRay]:
 
 def descendants() -> list[psutil.Process]:
     """Every process below this one: a raylet's workers, their parents and trials."""
-    return psutil.Process().children(recursive=True)
+    children: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return children
 
 
 def end_those_left(processes: Iterable[psutil.Process]) -> None:

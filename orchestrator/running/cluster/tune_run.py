@@ -65,7 +65,7 @@ def run_trials(
         # A search that computes on more threads takes them from the trials on this host.
         threadpool_limits(1),
     ):
-        callbacks = [callback, membership, watch]
+        callbacks: list[tune.Callback] = [callback, membership, watch]
         _tuner(trainable, limiter, callbacks, membership, str(storage)).fit()
     if membership.given_up:
         raise ClusterError(membership.given_up)

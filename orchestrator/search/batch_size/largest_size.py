@@ -122,7 +122,7 @@ class LargestSize:
             return middle
         failures = sum(size >= high for size in sizes.failed)
         # The distance below the failed size doubles with every failure.
-        distance = self.granularity(high) * 2 ** (failures - 1)
+        distance: int = self.granularity(high) * 2 ** (failures - 1)
         return max(middle, high - distance)
 
 

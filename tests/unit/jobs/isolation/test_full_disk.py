@@ -6,12 +6,14 @@ import errno
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from jobs import errors, infrastructure
 from jobs.infrastructure import DISK_FULL
+from jobs.isolation import prewarm
 from jobs.record import Outcome
 from tests.conftest import build_tiny_spec
 from tests.support import full_disk
@@ -82,3 +84,12 @@ def test_unmeasured_record_says_when_it_was_tried() -> None:
     record = infrastructure.unmeasured(build_tiny_spec(), DISK_FULL, "why")
     assert record.started_at > 0
     assert not record.outcome.is_final
+
+
+def test_prewarming_on_a_full_disk_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", no_room)
+    with prewarm.parents(cpus=1):
+        assert prewarm.take_over(cpus=1) is None

@@ -59,6 +59,8 @@ def test_pareto_front_of_one_recipe_has_no_marks(tmp_path: Path) -> None:
         "memory_bytes",
         "samples_per_second",
         "configuration",
+        "losses",
+        "trial_id",
     ]
 
 

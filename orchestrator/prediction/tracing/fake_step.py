@@ -20,18 +20,19 @@ from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
 from jobs.tasks import AUTO_CLASSES
 from jobs.techniques.hooks import bound
-from jobs.trial import data, models
+from jobs.trial import models
 from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
-from orchestrator.prediction.allocation_trace import AllocationRecorder
-from orchestrator.prediction.cuda_semantics import cuda_semantics
-from orchestrator.prediction.fake_libraries import (
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.batches import Batch, batches_of
+from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
+from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
     movable_modules,
     plain_paged_memory,
     usual_masks,
 )
-from orchestrator.prediction.gpus import Gpu
 
 _GPU_ARGUMENTS = (
     "tf32",
@@ -78,7 +79,7 @@ class FakeStep:
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         self._set_up_model()
-        self._sample = _sample(spec, self.model.config)
+        self.batches = batches_of(spec, self.model.config)
 
     def _set_up_model(self) -> None:
         """What the loop does to the model before it trains."""
@@ -112,44 +113,52 @@ class FakeStep:
         adapt = bound(self._spec, "model")
         if adapt is not None:
             model = adapt(model, spec.task, self._arguments)
-        return model
+        built: torch.nn.Module = model
+        return built
 
     @property
     def hidden_size(self) -> int:
         """The model's width, 0 where its configuration does not say."""
         return int(getattr(self.model.config, "hidden_size", 0) or 0)
 
-    def micro_batches(self, samples: int, *, accumulated: bool) -> tuple[Stream, Stream | None]:
+    @property
+    def attention_heads(self) -> int:
+        """The most heads of an attention, 1 where the configuration does not say."""
+        return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
+
+    def micro_batches(
+        self, batch: Batch, *, samples: int, accumulated: bool
+    ) -> tuple[Stream, Stream | None]:
         """A micro-batch that meets no gradients, and one that meets those of the first.
 
         The second is None unless ``accumulated``.
         """
         self.model.zero_grad()
+        self._recorder.is_padded = batch.is_padded
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
         later = None
         with self._traced():
             self._recorder.stream()
-            batches.append(self._micro_batch(samples))
+            batches.append(self._micro_batch(batch))
             first = self._recorder.stream(samples=samples)
             if accumulated:
-                batches.append(self._micro_batch(samples))
+                batches.append(self._micro_batch(batch))
                 later = self._recorder.stream(samples=samples)
         return first, later
 
-    def _micro_batch(self, samples: int) -> dict[str, torch.Tensor]:
+    def _micro_batch(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Run forward and backward as the loop does; returns the inputs."""
         with self._recorder.phase("inputs"):
-            batch = {
-                name: torch.empty((samples, *tensor.shape), dtype=tensor.dtype)
-                for name, tensor in self._sample.items()
-            }
+            inputs = {}
+            for name, tensor in batch.tensors.items():
+                inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
-            loss = self._loss({**batch, **loss_arguments})
+            loss = self._loss({**inputs, **loss_arguments})
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
-        return batch
+        return inputs
 
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to the models that take it."""
@@ -261,15 +270,6 @@ def _arguments(spec: TrialSpec) -> Any:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
-
-
-def _sample(spec: TrialSpec, config: Any) -> dict[str, torch.Tensor]:
-    """One sample of the trial's data, for its names, shapes and dtypes."""
-    synthetic = spec.data.synthetic
-    assert synthetic is not None
-    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
-    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
-    return {name: torch.as_tensor(value) for name, value in dataset[0].items()}
 
 
 def _accepts_loss_arguments(model: Any) -> bool:

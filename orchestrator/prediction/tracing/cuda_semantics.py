@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.cuda_attention import attention
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.tracing.cuda_attention import attention
 
 _HALF = (torch.float16, torch.bfloat16)
 _aten = torch.ops.aten

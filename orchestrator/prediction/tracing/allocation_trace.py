@@ -12,12 +12,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
-from orchestrator.prediction.cuda_operators import run_as_cuda
-from orchestrator.prediction.workspaces import workspaces
+from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
 _ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
+_SUMS = {_aten.sum.default}
 _KERNELS = {
     _aten.convolution.default: "cudnn",
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
@@ -102,8 +103,8 @@ class AllocationRecorder(TorchDispatchMode):
     """Sees each operator of a step on tensors without data, and the storages that come and go.
 
     Workspaces that kernels take for themselves are added where the operator runs. No tensor has
-    data: a value read from one is 1, "all" is true, and any other condition is false. So they are
-    for samples that are neither padded nor packed.
+    data: a value read from one is 1, and a condition is false, except that all positions of a batch
+    hold tokens unless it ``is_padded``. Samples are not packed.
     """
 
     def __init__(self) -> None:
@@ -115,7 +116,12 @@ class AllocationRecorder(TorchDispatchMode):
         """Living storage -> the recording and the number of its allocation."""
         self._references: dict[int, Any] = {}
         self._results_of_all: set[int] = set()
+        """Storages of answers to whether a condition holds everywhere."""
+        self._counts: set[int] = set()
+        """Storages of counts of true values."""
         self._recording = _Recording()
+        self.is_padded = False
+        """Whether the batches that run have padded positions."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -167,8 +173,7 @@ class AllocationRecorder(TorchDispatchMode):
         results = run_as_cuda(func, args, kwargs or {})
         for tensor in (*results.intermediate, *_tensors(results.output)):
             self._see(tensor, func, args)
-        if func in _ALL:
-            self._results_of_all.add(results.output.untyped_storage()._cdata)
+        self._note_conditions(func, args, results.output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
         # Workspaces that are free again when the kernel has run.
@@ -179,7 +184,17 @@ class AllocationRecorder(TorchDispatchMode):
         """What a value read from a tensor without data is: 1, or for most conditions false."""
         if tensor.dtype is not torch.bool:
             return True
-        return tensor.untyped_storage()._cdata in self._results_of_all
+        is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
+        return is_about_all and not self.is_padded
+
+    def _note_conditions(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
+        """Remember answers about all positions: ``mask.all()``, or ``mask.sum() == numel``."""
+        if func in _ALL:
+            self._results_of_all.add(output.untyped_storage()._cdata)
+        elif func in _SUMS and args[0].dtype in (torch.bool, torch.int64):
+            self._counts.add(output.untyped_storage()._cdata)
+        elif func is _aten.eq.Scalar and args[0].untyped_storage()._cdata in self._counts:
+            self._results_of_all.add(output.untyped_storage()._cdata)
 
     def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """cuBLAS gets its workspace once per thread; the backward pass has its own thread."""
@@ -228,6 +243,7 @@ class AllocationRecorder(TorchDispatchMode):
         recording, number = self._storages.pop(key)
         del self._references[key]
         self._results_of_all.discard(key)
+        self._counts.discard(key)
         if recording is self._recording:
             recording.alive.pop(number, None)
             recording.events.append(Free(number=number))

@@ -17,8 +17,10 @@ from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation import Constraints, Recommendation, recommend
+from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
-from orchestrator.units import count, memory, number
+from orchestrator.units import count, number, size_bytes
+from orchestrator.units import memory as memory_text
 
 if TYPE_CHECKING:
     import pandas
@@ -86,6 +88,7 @@ class Run:
     def recommend(
         self,
         *,
+        memory: int | str | None = None,
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
         all_recipes: bool = False,
@@ -93,11 +96,15 @@ class Run:
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
     ) -> Answer:
-        """The best configuration under constraints. Raises KeyError for an unknown objective.
+        """The best configuration under constraints.
 
+        ``memory`` is bytes, or text such as "24GiB"; ``memory_bytes`` the same as a number.
         ``require_loss_parity`` changes nothing and will go: no configuration is recommended whose
-        losses contradict their reference.
+        losses contradict their reference. Raises KeyError for an unknown objective, and ValueError
+        for what is no size.
         """
+        if memory is not None:
+            memory_bytes = size_bytes(memory)
         constraints = Constraints(
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
@@ -138,6 +145,12 @@ class Run:
         """
         return explain(self.dataset, before, after)
 
+    def plot(self) -> Picture:
+        """The frontier: memory against speed. Shows itself in a notebook; ``save`` writes it."""
+        from orchestrator.reporting.plots import frontier
+
+        return Picture(frontier.render(self.dataset))
+
     def to_arrow(self) -> pyarrow.Table:
         """One row a trial; units and meanings are in the fields' metadata."""
         from orchestrator.storage.tables.parquet import arrow_table
@@ -158,7 +171,13 @@ class Run:
         hardware = "nothing measured"
         if self.dataset.main:
             hardware = self.dataset.main.hardware
-        return f"<Run {self.name}: {trials}, {hardware}>"
+        unreadable = "".join(f"; {sentence}" for sentence in self.unreadable)
+        return f"<Run {self.name}: {trials}, {hardware}{unreadable}>"
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Sentences about records of the run that cannot be read; empty where all can."""
+        return self.dataset.table.unreadable
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""
@@ -173,10 +192,30 @@ class Run:
     def _html_row(self, configuration: Configuration) -> str:
         cells = [
             html.escape(self.label(configuration)),
-            memory(configuration.memory_bytes),
+            memory_text(configuration.memory_bytes),
             number(configuration.samples_per_second),
         ]
         return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """A picture that shows itself in a notebook."""
+
+    png: bytes
+
+    def save(self, path: Path | str) -> Path:
+        """Write the picture to a PNG file, in place of any earlier one; returns its path."""
+        target = Path(path)
+        with written_beside(target) as partial:
+            partial.write_bytes(self.png)
+        return target
+
+    def __repr__(self) -> str:
+        return f"<Picture: PNG of {memory_text(len(self.png))}; save(PATH) writes it>"
+
+    def _repr_png_(self) -> bytes:
+        return self.png
 
 
 @dataclass(frozen=True, slots=True, repr=False)

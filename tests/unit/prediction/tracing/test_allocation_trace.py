@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from orchestrator.prediction.affine_stream import Allocation
-from orchestrator.prediction.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.units import MIB
 
 INDICES = torch.arange(512)
@@ -61,3 +61,17 @@ def test_recorder_phase_decides_the_kind_of_what_outlives_it() -> None:
         kinds = [event.kind for event in recorder.stream().events if isinstance(event, Allocation)]
         assert kept.shape == (512, 512)
     assert kinds == ["weights", "temporary buffers"]
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_recorder_conditions_about_all_positions_hold_only_without_padding(
+    is_padded: bool,
+) -> None:
+    recorder = AllocationRecorder()
+    recorder.is_padded = is_padded
+    with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        mask = torch.empty((2, 8), dtype=torch.bool)
+        assert bool(mask.all()) is not is_padded
+        # As transformers asks since 5.23.
+        assert bool(mask.sum() == mask.numel()) is not is_padded
+        assert not bool(mask.sum() > 3)

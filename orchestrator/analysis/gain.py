@@ -1,0 +1,89 @@
+"""How much faster than the default configuration a candidate is, and in how much of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import EnvironmentResults
+
+_BATCH_AXES = ("micro_batch", "accumulation")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gain:
+    """A candidate beside the default configuration."""
+
+    default: Candidate
+    """The default techniques: at the candidate's own effective batch where they are known there,
+    else exactly the baseline, else at the batch where they are fastest.
+    """
+    candidate: Candidate
+    is_same_batch: bool
+    """Whether both take the same number of samples per optimizer step."""
+
+    @property
+    def speed_ratio(self) -> float:
+        """The candidate's samples per second divided by the default's."""
+        default = self.default.configuration.samples_per_second
+        return self.candidate.configuration.samples_per_second / default
+
+    @property
+    def memory_ratio(self) -> float:
+        """The candidate's memory divided by the default's."""
+        # A run without a GPU may have measured no memory at all.
+        default = max(self.default.configuration.memory_bytes, 1)
+        return self.candidate.configuration.memory_bytes / default
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the candidate is the default itself."""
+        return self.default.measured.trial_ids == self.candidate.measured.trial_ids
+
+
+def gain_over_default(results: EnvironmentResults, candidate: Candidate) -> Gain | None:
+    """The gain of a candidate; None where the default techniques were not measured."""
+    default = _default_at(results, candidate.effective_batch)
+    if default is not None:
+        return Gain(default=default, candidate=candidate, is_same_batch=True)
+    default = _default_elsewhere(results)
+    if default is None:
+        return None
+    return Gain(default=default, candidate=candidate, is_same_batch=False)
+
+
+def _default_elsewhere(results: EnvironmentResults) -> Candidate | None:
+    """Exactly the baseline, else the default techniques at the batch where they are fastest."""
+    defaults = []
+    for configuration in results.sound:
+        if dict(configuration.choices) == dict(results.baseline):
+            return as_measured(configuration)
+        if has_default_techniques(results, configuration):
+            defaults.append(as_measured(configuration))
+    return _fastest(defaults)
+
+
+def _default_at(results: EnvironmentResults, effective_batch: int) -> Candidate | None:
+    """The fastest split of an effective batch with the default techniques; measured ones first."""
+    defaults = [own for own in results.sound if has_default_techniques(results, own)]
+    at_batch = candidates(defaults, effective_batch)
+    measured = [own for own in at_batch if not own.is_inferred]
+    return _fastest(measured) or _fastest(at_batch)
+
+
+def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:
+    """Whether a configuration differs from the baseline in its batch alone."""
+    for axis, value in configuration.choices.items():
+        if axis not in _BATCH_AXES and value != results.baseline[axis]:
+            return False
+    return True
+
+
+def _fastest(listed: Sequence[Candidate] | Iterable[Candidate]) -> Candidate | None:
+    return max(listed, key=_speed, default=None)
+
+
+def _speed(candidate: Candidate) -> float:
+    return candidate.configuration.samples_per_second
