@@ -1,6 +1,6 @@
 """Whole sweeps under a random killer: nothing lost, repeated, forgotten or left behind.
 
-    python -m tests.chaos.killer [--sweeps 10] [--seed 1] [--strikes 2] [--page PAGE]
+    python -m tests.chaos.killer [--sweeps 10] [--seed 1] [--strikes 2] [--jobs 1] [--page PAGE]
 
 Each sweep trains tiny models on this machine's CPU, on a Ray of its own. At random times a random
 process of it is killed or stopped, or its folder is touched. Where the driver ends, ``--resume``
@@ -10,11 +10,13 @@ goes on. A reader opens the tables and renders the report all the while. Exit st
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import shlex
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.chaos import killer_page
@@ -34,20 +36,27 @@ def main() -> int:
     parser.add_argument("--sweeps", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strikes", type=int, default=2, help="in each sweep")
+    parser.add_argument("--jobs", type=int, default=1, help="sweeps at the same time")
     parser.add_argument("--page", type=Path, help="the Markdown page to write the table into")
     options = parser.parse_args()
     begin = time.monotonic()
     command = f"python -m tests.chaos.killer {shlex.join(sys.argv[1:])}".strip()
     outcomes: list[SweepOutcome] = []
     # A short path: Ray's sockets lie below it.
-    with tempfile.TemporaryDirectory(prefix="ck-") as root:
-        for number in range(options.sweeps):
+    with contextlib.ExitStack() as stack:
+        root = stack.enter_context(tempfile.TemporaryDirectory(prefix="ck-"))
+
+        def run(number: int) -> SweepOutcome:
             chance = random.Random(f"{options.seed}-{number}")
             sweep = StruckSweep(Path(root), number, chance, deadline_seconds=DEADLINE_SECONDS)
-            outcome = sweep.run(options.strikes)
+            return sweep.run(options.strikes)
+
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
+        for outcome in pool.map(run, range(options.sweeps)):
             outcomes.append(outcome)
+            number = len(outcomes)
             seconds = time.monotonic() - begin
-            print(f"{seconds:6.0f} s  sweep {number + 1}: {outcome.line()}", flush=True)
+            print(f"{seconds:6.0f} s  sweep {number}: {outcome.line()}", flush=True)
             for wrong in outcome.wrong():
                 print(f"          !! {wrong}", flush=True)
             if options.page:

@@ -108,10 +108,10 @@ class StruckSweep:
         self._chance = chance
         self._deadline_seconds = deadline_seconds
         self._mark = uuid.uuid4().hex
-        self._temporary = root / "t"
+        self._temporary = root / f"t{number}"
         self._temporary.mkdir(exist_ok=True)
         self._folder = root / f"run{number}"
-        self._config = root / "killer.yaml"
+        self._config = root / f"killer{number}.yaml"
         self._config.write_text(CONFIG)
         self._log = root / f"run{number}.log"
         self._reads = root / f"run{number}.reads"
