@@ -60,7 +60,7 @@ def render(report: Report) -> str:
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
         library=Markup(packed(library)),
-        data=Markup(script_json(_all_visible(strict(data)))),
+        data=Markup(script_json(_all_visible(data))),
         command=dataset.run.command,
         config=_config(dataset),
         queries=queries(dataset),
@@ -173,7 +173,7 @@ def _all_visible(value: Any) -> Any:
         return visible(value)
     if isinstance(value, dict):
         return {visible(key): _all_visible(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return list(map(_all_visible, value))
     return value
 
