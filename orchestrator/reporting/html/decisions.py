@@ -79,6 +79,7 @@ def decisions(
     answers: dict[str, list[tuple[int, int]]] = {}
     candidates: dict[str, int] = {}
     defaults = Defaults(results)
+    # Whole questions only: half an answer would be a wrong one.
     left = max(1, limit // max(1, len(results.configurations)))
     for question in list(_questions(results))[:left]:
         ranking = Ranking.of(
@@ -144,6 +145,7 @@ def offered_batches(results: EnvironmentResults) -> Sequence[int]:
     measured = sorted({own.effective_batch for own in results.configurations})
     # Every n-th where there are very many, rounded up.
     batches = measured[:: -(-len(measured) // MAX_BATCHES) or 1]
+    # Above what was measured, powers of two are what people ask for.
     power = 1
     while power <= MAX_OFFERED_BATCH and len(batches) < MAX_BATCHES:
         if power > measured[-1]:

@@ -89,6 +89,7 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
 def _speed(ratio: float) -> str:
     if abs(ratio - 1) <= _SAME:
         return "The default's throughput"
+    # Slower than the default is said as plainly as faster.
     # Two digits are what a reader remembers.
     if ratio < 1:
         return f"{ratio:.2g} × the default's throughput"
