@@ -158,4 +158,5 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
 
 def delivered(record: TrialRecord, **known: Any) -> TrialRecord:
     """The record with more of its delivery known."""
+    # Both are frozen: what is known already stays as it is.
     return dataclasses.replace(record, delivery=dataclasses.replace(record.delivery, **known))

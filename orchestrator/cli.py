@@ -22,6 +22,7 @@ from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.units import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.api import Run
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
 
@@ -121,6 +122,15 @@ def print_notes(notes: Iterable[str]) -> None:
     """Print what a configuration file's author should know, a line each, on stderr."""
     for note in notes:
         print_note(note)
+
+
+def loaded(run: Location) -> Run:
+    """A run, with a note on stderr for records that cannot be read. Raises as ``load`` does."""
+    from orchestrator.api import load
+
+    result = load(run)
+    print_notes(result.dataset.table.unreadable)
+    return result
 
 
 def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:

@@ -25,12 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.comparison import compare
-    from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        before = load(options.before).dataset
-        after = load(options.after).dataset
+        before = cli.loaded(options.before).dataset
+        after = cli.loaded(options.after).dataset
     except FileNotFoundError as error:
         print(f"no records and no table to compare ({error})", file=sys.stderr)
         return cli.EXIT_USAGE

@@ -21,7 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain
-    from orchestrator.api import load
     from orchestrator.reporting.explanation import render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
     from orchestrator.storage.user_files import refuse_used_file
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.picture is not None:
             refuse_used_file(options.picture, force=options.force)
-        explanation = explain(load(options.run).dataset, options.before, options.after)
+        explanation = explain(cli.loaded(options.run).dataset, options.before, options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to explain ({error})", file=sys.stderr)
         return cli.EXIT_USAGE

@@ -38,11 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
-    from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        run = load(options.run)
+        run = cli.loaded(options.run)
     except FileNotFoundError as error:
         what = "no records and no table to recommend from"
         print(f"{options.run}: {what} ({error})", file=sys.stderr)

@@ -42,6 +42,7 @@ class _Loop:
 
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
+        # The Trainer seeds here, too: equal seeds give equal data orders and dropout.
         transformers.set_seed(arguments.seed)
         enable_checkpointing(setup.model, arguments)
         self.accelerator = Accelerator(mixed_precision=_mixed_precision(arguments))

@@ -45,6 +45,7 @@ class WatchedCount(torch.Tensor):
     ) -> Any:
         """Call a function of PyTorch on plain tensors, and note it if it computes a new value."""
         counts: list[WatchedCount] = []
+        # On plain tensors PyTorch does what it would do without the watch.
         plain_args = _unwrapped(args, counts)
         plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
         result = function(*plain_args, **plain_kwargs)
@@ -52,6 +53,7 @@ class WatchedCount(torch.Tensor):
         if not counts or name in _COMPARISONS:
             return result
         count = counts[0]
+        # A result that is neither a tensor nor the count's number is an attribute: its shape, say.
         is_tensor = isinstance(result, torch.Tensor)
         if is_tensor and name in _SAME_VALUE:
             return _copy(count, result)
@@ -85,25 +87,34 @@ def is_used_by(
     no random number. Raises whatever a model raises that needs values.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    watched_count = watched(count)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        compute_loss(_fake_model(model, mode), _fake(inputs, mode), watched_count)
+    return is_used(watched_count)
+
+
+def _fake_model(model: torch.nn.Module, mode: Any) -> Callable[..., Any]:
+    """The model's own forward pass, with fake tensors in place of its weights."""
     from torch.func import functional_call
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    fake_state = _fake(state, mode)
 
-        def fake(value: Any) -> Any:
-            """A tensor without memory in place of a tensor; anything else as it is."""
-            return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+    def forward(**arguments: Any) -> Any:
+        """The forward pass of the model's class."""
+        return functional_call(model, fake_state, (), arguments)
 
-        state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        fake_state = {name: fake(tensor) for name, tensor in state.items()}
-        fake_inputs = {name: fake(value) for name, value in inputs.items()}
+    return forward
 
-        def fake_model(**arguments: Any) -> Any:
-            """The model's own forward pass over the fake tensors."""
-            return functional_call(model, fake_state, (), arguments)
 
-        watched_count = watched(count)
-        compute_loss(fake_model, fake_inputs, watched_count)
-    return is_used(watched_count)
+def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
+    """The same mapping with tensors without memory in place of its tensors."""
+    fake = {}
+    for name, value in values.items():
+        is_tensor = isinstance(value, torch.Tensor)
+        fake[name] = mode.from_tensor(value) if is_tensor else value
+    return fake
 
 
 def _copy(count: WatchedCount, plain: torch.Tensor) -> WatchedCount:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, ClassVar
 
 from jobs.record import Column
@@ -56,6 +57,15 @@ class RaggedData(Tracker):
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._operators: Operators | None = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A step that failed has not ended: a profiler that runs on would crash the interpreter.
+        self.worst_step_end()
 
     def describe(self, *, longest: int, mean: float, padding_share: float) -> None:
         """The lengths of the rows, in tokens."""

@@ -39,9 +39,7 @@ def assemble(
     enter("data")
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps)
-    lengths = None
-    if spec.data.file is not None:
-        lengths = data.ragged_lengths(dataset)
+    lengths = _lengths(spec, dataset)
 
     enter("model")
     _set_process_state(spec)
@@ -55,21 +53,20 @@ def assemble(
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
-    meter = Meter(
-        trackers,
-        enter,
-        warmup_steps=_warmup_steps(spec, device),
-        total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-        relative_error=spec.measure.relative_error,
-        device=device,
-    )
     setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
         arguments=arguments,
         optimizer=_optimizer(spec, model, arguments),
-        meter=meter,
+        meter=Meter(
+            trackers,
+            enter,
+            warmup_steps=_warmup_steps(spec, device),
+            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+            relative_error=spec.measure.relative_error,
+            device=device,
+        ),
     )
     return setup, lengths
 
@@ -120,6 +117,13 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
     return dataset, collator
+
+
+def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
+    """The lengths of the rows of the user's file; None where they are equal, or synthetic."""
+    if spec.data.file is None:
+        return None
+    return data.ragged_lengths(dataset)
 
 
 def _set_process_state(spec: TrialSpec) -> None:

@@ -184,6 +184,7 @@ def _prepare_device(
     from jobs.trial.assembly import cores
 
     enter("requirements")
+    # First of all: what the CUDA context takes counts as the trial's.
     for tracker in trackers:
         tracker.start(context)
     requirements.check(spec.settings.requires, spec)
@@ -246,6 +247,7 @@ def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measureme
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:
     """All trackers' columns and series; a tracker that cannot read its instrument adds nothing."""
+    # Later trackers win, but no two declare the same column.
     measurements: Measurements = {}
     series: dict[str, list[float]] = {}
     for tracker in trackers:

@@ -171,7 +171,13 @@ class Run:
         hardware = "nothing measured"
         if self.dataset.main:
             hardware = self.dataset.main.hardware
-        return f"<Run {self.name}: {trials}, {hardware}>"
+        unreadable = "".join(f"; {sentence}" for sentence in self.unreadable)
+        return f"<Run {self.name}: {trials}, {hardware}{unreadable}>"
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Sentences about records of the run that cannot be read; empty where all can."""
+        return self.dataset.table.unreadable
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""

@@ -5,12 +5,12 @@ Checked here, and the source of configs/schema.json and docs/configuration.md.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from jobs.spec import Isolation, Task
-from jobs.spec.limits import timeout_problem
 from orchestrator.planning.scalar_types import (
     Cpus,
     Duration,
@@ -25,17 +25,24 @@ from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
 from orchestrator.storage.location import location
 
+_NAME_CHARACTERS = 100
+"""The longest name of a sweep; the name of a folder may have 255 bytes."""
+
+
+def _check_name(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if re.search(r"[/\\]", value) or value in (".", ".."):
+        raise ValueError("is a name, not a path; to choose the run folder, set output")
+    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
+        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
+    return value
+
 
 def _check_output(value: str | None) -> str | None:
     if value is not None:
         location(value)  # raises ValueError
     return value
-
-
-def _check_timeout(seconds: float) -> float:
-    if problem := timeout_problem(seconds):
-        raise ValueError(problem)
-    return seconds
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
@@ -131,9 +138,7 @@ class MeasureSection(Section):
     """Stop early once the mean step time is known this well (95 % confidence). 0: run all steps."""
     repeats: int = Field(default=1, ge=1)
     """Trials of each configuration."""
-    timeout: Annotated[Duration, AfterValidator(_check_timeout)] = Field(
-        default=300.0, json_schema_extra={"default": "5m"}
-    )
+    timeout: Duration = Field(default=300.0, json_schema_extra={"default": "5m"})
     """A trial that takes longer is stopped."""
     seed: int = Field(default=42, ge=0, lt=2**32)
     """Seed of weights, data and dropout."""
@@ -193,7 +198,7 @@ class SubsetSection(Section):
 class SweepSection(Section):
     """One sweep: a model, a base of TrainingArguments, and the axes to vary."""
 
-    name: str | None = None
+    name: Annotated[str | None, AfterValidator(_check_name)] = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""

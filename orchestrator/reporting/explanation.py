@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.analysis.explanation import CLOSE, Breakdown, Difference, Explanation, Side, Term
 from orchestrator.analysis.loss_curves import LossCurves
-from orchestrator.analysis.loss_parity import CheckState, LossWindow
+from orchestrator.analysis.loss_parity import MAX_BOUND, CheckState, LossWindow
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.json_output import strict
@@ -268,6 +268,8 @@ def _window(window: LossWindow) -> str:
         steps = f"step {window.end}"
     means = f"mean loss {window.reference:.4g} -> {window.own:.4g}"
     line = f"{steps}: {means}, a difference of {_percent(window.difference)}"
+    if window.allowed >= MAX_BOUND and window.has_power:
+        return f"{line}; step by step it is below {_percent(window.bound)}"
     if not window.has_power:
         return f"{line}; not checked: over so few steps it could be chance"
     return f"{line}; up to {_percent(window.allowed)} is a match"

@@ -70,7 +70,7 @@ def _losses(candidate: Candidate) -> Iterator[str]:
 
 def _why_not_checked(candidate: Candidate) -> str:
     check = candidate.measured.loss_check
-    if check.allowed is None:
+    if check.bound is None:
         return "there is no reference to compare them with"
     steps = count(check.steps, "step")
     return f"over {steps} even a loss of twice the reference's could be chance"

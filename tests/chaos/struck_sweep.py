@@ -44,6 +44,8 @@ MOST_DRIVERS = 12
 _MARK = "CHAOS_KILLER"
 _END_SECONDS = 20.0
 """How long a sweep's processes have to end after their driver."""
+_CACHE = "torchinductor_"
+"""What torch.compile keeps for all of a user's programs: a cache, one for each user."""
 _LONGEST_PAUSE = 12.0
 """Seconds between two strikes, at most."""
 
@@ -282,7 +284,9 @@ class StruckSweep:
         for trial_id in self._planned:
             if rows.count(trial_id) != 1 or trial_id not in self._finished:
                 outcome.without_row.append(f"{trial_id} has {rows.count(trial_id)} rows")
-        outcome.temporary += [path.name for path in self._temporary.iterdir()]
+        for path in self._temporary.iterdir():
+            if not path.name.startswith(_CACHE):
+                outcome.temporary.append(path.name)
         if self._reads.exists():
             reads = json.loads(self._reads.read_text())
             outcome.reads = reads["reads"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.spec import ModelSpec
-from jobs.trial.data.base import IGNORED
 
 _CLASSIFIES = ("sequence-classification", "token-classification", "image-classification")
 _SHOWN = 5
@@ -21,12 +20,8 @@ def numbered(dataset: Any, path: str) -> Any:
     Numbers stay as they are. The names go into the column's feature, as ``datasets`` keeps them.
     Raises ValueError for a row without a label.
     """
-    from datasets import ClassLabel, List
-
     labels = dataset.select_columns(["labels"])["labels"]
-    for index, label in enumerate(labels):
-        if label is None:
-            raise ValueError(f"row {index} of {path} has no label")
+    _check_complete(labels, path)
     names = _names(labels, path)
     if not names:
         return dataset
@@ -36,12 +31,23 @@ def numbered(dataset: Any, path: str) -> Any:
         """A batch of rows with numbered labels."""
         return {"labels": [_numbers(label, number_of) for label in batch["labels"]]}
 
-    feature: Any = ClassLabel(names=[str(name) for name in names])
-    if isinstance(labels[0], list):
-        feature = List(feature)
     features = dataset.features.copy()
-    features["labels"] = feature
+    features["labels"] = _feature(names, is_listed=isinstance(labels[0], list))
     return dataset.map(number, batched=True, features=features)
+
+
+def _check_complete(labels: Iterable[Any], path: str) -> None:
+    for index, label in enumerate(labels):
+        if label is None:
+            raise ValueError(f"row {index} of {path} has no label")
+
+
+def _feature(names: Iterable[Any], *, is_listed: bool) -> Any:
+    """How ``datasets`` keeps the names of the classes beside a column of their numbers."""
+    from datasets import ClassLabel, List
+
+    feature = ClassLabel(names=[str(name) for name in names])
+    return List(feature) if is_listed else feature
 
 
 def _names(labels: Iterable[Any], path: str) -> list[Any]:
@@ -65,60 +71,52 @@ def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
     features = getattr(dataset, "features", None)
     if model.task not in _CLASSIFIES or not features or "labels" not in features:
         return model
-    count, names = _classes(dataset)
-    if count is None or count == config_labels:
-        return model
+    names = _names_of_feature(features["labels"])
+    needed = _outputs(dataset, names, config_labels)
     asked = model.config.get("num_labels")
     if asked is None:
-        return _with_classes(model, count, names, config_labels)
+        if needed == config_labels:
+            return model
+        return replace(model, config={**model.config, "num_labels": needed})
     # A model with one output is a regression, whatever its labels look like.
-    if 1 < asked < count:
+    if 1 < asked < needed:
         raise ValueError(
-            f"model.config.num_labels is {asked}, and the data have {count} classes"
+            f"model.config.num_labels is {asked}, and the data have {needed} classes"
             f"{_in_brackets(names)}"
         )
     return model
 
 
-def _with_classes(
-    model: ModelSpec, count: int, names: Sequence[str], config_labels: int
-) -> ModelSpec:
-    needed = count
+def _names_of_feature(feature: Any) -> Sequence[str]:
+    """The names of the classes of a column, of one label a row or of a list; empty: numbers."""
+    inner = getattr(feature, "feature", feature)
+    names: Sequence[str] = getattr(inner, "names", None) or ()
+    return names
+
+
+def _outputs(dataset: Any, names: Sequence[str], config_labels: int) -> int:
+    """How many outputs a model needs for the labels of a dataset, if it has ``config_labels``."""
     if names:
         # With a single output transformers would train a regression.
-        needed = max(2, count)
-    elif count > 1:
-        # The file may lack the classes with the highest numbers.
-        needed = max(count, config_labels)
-    if needed == config_labels:
-        return model
-    return replace(model, config={**model.config, "num_labels": needed})
-
-
-def _classes(dataset: Any) -> tuple[int | None, Sequence[str]]:
-    """How many classes the labels have, and their names if they have any.
-
-    One for fractions. None where it cannot be said: several labels a row.
-    """
-    feature = dataset.features["labels"]
-    inner = getattr(feature, "feature", feature)
-    names: Sequence[str] = getattr(inner, "names", ())
-    if names:
-        return len(names), names
+        return max(2, len(names))
     labels = dataset.select_columns(["labels"]).with_format(None)["labels"]
     if isinstance(next(iter(labels), None), float):
-        return 1, ()
-    numbers = [label for label in _flat(labels) if isinstance(label, int) and label != IGNORED]
-    if not numbers:
-        return None, ()
-    return max(numbers) + 1, ()
+        return 1  # fractions are a regression
+    highest = config_labels - 1
+    for label in _flat(labels):
+        if isinstance(label, int):
+            highest = max(highest, label)
+    # The file may lack the classes with the highest numbers: a model never gets smaller.
+    return highest + 1
 
 
 def _flat(labels: Iterable[Any]) -> Iterable[Any]:
     """The labels of all rows, whether a row has one or a list of them."""
-    return itertools.chain.from_iterable(
-        label if isinstance(label, list) else (label,) for label in labels
-    )
+    for label in labels:
+        if isinstance(label, list):
+            yield from label
+        else:
+            yield label
 
 
 def _numbers(label: Any, number_of: dict[str, int]) -> Any:

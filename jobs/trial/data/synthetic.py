@@ -74,6 +74,7 @@ def _labels(
 ) -> np.ndarray:
     """Labels for token ids of shape (count, length); padding is ignored."""
     count, _ = ids.shape
+    # One class a sample, one a token, or the tokens themselves.
     if task == "sequence-classification":
         return rng.integers(0, config.num_labels, size=(count,))
     if task == "token-classification":
@@ -100,5 +101,6 @@ class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return len(self._labels)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        # Labels differ from sample to sample, while images repeat.
         image = self._pool[index % len(self._pool)]
         return {"pixel_values": image, "labels": self._labels[index]}

@@ -125,17 +125,20 @@ class _Tokens:
         """Prompts with their completions, as texts or as chats. The loss leaves the prompts out."""
         columns: Columns = {"input_ids": [], "attention_mask": [], "labels": []}
         for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True):
-            if isinstance(prompt, str) and isinstance(completion, str):
-                before, after = self._texts_as_ids(prompt, completion)
-            else:
-                before, after = self._chats_as_ids(prompt, completion)
-            ids = [*before, *after][: self._file.max_length]
+            before, after = self._split(prompt, completion)
             # A long prompt may leave no room: then the row has no token that is learned from.
+            ids = [*before, *after][: self._file.max_length]
             labels = [*[IGNORED] * len(before), *after][: self._file.max_length]
             columns["input_ids"].append(ids)
             columns["attention_mask"].append([1] * len(ids))
             columns["labels"].append(labels)
         return columns
+
+    def _split(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+        """Token ids of a prompt and of its completion."""
+        if isinstance(prompt, str) and isinstance(completion, str):
+            return self._texts_as_ids(prompt, completion)
+        return self._chats_as_ids(prompt, completion)
 
     def _texts_as_ids(self, prompt: str, completion: str) -> tuple[list[int], list[int]]:
         """Token ids of a prompt with its special tokens, and of its completion with an end."""

@@ -64,6 +64,7 @@ def _with_our_names(dataset: Any, file: DatasetFile) -> Any:
     dataset = dataset.select_columns(list(file.columns.values()) or dataset.column_names)
     new_names = {theirs: ours for ours, theirs in file.columns.items() if ours != theirs}
     dataset = dataset.rename_columns(new_names)
+    # Collators of transformers take these names, too, but a class name must be numbered first.
     for name in LABEL_NAMES:
         if name in dataset.column_names and "labels" not in dataset.column_names:
             dataset = dataset.rename_column(name, "labels")

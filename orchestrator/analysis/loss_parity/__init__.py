@@ -7,14 +7,15 @@ Means over each half of the training are compared, relative to the reference's m
 - Other rows train similarly but not equally: another split of the batch, precision or kernel draws
   other dropout masks, and another loop orders the data differently. They may differ by as much as
   the reference's own losses scatter from step to step. That is wide for few steps and small
-  batches, so a mismatch is certain and a match is not proof. Where it is so wide that a loss of
-  zero or of twice the reference's would pass, nothing was checked, and the check says so.
+  batches, so a mismatch is certain and a match is not proof. Where a loss of zero or of twice the
+  reference's could pass, nothing was checked, and the check says so.
 """
 
 from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks, loss_flags
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.loss_parity.references import compared
 from orchestrator.analysis.loss_parity.windows import (
+    MAX_BOUND,
     ROUNDING,
     CheckState,
     LossWindow,
@@ -24,6 +25,7 @@ from orchestrator.analysis.loss_parity.windows import (
 )
 
 __all__ = [
+    "MAX_BOUND",
     "ROUNDING",
     "CheckState",
     "LossCheck",

@@ -25,8 +25,10 @@ class LossCheck:
     state: CheckState
     steps: int = 0
     """How many steps the last comparison is about; 0 where there was none."""
-    allowed: float | None = None
-    """The widest bound of all comparisons, relative; None where nothing was compared."""
+    bound: float | None = None
+    """No relative difference beyond this is left undetected (the worst of all comparisons); None
+    where nothing was compared.
+    """
     reference_id: str = ""
     """The trial that decided; empty where nothing was compared."""
     flag: Flag | None = None
@@ -118,7 +120,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     return LossCheck(
         state=state_of(windows),
         steps=windows[-1].end,
-        allowed=max(window.allowed for window in windows),
+        bound=max(window.bound for window in windows),
         reference_id=reference["trial_id"],
         flag=flag,
     )
@@ -140,4 +142,4 @@ def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
 
 
 def _bound(check: LossCheck) -> float:
-    return check.allowed or 0.0
+    return check.bound or 0.0

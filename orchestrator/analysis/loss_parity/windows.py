@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.steady_state import student_quantile
+
 ROUNDING: Mapping[str, float] = {
     "fp32": 1e-3,
     "tf32": 5e-3,
@@ -23,6 +25,8 @@ OTHER_DRAWS = 0.1
 """By how much rows with other draws may always differ."""
 STANDARD_ERRORS = 3.0
 """A difference of two means beyond so many standard errors is not chance."""
+PAIRED_CONFIDENCE = 0.995
+"""Quantile of the interval of step-by-step differences: 99 %, two-sided."""
 MAX_BOUND = 1.0
 """A check that allows this much or more has no power. The mistakes it is for would pass: a loss
 of zero differs by 100 %, and so does a loss that two accumulated passes did not divide.
@@ -37,7 +41,7 @@ class CheckState(enum.StrEnum):
     MISMATCH = "mismatch"
     """The losses differ from the reference's by more than chance, or are not finite."""
     NOT_CHECKED = "not checked"
-    """There is no reference, no losses, or so few steps that the check has no power."""
+    """There is no reference, no losses, or so few steps that a wrong loss could not be told."""
     REFERENCE = "reference"
     """Other trials are compared with this one, and it with none."""
 
@@ -58,6 +62,10 @@ class LossWindow:
     """The reference's mean absolute loss over all steps that are compared."""
     allowed: float
     """By how much the means may differ, relative to the scale."""
+    paired_error: float = math.inf
+    """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
+    Infinite where a single step is compared.
+    """
 
     @property
     def difference(self) -> float:
@@ -70,9 +78,18 @@ class LossWindow:
         return self.difference <= self.allowed
 
     @property
+    def bound(self) -> float:
+        """No difference beyond this is left undetected, relative to the scale.
+
+        Beyond ``allowed`` it would be a mismatch. Where both trials saw the same samples in the
+        same order, their losses rise and fall together, and the difference itself is known better.
+        """
+        return min(self.allowed, self.difference + self.paired_error)
+
+    @property
     def has_power(self) -> bool:
         """Whether a loss of zero, or of twice the reference's, would be found here."""
-        return self.allowed < MAX_BOUND
+        return self.bound < MAX_BOUND
 
 
 def loss_windows(
@@ -89,6 +106,7 @@ def loss_windows(
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
     # A late divergence shows in the second half, where it is not averaged away.
+    paired = _paired_deviation(own[:steps], reference[:steps]) / scale
     windows = []
     for begin, end in _halves(steps):
         allowed = rounding
@@ -102,6 +120,7 @@ def loss_windows(
                 reference=statistics.fmean(reference[begin:end]),
                 scale=scale,
                 allowed=allowed,
+                paired_error=paired / math.sqrt(end - begin),
             )
         )
     return tuple(windows)
@@ -128,6 +147,16 @@ def _step_deviation(losses: Sequence[float]) -> float:
     if not squares:
         return 0.0
     return math.sqrt(statistics.fmean(squares) / 2)
+
+
+def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float:
+    """Half the 99 % interval of one step's difference; infinite where there is one step."""
+    if len(own) < 2:
+        return math.inf
+    differences = [mine - other for mine, other in zip(own, reference, strict=True)]
+    # Student's t: the deviation of few differences is itself not well known.
+    quantile: float = student_quantile(PAIRED_CONFIDENCE, len(differences) - 1)
+    return quantile * statistics.stdev(differences)
 
 
 def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:

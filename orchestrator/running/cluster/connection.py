@@ -59,22 +59,20 @@ def _ray_at(address: str) -> Iterator[None]:
             ray.shutdown()
         return
     with own_ray.temporary_folder() as folder:
-        started: list[psutil.Process] = []
-        with own_ray.watched() as watch:
-            _join(address, folder)
-            watch.is_started = True
-            try:
+        try:
+            with own_ray.watched() as watch:
+                _join(address, folder)
+                watch.is_started = True
                 yield
-            finally:
-                started = own_ray.descendants()
-        _shut_down(started)
+        finally:
+            _shut_down()
 
 
-def _shut_down(started: Sequence[psutil.Process]) -> None:
+def _shut_down() -> None:
     """End a Ray that was started here, and what it started: a stopped process ends in no other
     way.
     """
-    ray_processes = [process for process in started if _is_of_ray(process)]
+    ray_processes = [process for process in own_ray.descendants() if _is_of_ray(process)]
     # Ray asks its raylet before it ends it, and one that stands still would never answer.
     with own_ray.killed_after_a_while(ray_processes):
         ray.shutdown()

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import psutil
@@ -42,11 +42,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 class OwnRay:
     """Looks at the GCS and the raylet among this process's children, and says if one is lost."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Collection[psutil.Process] | None = None,
+    ) -> None:
+        """``earlier``: children that are not of this Ray; None: those that there are now."""
+        if earlier is None:
+            earlier = psutil.Process().children()
         self._clock = clock
         self._began = clock()
         self._processes: dict[str, psutil.Process] = {}
         self._stopped_since: dict[str, float] = {}
+        self._earlier = earlier
         self.is_started = False
         """Set when Ray has started: from then on its processes are known."""
 
@@ -66,7 +74,8 @@ class OwnRay:
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
                 name = child.name()
-                if name in _WATCHED and child.status() != psutil.STATUS_ZOMBIE:
+                # One that has ended already is still listed, and is a loss.
+                if name in _WATCHED and child not in self._earlier:
                     self._processes.setdefault(name, child)
 
     def _state(self, name: str, process: psutil.Process) -> str:
@@ -138,13 +147,15 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[str | None]:
-    """A folder for Ray's session, removed with it; None where its path would be too long.
+def temporary_folder() -> Iterator[str]:
+    """A folder for Ray's session, removed with it.
 
     Ray itself leaves the folder of every session behind. A killed driver's is removed by the next.
     """
     if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len("/ray-sweep-12345678"):
-        yield None
+        # The sockets below TMPDIR would have no valid address.
+        with tempfile.TemporaryDirectory(prefix="ray-sweep-", dir="/tmp") as short_folder:
+            yield short_folder
         return
     with own_folder("ray-sweep-") as folder:
         yield str(folder)

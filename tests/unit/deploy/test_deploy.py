@@ -377,7 +377,7 @@ def test_a_bundle_installs_without_a_network(bundle: Path) -> None:
     done = install(bundle)
     assert done.returncode == 0, done.stderr
     pip, doctor = done.stdout.splitlines()
-    assert "--no-index --find-links wheels -c constraints.txt orchestrator" in pip
+    assert "--no-index --find-links wheels -c constraints.txt training-frontier" in pip
     assert doctor == "-m orchestrator.doctor"
 
 

@@ -80,7 +80,7 @@ def test_main_with_the_option_changes_no_other_trial(
         ('{"spec": {}}', "holds no trial of this version"),
         ('{"spec": {"model": 3}}', "holds no trial of this version"),
         (build_tiny_spec(seed=2**32), "measure.seed is 4294967296: it must be from 0 to"),
-        (build_tiny_spec(timeout_seconds=1e12), "it must be above zero and at most 336h"),
+        (build_tiny_spec(timeout_seconds=1e12), "it must be above zero and at most a year"),
     ],
 )
 def test_main_says_what_is_wrong_with_a_file(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,15 @@ def test_to_json_has_the_state_of_the_loss_check() -> None:
     run = load(RECORDED / "2026-11-21-bert_large-h200")
     answer = run.recommend(memory_bytes=24 * GIB, effective_batch=256)
     document = to_json(run.dataset, answer.recommendation)
-    assert document["best"]["loss_check"] == "not checked"
+    assert document["best"]["loss_check"] == "matches"
     assert document["best"]["basis"] == "less accumulation"
     assert document["left_out"] == {"count": 0, "better": 0, "best": None}
+
+
+def test_render_says_that_losses_were_not_checked(tmp_path: Path) -> None:
+    record = replace(make_record(speed=50.0), steps={"step_seconds": [0.1, 0.1]})
+    run = load(write_run(tmp_path, [record]))
+    answer = run.recommend()
+    assert "losses not checked: there is no reference to compare them with" in repr(answer)
+    document = to_json(run.dataset, answer.recommendation)
+    assert document["best"]["loss_check"] == "not checked"

@@ -28,11 +28,10 @@ def test_problem_of_another_seed_names_the_largest(seed: int) -> None:
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e12, float("inf"), float("nan")])
 def test_problem_of_a_timeout_that_no_clock_holds(seconds: float) -> None:
     problem = problem_of(build_tiny_spec(timeout_seconds=seconds))
-    assert problem.endswith("it must be above zero and at most 336h, which is two weeks")
+    assert problem.endswith("it must be above zero and at most a year")
 
 
-def test_longest_timeout_is_as_the_sentence_says() -> None:
-    assert MAX_TIMEOUT_SECONDS == 336 * 3600
+def test_problem_of_the_longest_timeout_is_empty() -> None:
     assert problem_of(build_tiny_spec(timeout_seconds=MAX_TIMEOUT_SECONDS)) == ""
 
 

@@ -33,7 +33,7 @@ def raylet(tmp_path: Path) -> Iterator[psutil.Process]:
 
 
 def test_ended_raylet_is_a_loss(raylet: psutil.Process) -> None:
-    ray = OwnRay()
+    ray = OwnRay(earlier=())
     assert ray.loss() == ""
     raylet.kill()
     while raylet.status() != psutil.STATUS_ZOMBIE:
@@ -41,9 +41,17 @@ def test_ended_raylet_is_a_loss(raylet: psutil.Process) -> None:
     assert ray.loss() == "its raylet has ended"
 
 
+def test_raylet_that_ended_before_the_first_look_is_a_loss(raylet: psutil.Process) -> None:
+    raylet.kill()
+    while raylet.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert OwnRay(earlier=()).loss() == "its raylet has ended"
+    assert OwnRay(earlier=[raylet]).loss() == "", "it was there before"
+
+
 def test_stopped_raylet_is_a_loss_after_a_while(raylet: psutil.Process) -> None:
     clock = Clock()
-    ray = OwnRay(clock)
+    ray = OwnRay(clock, ())
     assert ray.loss() == ""
     raylet.suspend()
     while raylet.status() != psutil.STATUS_STOPPED:
@@ -59,7 +67,7 @@ def test_stopped_raylet_is_a_loss_after_a_while(raylet: psutil.Process) -> None:
 
 def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
     clock = Clock()
-    ray = OwnRay(clock)
+    ray = OwnRay(clock, ())
     raylet.suspend()
     ray.loss()
     clock.now += own_ray.STANDSTILL_SECONDS / 2
@@ -73,7 +81,7 @@ def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
 
 def test_start_without_end_is_a_loss() -> None:
     clock = Clock()
-    ray = OwnRay(clock)
+    ray = OwnRay(clock, ())
     clock.now += own_ray.START_SECONDS + 1
     assert "did not start within" in ray.loss()
     ray.is_started = True
