@@ -121,4 +121,5 @@ def test_technique_effects_fall_back_below_the_useful_micro_batch() -> None:
 
 def test_useful_micro_batch_is_unknown_without_the_baselines_techniques() -> None:
     configurations = measured(by_batch("bf16", {1: 10.0}))
-    assert useful_micro_batch(configurations, {"micro_batch": 1, "precision": "fp32"}) is None
+    baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
+    assert useful_micro_batch(configurations, baseline) is None
