@@ -12,6 +12,7 @@ from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.api import Run, load
 from orchestrator.reporting.html.decisions import Question, decision_at, decisions
+from orchestrator.reporting.publish import publish
 from orchestrator.units import GIB
 from tests.support.records import make_record, write_run
 
@@ -59,8 +60,12 @@ def test_decisions_are_the_answers_of_recommend(name: str) -> None:
 
 
 def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
-    """A single trial has no reference, so nothing is known of its losses."""
-    run = load(write_run(tmp_path, [make_record()]))
+    """A table without its steps holds no losses to check."""
+    publish(write_run(tmp_path / "whole", [make_record()]))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (tmp_path / "whole" / "trials.parquet").rename(alone / "trials.parquet")
+    run = load(alone)
     table = page_decisions(run, run.results)
     shown = decision_at(table, "samples_per_second/any/0", None)
     assert shown is not None
