@@ -68,6 +68,7 @@ def test_stopped_raylet_is_a_loss_after_a_while(raylet: psutil.Process) -> None:
 def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
     clock = Clock()
     ray = OwnRay(clock, ())
+    ray.is_started = True
     raylet.suspend()
     ray.loss()
     clock.now += own_ray.STANDSTILL_SECONDS / 2
