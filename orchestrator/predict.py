@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     print_notes(config.notes)
+    # Only now are torch and transformers imported, on a machine that hides its GPUs.
     with without_gpus():
         predictions = predict(trials, gpu)
     rows = [row(prediction) for prediction in predictions]

@@ -18,7 +18,7 @@ DURATION_PATTERN = (
     r"(?:(\d+(?:\.\d+)?) ?[mM](?:in)?)? ?(?:(\d+(?:\.\d+)?) ?(?:[sS](?:ec)?)?)?"
 )
 """Days, hours, minutes and seconds; a number alone is seconds."""
-_LEAST_WITHOUT_UNIT = MIB
+_LEAST_WITHOUT_UNIT = 10**6
 """A number below this is never a memory size in bytes: its unit was forgotten."""
 _MOST_DIGITS = 24
 """More digits than any size has; a thousand of them would not fit a double."""

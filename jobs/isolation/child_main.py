@@ -63,6 +63,7 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
         _redirect_output(folder / LOG)
+        # Ahead of the trial, so that the trial does not wait for it.
         resident_bytes = _create_context()
         os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
         spec, context = _read_trial(trial_pipe, resident_bytes)
@@ -110,6 +111,7 @@ def run_and_record(
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
+    # Beside its result, so that its files go with the child's folder.
     record = run(spec, announce, scratch=result.parent, context=context)
     # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")

@@ -47,6 +47,7 @@ class Channel:
         self._replies = replies
         self._received = b""
         # Each is this process's own end of a pipe: the parent's ends stay as they are.
+        # So that neither a write nor a read waits longer than ``poll`` allowed it.
         os.set_blocking(requests, False)
         os.set_blocking(replies, False)
 
@@ -103,6 +104,7 @@ class Channel:
                 if not chunk:
                     return None
                 self._received += chunk
+        # What follows the line is the beginning of the next message.
         line, _, self._received = self._received.partition(b"\n")
         return line
 

@@ -158,6 +158,7 @@ class Slot:
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()
+        # A parent that does not read is found out here if the message is long, else by its silence.
         request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
             self._channel.send(request, now + self._limits.silence)
@@ -165,6 +166,7 @@ class Slot:
             raise SlotDiedError("the slot's parent died between trials") from error
         except TimeoutError as error:
             raise self._killed_parent(str(error)) from None
+        # The parent ends the trial itself; the grace is for what follows.
         deadline = now + seconds + self._limits.grace
         return record_from_json(self._answer(deadline, silence_seconds=self._limits.silence))
 
@@ -202,6 +204,7 @@ class Slot:
     def _killed_parent(self, fault: str) -> SlotDiedError:
         """Kill a parent that does not answer; returns the error that says so."""
         assert self._parent is not None
+        # The state explains the silence, and is gone once the process is killed.
         state = _state_of(self._parent.pid)
         has_ended = self._kill_parent()
         self._forget_parent()

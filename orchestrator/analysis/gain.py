@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
@@ -43,34 +43,41 @@ class Gain:
         return self.default.measured.trial_ids == self.candidate.measured.trial_ids
 
 
-def gain_over_default(results: EnvironmentResults, candidate: Candidate) -> Gain | None:
-    """The gain of a candidate; None where the default techniques were not measured."""
-    default = _default_at(results, candidate.effective_batch)
-    if default is not None:
-        return Gain(default=default, candidate=candidate, is_same_batch=True)
-    default = _default_elsewhere(results)
-    if default is None:
-        return None
-    return Gain(default=default, candidate=candidate, is_same_batch=False)
+class Defaults:
+    """The configurations with the default techniques, which candidates are compared with."""
 
+    def __init__(self, results: EnvironmentResults) -> None:
+        self._baseline = dict(results.baseline)
+        self._configurations = []
+        for configuration in results.sound:
+            if has_default_techniques(results, configuration):
+                self._configurations.append(configuration)
+        self._by_batch: dict[int, Candidate | None] = {}
 
-def _default_elsewhere(results: EnvironmentResults) -> Candidate | None:
-    """Exactly the baseline, else the default techniques at the batch where they are fastest."""
-    defaults = []
-    for configuration in results.sound:
-        if dict(configuration.choices) == dict(results.baseline):
-            return as_measured(configuration)
-        if has_default_techniques(results, configuration):
-            defaults.append(as_measured(configuration))
-    return _fastest(defaults)
+    def gain(self, candidate: Candidate) -> Gain | None:
+        """The gain of a candidate; None where the default techniques were not measured."""
+        default = self._at(candidate.effective_batch)
+        if default is not None:
+            return Gain(default=default, candidate=candidate, is_same_batch=True)
+        default = self._elsewhere()
+        if default is None:
+            return None
+        return Gain(default=default, candidate=candidate, is_same_batch=False)
 
+    def _at(self, effective_batch: int) -> Candidate | None:
+        """The fastest split of an effective batch; measured ones first."""
+        if effective_batch not in self._by_batch:
+            at_batch = candidates(self._configurations, effective_batch)
+            measured = [own for own in at_batch if not own.is_inferred]
+            self._by_batch[effective_batch] = _fastest(measured) or _fastest(at_batch)
+        return self._by_batch[effective_batch]
 
-def _default_at(results: EnvironmentResults, effective_batch: int) -> Candidate | None:
-    """The fastest split of an effective batch with the default techniques; measured ones first."""
-    defaults = [own for own in results.sound if has_default_techniques(results, own)]
-    at_batch = candidates(defaults, effective_batch)
-    measured = [own for own in at_batch if not own.is_inferred]
-    return _fastest(measured) or _fastest(at_batch)
+    def _elsewhere(self) -> Candidate | None:
+        """Exactly the baseline, else the batch at which the default techniques are fastest."""
+        for configuration in self._configurations:
+            if dict(configuration.choices) == self._baseline:
+                return as_measured(configuration)
+        return _fastest([as_measured(own) for own in self._configurations])
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:
@@ -81,7 +88,7 @@ def has_default_techniques(results: EnvironmentResults, configuration: Configura
     return True
 
 
-def _fastest(listed: Sequence[Candidate] | Iterable[Candidate]) -> Candidate | None:
+def _fastest(listed: Iterable[Candidate]) -> Candidate | None:
     return max(listed, key=_speed, default=None)
 
 

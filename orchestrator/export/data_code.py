@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
-from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
-from orchestrator.export.generated_code import Code, NotExportableError, known, literal
+from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData
+from orchestrator.export.generated_code import NotExportableError, known, literal
 
-_COLLATORS: Mapping[Task, str] = {
-    "token-classification": "DataCollatorForTokenClassification(tokenizer)",
-    "causal-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=False)",
-    "masked-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=True)",
-    "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
-}
-_DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
-_CHAT_COLUMNS = ("messages", "prompt", "completion")
-"""Names of columns that a chat template makes texts from, which train.py does not have."""
 _WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
 """Fields of ``DatasetFile`` that train.py reads the data by."""
 
 
-def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
+def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
     """The template's values for ``make_dataset``.
 
     Raises NotExportableError for a value that is no plain literal, for data that is not a local
@@ -33,8 +23,8 @@ def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
     return {
         "file": _file(data.file),
         "synthetic": _synthetic(data.synthetic),
-        "needs_class_labels": task == "sequence-classification",
-        "collator": Code(_COLLATORS.get(task, _DEFAULT_COLLATOR)),
+        "task_literal": literal(model.task),
+        "model_config": literal(dict(model.config)),
     }
 
 
@@ -42,11 +32,6 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
     _check_fields(file)
-    for name in _CHAT_COLUMNS:
-        if name in file.columns:
-            raise NotExportableError(
-                f"the data have a column of {name}, which the exported files cannot read yet"
-            )
     # Through a URL, the training would read what another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
@@ -54,18 +39,12 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     formats = get_args(get_type_hints(DatasetFile)["format"])
     file_format = str(known(file.format, formats, "a format of data files"))
     return {
-        "is_folder": file_format == "disk",
         "format": literal(file_format),
         "path": literal(file.path),
-        "columns": _literal_or_none(dict(file.columns)),
-        "tokenizer": _literal_or_none(file.tokenizer),
+        "columns": literal(dict(file.columns)),
+        "tokenizer": literal(file.tokenizer),
         "max_length": literal(int(file.max_length)),
     }
-
-
-def _literal_or_none(value: Any) -> Code | None:
-    """None for an empty value, for which the template has lines of its own."""
-    return literal(value) if value else None
 
 
 def _check_fields(file: DatasetFile) -> None:

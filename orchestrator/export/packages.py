@@ -55,8 +55,7 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
     if not is_synthetic_image:
         yield "datasets"
-    if spec.data.file is None:
-        yield "numpy"
+    yield "numpy"
     for requirement in _requirements(spec):
         if requirement.startswith(_PREFIX):
             module = requirement.removeprefix(_PREFIX)

@@ -55,7 +55,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
         {
             **_facts(spec),
             **model_code(spec),
-            **data_code(spec.data, spec.model.task),
+            **data_code(spec.data, spec.model),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
             "decay_groups": lifted(decay_groups),

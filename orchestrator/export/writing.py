@@ -14,6 +14,7 @@ from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export import arguments
+from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import requirements
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
@@ -54,6 +55,8 @@ def export(
     try:
         texts = _settings_files(spec, epochs)
         texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+        if spec.data.file is not None:
+            texts[FILE_NAME] = data_module()
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:

@@ -66,7 +66,7 @@ def _parsed(
 
 
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
-_BYTES: dict[str, Any] = {"type": "number", "minimum": 2**20}
+_BYTES: dict[str, Any] = {"type": "number", "minimum": 10**6}
 """A size without a unit; a smaller number has lost its unit."""
 _NUMBER: dict[str, Any] = {"type": "number"}
 _TEXT: dict[str, Any] = {"type": "string"}

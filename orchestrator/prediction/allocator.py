@@ -55,6 +55,7 @@ class CachingAllocator:
         """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
         if nbytes <= 0:
             return None
+        # A cached block if one is large enough, else a new segment; what is left over is split off.
         size = rounded(nbytes)
         small = size <= SMALL_SIZE
         block = self._cached(size, small) or self._segment(size, small)

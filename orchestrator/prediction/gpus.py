@@ -67,6 +67,7 @@ def load_gpu(name: str) -> Gpu:
 
 
 def _calibrated(path: Path) -> Gpu:
+    # A file of several GPUs is read for the first.
     measured = (yaml.safe_load(path.read_text(encoding="utf-8")) or [{}])[0]
     constants: dict[str, Any] = {}
     assumed = []
@@ -75,6 +76,7 @@ def _calibrated(path: Path) -> Gpu:
             constants[field.name] = measured[field.name]
         elif field.name not in _DESCRIPTIONS:
             assumed.append(field.name)
+    # What the file lacks is the H200's, and listed as assumed.
     constants |= {"name": str(measured.get("device", path)), "source": str(path)}
     return replace(load_gpu(_COMPLETE), **constants, assumed=tuple(assumed))
 

@@ -25,7 +25,8 @@ from orchestrator.units import MIB
 LARGEST_BLOCKS = 1.0
 """Largest blocks by which the allocator may keep more, or less, than its replay.
 
-The smallest number, to a twentieth, that holds every residual recorded without DeepSpeed.
+Of 475 configurations recorded without DeepSpeed the residuals of 95 % are within 0.50, of 99 %
+within 0.88, and of all but two within 1.00. Those two are within 1.61, or 3 % of what is reserved.
 """
 UNTRACED = 0.01
 """Share by which what is not traced may change a figure.

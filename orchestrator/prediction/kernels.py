@@ -50,6 +50,7 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
     closest_stride, width = closest[0]
     if closest_stride != 1:
         return width, 1
+    # Across the reduction a thread reads as many neighbouring outputs as divide every stride.
     if not along:
         further = [stride for stride, _ in (*reduced, *kept[1:])]
         vector = _vector_length([width, *further])

@@ -40,6 +40,7 @@ def without_gpus() -> Iterator[None]:
 
     PyTorch would open a context on one, and take memory from a measurement that runs there.
     """
+    # The variable is read when CUDA is first asked about, so it is restored afterwards.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:

@@ -73,6 +73,7 @@ class ModelGroup:
         """The figures of the worst batch, and beside them those of a typical one."""
         from orchestrator.prediction.tracing.positions import why_beyond
 
+        # What cannot run has no memory to predict.
         batch = step.batches.worst(spec.micro_batch)
         refused = why_beyond(step.model, batch)
         if refused:
@@ -80,6 +81,7 @@ class ModelGroup:
         worst = self._predicted_on(batch, spec, step)
         if not step.batches.is_ragged or worst.device is None:
             return worst
+        # Rows of a data file: the worst batch decides, the typical one is shown beside it.
         typical_batch = step.batches.typical(spec.micro_batch)
         typical = self._predicted_on(typical_batch, spec, step)
         return replace(
@@ -94,6 +96,7 @@ class ModelGroup:
         micro_batches = self._micro_batches(batch, spec.micro_batch, step)
         if spec.settings.deepspeed is not None:
             return self._predicted_under_deepspeed(batch, spec, step, micro_batches)
+        # The trial as streams: its model, its micro-batches, its updates.
         updates = self._updates_of(spec, step)
         streams = TrialStreams(
             model=step.weights,
@@ -116,6 +119,7 @@ class ModelGroup:
     ) -> Prediction:
         from orchestrator.prediction import zero
 
+        # The engine holds weights, gradients and states in buffers of its own.
         engine = zero.ZeroEngine.of(spec, step.hidden_size)
         reason = engine.unpredictable(step.model)
         if reason:
@@ -123,6 +127,7 @@ class ModelGroup:
         streams = zero.trial_streams(
             step.model, engine, micro_batches.first, micro_batches.later, spec.accumulation
         )
+        # The engine's communicator and its own context lie outside the allocator.
         outside = _outside_allocator(micro_batches.first, self._gpu)
         if engine.stage == 3:
             outside += self._gpu.deepspeed_zero3_bytes
@@ -165,6 +170,7 @@ class ModelGroup:
 
 def _interpolated(low: _MicroBatches, high: _MicroBatches, samples: int) -> _MicroBatches | None:
     """The streams between two traces; None where the traces do not have the same events."""
+    # Both kinds of micro-batches must have the same events at the two sizes.
     first = between(low.first, high.first, samples)
     if first is None:
         return None

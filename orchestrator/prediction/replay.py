@@ -56,6 +56,7 @@ def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
 
     The peaks are those of the training, as the memory tracker resets them after the model is built.
     """
+    # The driver chooses the addresses of segments. Two orders show whether they matter.
     downwards = _Replay(gpu=gpu)
     downwards.train(trial)
     upwards = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
@@ -149,6 +150,7 @@ class _Replay:
         self.runs += 1
         left: dict[Key, None] = {}
         for event in stream.events:
+            # Numbers are unique within a stream, so the run tells streams apart.
             key = (self.runs, event.number)
             if not isinstance(event, Allocation):
                 self.free(key)

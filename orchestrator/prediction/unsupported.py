@@ -59,6 +59,7 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> str:
     config = spec.settings.deepspeed
     if config is None:
         return ""
+    # Where the optimizer's states and the parameters live.
     zero = config.get("zero_optimization", {})
     devices = {}
     for part in ("optimizer", "param"):

@@ -60,6 +60,7 @@ class ZeroEngine:
 
 def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
     """Cast parameters and buffers as the engine does; shared parameters stay shared."""
+    # Shared parameters are met more than once, and cast once.
     casts: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -162,6 +163,7 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event
     """An update on the GPU flattens the gradients and converts them to 32 bits."""
     if engine.optimizer_on_host:
         return
+    # One flat copy of the gradients in the training precision, one in 32 bits.
     trained = _Trained.of(model)
     sizes = [_FLOAT_BYTES * trained.elements]
     if engine.stage in (1, 2):
@@ -182,6 +184,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     """
     if not bucket_bytes:
         return stream
+    # A number that no event of the stream has.
     number = 1 + max(event.number for event in stream.events)
     bucket = Allocation(
         number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
@@ -202,6 +205,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
 
 def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:
     """The position of the first allocation that follows a free after a gradient; -1 for none."""
+    # First a gradient, then the frees of its inputs, then the bucket.
     has_gradient = False
     has_freed_inputs = False
     for index, event in enumerate(events):

@@ -121,6 +121,7 @@ def _why_saturation(
 
 
 def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
+    # What the answer does not know, before what qualifies it.
     if answer.largest is None and answer.unfinished:
         yield "no size is known to fit"
     elif answer.largest is None:

@@ -127,6 +127,7 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     challenger = labels[comparison.trial_id]
     reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
+    # Half the 95 % interval of the paired ratio.
     uncertainty = error(comparison.ci95)
     # The ratio is the challenger's speed divided by the reference's.
     gain = 100 * (comparison.ratio - 1)

@@ -155,6 +155,7 @@ def _breakdown(
     source = "from the table: not both were profiled"
     if breakdown.source == "anatomy":
         source = "both trials profiled"
+    # Figures within CLOSE of each other are the same for any decision.
     yield ""
     if before and after and abs(after / before - 1) <= CLOSE:
         yield f"{title}: the same, {write(after)} ({source})."

@@ -81,6 +81,7 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     yield "plan", trials
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
+    # What is measured, then how, then what follows from it.
     yield from _axes(plan, config)
     measures = {trial.measure for trial in plan.trials}
     for measure in sorted(measures, key=repr):

@@ -93,6 +93,7 @@ def row(prediction: Prediction) -> dict[str, Any]:
     values["largest_block_bytes"] = prediction.largest_block
     values["notes"] = "; ".join(prediction.notes)
     values |= installed_versions()
+    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
     is_known = prediction.allocated is not None
     for kind in KINDS:
         column = f"{kind.replace(' ', '_').lower()}_bytes"
@@ -121,6 +122,7 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     allocated = f"{_gib(prediction.allocated.bytes):>9}"
     reserved = f"{_gib(prediction.reserved.bytes):>8}"
     device = f"{_device(prediction.device):>22}"
+    # One column a card, as wide as its heading.
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
     if prediction.typical_device is not None:

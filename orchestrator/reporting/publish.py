@@ -91,6 +91,7 @@ def frontier_table(dataset: Dataset) -> Any:
 def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
     """Each configuration with its values of ``FRONTIER_COLUMNS``."""
     for results in dataset.environments:
+        # On a front of its recipe, and on that of all recipes together.
         of_recipes: set[tuple[str, ...]] = set()
         for front in results.fronts.values():
             of_recipes |= _trial_ids(front)

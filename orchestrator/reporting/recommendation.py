@@ -51,6 +51,7 @@ def _lines(
         yield f"  environments are never ranked together: {count(others, 'smaller one')} left out"
     yield from _answer(dataset, recommendation, workload)
     # What else a reader may want: other techniques, other constraints.
+    # The next sets of techniques, for readers who cannot use the best one.
     if recommendation.runners_up:
         yield "next best, with other techniques:"
         for candidate in recommendation.runners_up:
@@ -141,6 +142,7 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     configuration = candidate.configuration
     speed = f"{number(configuration.samples_per_second)} samples/s"
     size = memory(configuration.memory_bytes)
+    # Bounds are said as such: an inferred figure is no measurement.
     figures = [speed, size]
     if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]

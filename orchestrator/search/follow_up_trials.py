@@ -17,6 +17,7 @@ def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
     """
     if len(records) < 2:
         return []
+    # Every round has the same configurations. Odd rounds run them backwards.
     compared = tuple(record.trial_id for record in records)
     trials = []
     for number in range(rounds):

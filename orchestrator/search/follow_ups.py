@@ -35,6 +35,7 @@ class FollowUps(Search):
         budgets: Sequence[int],
         baseline: Mapping[str, Choice],
     ) -> None:
+        # Records are kept apart: the search never sees those of follow-ups.
         self._search = search
         self._policy = policy
         self._run = RunMetadata(budgets=tuple(budgets), baseline=baseline)
@@ -174,6 +175,7 @@ class FollowUps(Search):
 
         None while the search runs, or if its records are not of one environment.
         """
+        # A follow-up waits for the last record of the search itself.
         is_searching = any(trial.follow_up is None for trial in self._out.values())
         if is_searching or not self._search.exhausted:
             return None

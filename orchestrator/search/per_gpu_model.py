@@ -32,6 +32,7 @@ class PerGpuModel(Search):
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the first model that has room and a trial."""
+        # The first model in the order that has a trial.
         for model in self._models_to_ask():
             trial = self._searches[model].ask()
             if trial is None:
@@ -110,6 +111,7 @@ def _sum_of(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         return {}
     if len(summaries) == 1:
         return summaries[0]
+    # Counts of several models add up, rule by rule.
     planned = 0
     measured = 0
     skipped: Counter[str] = Counter()

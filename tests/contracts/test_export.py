@@ -27,6 +27,7 @@ ALLOWED = {
     "datasets",
     "json",
     "math",
+    "measured_data",
     "numpy",
     "os",
     "pathlib",

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import transformers
@@ -25,6 +26,7 @@ from jobs.spec import (
     DataSpec,
     ModelSpec,
     SyntheticData,
+    Task,
     TrialSpec,
     spec_from_json,
     to_json,
@@ -83,6 +85,7 @@ def _train(options: Sequence[str], folder: Path) -> None:
         if name.partition(".")[0] in OWN_PACKAGES:
             sys.modules[name] = None  # type: ignore[assignment]
     sys.argv = ["train.py", "--disable_tqdm", "true", *options]
+    sys.path.insert(0, str(folder))  # as python does for a script
     with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
         runpy.run_path(str(folder / "train.py"), run_name="__main__")
 
@@ -248,7 +251,9 @@ MODELS: Mapping[str, ModelSpec] = {
 def _script(spec: TrialSpec, folder: Path) -> dict[str, Any]:
     """The functions of an exported train.py."""
     export(spec, folder, label="a test")
-    return runpy.run_path(str(folder / "train.py"), run_name="exported")
+    sys.modules.pop("measured_data", None)  # of another export
+    with patch.object(sys, "path", [str(folder), *sys.path]):
+        return runpy.run_path(str(folder / "train.py"), run_name="exported")
 
 
 def _values(dataset: Any) -> list[dict[str, Any]]:
@@ -313,6 +318,73 @@ def test_exported_checkpoint_and_dataset_are_the_trials(
     dataset, _ = script["make_dataset"](exported_config, ARGUMENTS, OPTIONS)
     expected, _ = data.load(spec.data, spec.model.task, exported_config, samples=None, seed=42)
     assert _values(dataset) == _values(expected)
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message.role }} : {{ message.content }} . {% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+CHAT = [{"role": "user", "content": "good film"}, {"role": "assistant", "content": "a fine one"}]
+ROWS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "chats": ("causal-lm", [{"messages": CHAT}]),
+    "prompts": ("causal-lm", [{"prompt": "good", "completion": "film"}]),
+    "pairs": ("seq2seq-lm", [{"text": "good film", "target": "fine"}]),
+    "names of classes": (
+        "sequence-classification",
+        [{"text": "good film", "label": "yes"}, {"text": "a film", "label": "no"}],
+    ),
+    "words": ("token-classification", [{"text": ["good", "film"], "labels": ["A", "B"]}]),
+}
+"""Task and rows of a user's file, as people have them."""
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_exported_reading_of_a_file_is_the_trials(
+    kind: str, tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    task, rows = ROWS[kind]
+    (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows * 4))
+    _save_tokenizer(tmp_path / "tokenizer")
+    file = DatasetFile(
+        path=str(tmp_path / "rows.json"),
+        format="json",
+        tokenizer=str(tmp_path / "tokenizer"),
+        max_length=16,
+    )
+    architecture = {"causal-lm": "llama", "seq2seq-lm": "t5"}.get(task, "bert")
+    config = {"vocab_size": 64} if architecture == "t5" else {**TEXT, "num_labels": 3}
+    model = ModelSpec(task=cast(Task, task), architecture=architecture, config=config)
+    spec = dataclasses.replace(tiny_spec(), model=model, data=DataSpec(file=file))
+    script = _script(spec, tmp_path / "exported")
+    exported_config = script["model_config"](OPTIONS)
+    dataset, collator = script["make_dataset"](exported_config, ARGUMENTS, OPTIONS)
+    trials, trials_collator = data.load(
+        spec.data, spec.model.task, exported_config, samples=None, seed=42
+    )
+    assert dataset.features == trials.features
+    assert _values(dataset) == _values(trials)
+    assert type(collator) is type(trials_collator)
+    script["fit_classes"](exported_config, dataset)
+    fitted = data.fitted(model, trials, config_labels=models.architecture_config(model).num_labels)
+    assert exported_config.num_labels == models.architecture_config(fitted).num_labels
+
+
+def _save_tokenizer(folder: Path) -> None:
+    """A tokenizer of a few words, with a chat template."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = ["[PAD]", "[UNK]", "</s>", "good", "film", "a", "fine", "one", "user", "assistant"]
+    words += [":", "."]
+    tokens = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokens.pre_tokenizer = Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokens, pad_token="[PAD]", unk_token="[UNK]", eos_token="</s>"
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")

@@ -56,6 +56,7 @@ def test_orchestrator_after_another_package_jobs_says_so(here: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_sweep_beside_a_package_jobs_measures(here: Path) -> None:
     (here / "mini.yaml").write_text(
         "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 32, "

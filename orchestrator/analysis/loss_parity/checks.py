@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.flags import Flag, FlagKind
+from jobs.loss_scaling import scaling_flag
 from jobs.record import Outcome
 from orchestrator.analysis.loss_parity.references import References, compared
 from orchestrator.analysis.loss_parity.windows import CheckState, mismatch_ratio, state_of
 from orchestrator.storage.tables.rows import Row
 
-SCALE_TOLERANCE = 0.02
-"""By how much the loss of one micro-batch may differ with and without accumulation: rounding."""
 Losses = Mapping[str, Sequence[float]]
 """Trial -> its losses per optimizer step."""
 
@@ -72,7 +71,8 @@ def _has_finite_losses(row: Row, losses: Losses) -> bool:
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    scale_flag = _scale_flag(row)
+    # The trial's own check: one micro-batch with and without accumulation, on equal random draws.
+    scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
     if scale_flag is not None:
         return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
     losses_of_row = losses.get(row["trial_id"], ())
@@ -94,18 +94,6 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
     if references.is_reference(row):
         return LossCheck(state=CheckState.REFERENCE, steps=len(losses_of_row))
     return NOT_CHECKED
-
-
-def _scale_flag(row: Row) -> Flag | None:
-    """What the trial itself found: it compares one micro-batch's loss with and without
-    accumulation, on the same samples and random draws. None where that was right or not done.
-    """
-    ratio = row.get("accumulation_loss_ratio")
-    if ratio is None or math.isnan(ratio) or abs(ratio - 1) <= SCALE_TOLERANCE:
-        return None
-    if abs(ratio / row["accumulation"] - 1) <= SCALE_TOLERANCE:
-        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
-    return Flag(FlagKind.LOSS_MISMATCH, ratio)
 
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:

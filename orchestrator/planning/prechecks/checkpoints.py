@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def is_on_this_machine(name: str) -> bool:
     return _is_path(name) or any(_snapshots(name))
 
 
-def unreachable(name: str, environment: Mapping[str, str] = os.environ) -> str:
+def unreachable(name: str) -> str:
     """Why a name that this machine does not have cannot be had from the Hub; empty where it can.
 
     Asks the Hub, for ``_HUB_SECONDS`` at most. transformers itself would try for half a minute, in
@@ -94,9 +93,9 @@ def unreachable(name: str, environment: Mapping[str, str] = os.environ) -> str:
     import urllib.error
     import urllib.request
 
-    endpoint = environment.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     request = urllib.request.Request(f"{endpoint}/api/models/{name}", method="HEAD")
-    token = environment.get("HF_TOKEN")
+    token = os.environ.get("HF_TOKEN")
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:

@@ -122,19 +122,26 @@ def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str
     """What is wrong with the labels of the first rows; empty where nothing is."""
     if any(value is None for value in values):
         return "some of the first rows have no label"
-    is_listed = task == "token-classification"
-    if is_listed != all(isinstance(value, list) for value in values):
-        expected = "one label a row, not a list"
-        if is_listed:
-            expected = "a list of labels a row, one for each token"
-        return f"{task} needs {expected}"
-    if is_listed:
-        values = [label for row in values for label in row]
-    labels = [value for value in values if isinstance(value, int) and value != _IGNORED_LABEL]
-    if not labels or num_labels is None or len(labels) < len(values):
-        return ""  # texts and fractions are the trial's to encode, or to refuse
+    if task != "token-classification":
+        if any(isinstance(value, list) for value in values):
+            return f"{task} needs one label a row, not a list"
+        return _range_problem(values, num_labels)
+    if not all(isinstance(value, list) for value in values):
+        return f"{task} needs a list of labels a row, one for each token"
+    labels: list[Any] = []
+    for row in values:
+        labels += row
+    return _range_problem(labels, num_labels)
+
+
+def _range_problem(values: list[Any], num_labels: int | None) -> str:
+    """What is wrong with class numbers; texts and fractions are the trial's to encode or refuse."""
+    labels = [value for value in values if value != _IGNORED_LABEL]
+    if not labels or num_labels is None or not all(isinstance(label, int) for label in labels):
+        return ""
     if min(labels) < 0:
         return f"labels must count from 0; the first rows have {min(labels)}"
+    # A model with a single label is a regression.
     if num_labels > 1 and max(labels) >= num_labels:
         return (
             f"the first rows have labels up to {max(labels)}, and the model has {num_labels}; "

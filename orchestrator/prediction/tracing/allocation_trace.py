@@ -75,6 +75,7 @@ class _Recording:
 
         A whole set may go at once (autocast's cache), in an order that means nothing.
         """
+        # Frees wait for the next allocation, then go in the order of their numbers.
         events: list[Event] = []
         frees: list[int] = []
         for event in self.events:
@@ -126,6 +127,7 @@ class AllocationRecorder(TorchDispatchMode):
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Allocations inside that outlive it are of this phase's kind; the others are temporary."""
+        # Phases may nest: a checkpoint recomputes within the backward pass.
         outer = self._phase
         self._phase = name
         try:
@@ -201,6 +203,7 @@ class AllocationRecorder(TorchDispatchMode):
         thread = "forward"
         if self._phase == "backward":
             thread = "backward"
+        # A product with a bias goes through cuBLASLt, which has a workspace of its own.
         libraries = ["cublas"]
         if func is _aten.addmm.default and args[0].dim() == 1:
             libraries.append("cublaslt")
@@ -223,6 +226,7 @@ class AllocationRecorder(TorchDispatchMode):
         key = storage._cdata
         if key in self._storages:
             return
+        # The reference tells when the storage goes, which is when its memory is free.
         recording = self._recording
         number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args))
         if self._phase:

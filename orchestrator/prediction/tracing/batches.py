@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
+import transformers
 
-from jobs.spec import SyntheticData, TrialSpec
-from jobs.trial import data
+from jobs.spec import ModelSpec, SyntheticData, TrialSpec
+from jobs.techniques.hooks import bound
+from jobs.trial import data, models
 
-_SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
-"""Columns that hold a sequence in each row, whose longest decides the shape of a batch."""
 _DRAWS = 201
 """Random batches of which the median length is the typical one."""
 
@@ -59,16 +59,27 @@ class Batches(Protocol):
         """A micro-batch of median length."""
 
 
-def batches_of(spec: TrialSpec, config: Any) -> Batches:
-    """The batches of a trial whose model has this configuration.
+def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
+    """The batches of a trial, and its model with as many classes as its data file has.
 
     Raises what reading the user's data file raises.
     """
+    config = models.architecture_config(spec.model)
     synthetic = spec.data.synthetic
-    if synthetic is not None:
-        return _EqualBatches(_sample(spec, synthetic, config), is_padded=synthetic.padding > 0)
-    rows, collate = data.load(spec.data, spec.model.task, config, samples=None, seed=0)
-    return _FileBatches(rows, collate)
+    wrap = bound(spec, "collator")
+    if synthetic is None:
+        rows, collate = data.load(spec.data, spec.model.task, config, samples=None, seed=0)
+        model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
+        if wrap is not None:
+            collate = wrap(collate or transformers.default_data_collator)
+        return _FileBatches(rows, collate), model
+    sample = _sample(spec, synthetic, config)
+    if wrap is not None:
+        batch = wrap(transformers.default_data_collator)([sample])
+        sample = {name: tensor[0] for name, tensor in batch.items()}
+    # A technique may do without the mask; then padding is like any token.
+    is_padded = synthetic.padding > 0 and "attention_mask" in sample
+    return _EqualBatches(sample, is_padded=is_padded), spec.model
 
 
 def _sample(spec: TrialSpec, synthetic: SyntheticData, config: Any) -> Mapping[str, Any]:
@@ -108,44 +119,34 @@ class _FileBatches:
             raise ValueError("the data file has no rows")
         self._rows = rows
         self._collate = collate
-        self._lengths = _row_lengths(rows)
-        self.is_ragged = any(len(set(lengths)) > 1 for lengths in self._lengths)
+        self._lengths = data.ragged_lengths(rows)
+        self.is_ragged = self._lengths is not None
 
     def worst(self, samples: int) -> Batch:
-        """The longest rows together."""
-        return self._batch(self._longest_first()[:samples])
+        """The rows that a trial trains on when it measures the worst batch."""
+        if self._lengths is None:
+            return self._batch(range(min(samples, len(self._rows))))
+        [rows] = self._lengths.worst_micro_batches(samples, 1)
+        return self._batch(rows)
 
     def typical(self, samples: int) -> Batch:
         """The rows of the random batch whose length is the median of many."""
+        if self._lengths is None:
+            return self.worst(samples)
         generator = random.Random(0)
         count = min(samples, len(self._rows))
         draws = [generator.sample(range(len(self._rows)), count) for _ in range(_DRAWS)]
         draws.sort(key=self._positions)
         return self._batch(draws[_DRAWS // 2])
 
-    def _longest_first(self) -> list[int]:
-        """All rows in falling order of length, and first the rows with each column's longest.
-
-        A batch is padded to the longest row of each column, whichever row that is in. So the rows
-        with the longest input and with the longest target belong to the worst batch.
-        """
-        if not self._lengths:
-            return list(range(len(self._rows)))
-        longest = [lengths.index(max(lengths)) for lengths in self._lengths]
-        # Columns count alike, however long their sequences are. The sort keeps equal rows in order.
-        scales = [max(1, max(lengths)) for lengths in self._lengths]
-
-        def share(row: int) -> float:
-            """The row's length, as a share of the longest of each column."""
-            pairs = zip(self._lengths, scales, strict=True)
-            return sum(lengths[row] / scale for lengths, scale in pairs)
-
-        others = sorted(range(len(self._rows)), key=share, reverse=True)
-        return list(dict.fromkeys([*longest, *others]))
-
     def _positions(self, rows: Sequence[int]) -> int:
-        """Positions of a row of the batch, over all its sequences."""
-        return sum(max(lengths[row] for row in rows) for lengths in self._lengths)
+        """Positions of a row of this batch, over all its sequences."""
+        assert self._lengths is not None
+        positions = 0
+        for lengths in self._lengths.by_column.values():
+            # Every row is padded to the longest of its column.
+            positions += int(lengths[list(rows)].max())
+        return positions
 
     def _batch(self, indices: Sequence[int]) -> Batch:
         """These rows as the collator puts them together."""
@@ -160,18 +161,5 @@ class _FileBatches:
     def _collated(self, rows: list[Any]) -> Mapping[str, torch.Tensor]:
         if self._collate is not None:
             return self._collate(rows)
-        from transformers import default_data_collator
-
-        collated: Mapping[str, torch.Tensor] = default_data_collator(rows)
+        collated: Mapping[str, torch.Tensor] = transformers.default_data_collator(rows)
         return collated
-
-
-def _row_lengths(rows: Any) -> list[list[int]]:
-    """For each column of sequences the length of each row; none for data without sequences."""
-    lengths = []
-    for name in _SEQUENCES:
-        if name in rows.column_names:
-            column = rows.with_format(None)[name]
-            if isinstance(column[0], list):
-                lengths.append([len(sequence) for sequence in column])
-    return lengths

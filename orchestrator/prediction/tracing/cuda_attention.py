@@ -86,6 +86,7 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         enable_gqa: bool = False,
     ) -> torch.Tensor:
         """As ``torch.nn.functional.scaled_dot_product_attention``."""
+        # The kernel first: it decides what is saved and what is temporary.
         kernel = attention_kernel(gpu, query, key, value, attn_mask)
         options = _Options(
             dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa

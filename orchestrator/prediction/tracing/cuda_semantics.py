@@ -94,6 +94,7 @@ def _to_32_bits(operator: Any) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         """The operator, below autocast."""
+        # A dtype that the caller gives wins over autocast's.
         is_half = args[0].dtype in _HALF
         asks_for_dtype = kwargs.get("dtype") is not None or any(
             isinstance(arg, torch.dtype) for arg in args[1:]

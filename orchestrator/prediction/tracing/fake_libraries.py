@@ -64,6 +64,7 @@ def _apply(
     module: torch.nn.Module, function: Callable[[Any], Any], recurse: bool = True
 ) -> torch.nn.Module:
     """``Module._apply`` without its swap: new parameters take the old ones' places."""
+    # Children first, as in PyTorch; then the module's own parameters and buffers.
     for child in module.children() if recurse else ():
         _apply(child, function)
     for name, parameter in module._parameters.items():

@@ -72,6 +72,8 @@ class FakeStep:
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
+        self.batches, self._model_spec = batches_of(spec)
+        # What is allocated here are the weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
@@ -79,7 +81,6 @@ class FakeStep:
         self.weights = self._recorder.stream()
         self._recorder.know_parameters(self.model.parameters())
         self._set_up_model()
-        self.batches = batches_of(spec, self.model.config)
 
     def _set_up_model(self) -> None:
         """What the loop does to the model before it trains."""
@@ -97,7 +98,7 @@ class FakeStep:
                 yield
 
     def _built_model(self) -> torch.nn.Module:
-        spec = self._spec.model
+        spec = self._model_spec
         kwargs = self._spec.settings.model_kwargs
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
@@ -152,6 +153,7 @@ class FakeStep:
             inputs = {}
             for name, tensor in batch.tensors.items():
                 inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
             loss = self._loss({**inputs, **loss_arguments})
@@ -227,6 +229,7 @@ class FakeStep:
         states in managed memory.
         """
         paged = []
+        # Fused kernels keep the step count on the GPU.
         counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
         for parameter, state in optimizer.state.items():
             is_paged = getattr(optimizer, "is_paged", False) and (

@@ -21,6 +21,7 @@ def why_beyond(model: torch.nn.Module, batch: Batch) -> str:
     for name, module in model.named_modules():
         if not isinstance(module, torch.nn.Embedding) or not _is_of_positions(name):
             continue
+        # A decoder reads the labels, shifted by one.
         of_decoder = bool(config.is_encoder_decoder) and "decoder" in name
         tokens = batch.tokens(of_decoder=of_decoder)
         positions = _usable_positions(module)

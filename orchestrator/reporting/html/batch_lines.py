@@ -27,6 +27,7 @@ def batch_lines(
     for configuration in results.configurations:
         if configuration.trial_ids[0] in index_of:
             sets.setdefault(_techniques(configuration), []).append(configuration)
+    # A single point makes no line.
     lines = []
     for techniques, members in sets.items():
         points = _by_micro_batch(members)

@@ -56,6 +56,7 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     configurations = _in_order(dataset, shown)
     recipes = _recipes(dataset)
     axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
+    # Trials are known to the script by their row number.
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
     environments = []
     for results in dataset.environments:
@@ -147,6 +148,7 @@ def _columns(
             row["environment"] = index
             row["recipe"] = recipe_index[configuration.training_recipe]
             rows.append(row)
+    # Columns compress better than rows, and the script reads them faster.
     configurations = _in_order(dataset, shown)
     columns = _transposed(rows)
     return {

@@ -13,7 +13,7 @@ from typing import Any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.gain import gain_over_default
+from orchestrator.analysis.gain import Defaults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints, Ranking, decision_steps
 from orchestrator.reporting.configurations import recipe_name
@@ -21,7 +21,7 @@ from orchestrator.reporting.html.measures import short
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.headline import comparison, headline
 
-MAX_RANKED = 400_000
+MAX_RANKED = 100_000
 """Candidates that a page ranks in all; it holds no answer to questions beyond them. A typical run
 ranks a tenth of it; ranking 20,000 configurations takes about half a second.
 """
@@ -78,6 +78,8 @@ def decisions(
     """
     answers: dict[str, list[tuple[int, int]]] = {}
     candidates: dict[str, int] = {}
+    defaults = Defaults(results)
+    # Whole questions only: half an answer would be a wrong one.
     left = max(1, limit // max(1, len(results.configurations)))
     for question in list(_questions(results))[:left]:
         ranking = Ranking.of(
@@ -89,7 +91,10 @@ def decisions(
         )
         steps = []
         for step in decision_steps(ranking):
-            plain = json.dumps(plain_decision(dataset, results, step.candidate, index_of))
+            decision = plain_decision(dataset, results, step.candidate, defaults)
+            decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
+            # Most questions share their candidates, so each is held once.
+            plain = json.dumps(decision)
             steps.append((step.least_bytes, candidates.setdefault(plain, len(candidates))))
         answers[question.key(recipes)] = steps
     return {"steps": answers, "candidates": list(map(json.loads, candidates))}
@@ -140,6 +145,7 @@ def offered_batches(results: EnvironmentResults) -> Sequence[int]:
     measured = sorted({own.effective_batch for own in results.configurations})
     # Every n-th where there are very many, rounded up.
     batches = measured[:: -(-len(measured) // MAX_BATCHES) or 1]
+    # Above what was measured, powers of two are what people ask for.
     power = 1
     while power <= MAX_OFFERED_BATCH and len(batches) < MAX_BATCHES:
         if power > measured[-1]:
@@ -152,11 +158,11 @@ def plain_decision(
     dataset: Dataset,
     results: EnvironmentResults,
     candidate: Candidate,
-    index_of: Mapping[str, int],
+    defaults: Defaults,
 ) -> dict[str, Any]:
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""
     configuration = candidate.configuration
-    over_default = gain_over_default(results, candidate)
+    over_default = defaults.gain(candidate)
     gain = ""
     default = ""
     is_faster = False
@@ -168,7 +174,6 @@ def plain_decision(
     for name, objective in OBJECTIVES.items():
         objectives[name] = short(objective.of(configuration, None))
     return {
-        "point": index_of.get(candidate.measured.trial_ids[0]),
         "label": dataset.pick_label(configuration),
         "memory": configuration.memory_bytes,
         "figures": objectives,

@@ -42,11 +42,13 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # Sizes in templates read as they do in every other output.
     pages.filters["memory"] = memory
     # The script's data: what it draws and filters, thinned where there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
     data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
+    # The script is rendered first: the policy names it and the library by their hashes.
     library = chart_library()
     script = pages.get_template("report.script.j2").render(front=dataset.main is not None)
     return pages.get_template("report.html.j2").render(
@@ -60,7 +62,7 @@ def render(report: Report) -> str:
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
         library=Markup(packed(library)),
-        data=Markup(script_json(_all_visible(strict(data)))),
+        data=Markup(script_json(_all_visible(data))),
         command=dataset.run.command,
         config=_config(dataset),
         queries=queries(dataset),
@@ -173,7 +175,7 @@ def _all_visible(value: Any) -> Any:
         return visible(value)
     if isinstance(value, dict):
         return {visible(key): _all_visible(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return list(map(_all_visible, value))
     return value
 

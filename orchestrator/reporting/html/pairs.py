@@ -27,6 +27,7 @@ def explained_pairs(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, 
             trial_id = configuration.trial_ids[0]
             if trial_id in index_of:
                 indices[index_of[trial_id]] = trial_id
+        # Every unordered pair once, the smaller row first.
         for first, second in itertools.combinations(sorted(indices), 2):
             try:
                 explanation = explain(dataset, indices[first], indices[second])

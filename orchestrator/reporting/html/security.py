@@ -12,6 +12,7 @@ def content_security_policy(scripts: Iterable[str]) -> str:
 
     Styles may be inline, because the chart library sets them; without network they leak nothing.
     """
+    # A hash allows exactly one text; anything that a run smuggles in has another.
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return "; ".join(
         (

@@ -31,6 +31,7 @@ def encoded_axes(dataset: Dataset, results: EnvironmentResults) -> tuple[str | N
             numeric.append(axis)
         else:
             named.append(axis)
+    # Names are told apart better by colour than sizes are.
     fitting = named + numeric
     colour = _first_of((*_FIRST_COLOUR_AXES, *fitting), fitting)
     left = [axis for axis in fitting if axis != colour]
@@ -54,6 +55,7 @@ def values_of(axis: str, configurations: Iterable[Configuration]) -> list[Choice
     for configuration in configurations:
         value = configuration.choices[axis]
         occurring[key_of(value)] = value
+    # Techniques in the order of their documentation, so that defaults come first.
     values = list(occurring.values())
     if axis not in AXES or AXES[axis].integer_argument:
         return sorted(values, key=_order)

@@ -42,6 +42,7 @@ def render(explanation: Explanation) -> bytes:
     panels = len(breakdowns)
     if explanation.losses is not None:
         panels += 1
+    # The picture grows by a panel for the losses.
     height = _HEADING + _PANEL * panels
     figure = new_figure(_WIDTH, height)
     _heading(figure, explanation, height)
@@ -131,6 +132,7 @@ def _parts(breakdown: Breakdown) -> list[_Part]:
         part = _Part(name=term.name, before=max(0.0, term.before), after=max(0.0, term.after))
         if max(part.before, part.after) > 0:
             parts.append(part)
+    # The largest parts have the palette's first colours.
     parts.sort(key=_largest, reverse=True)
     rest = parts[MAX_PARTS:]
     if rest:
@@ -164,6 +166,7 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
         axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
     axes.invert_yaxis()
+    # 16 % more than the longer bar leaves room for its figure.
     axes.set_xlim(0, 1.16 * max(ends))
     axes.set_xticks([])
     _legend(axes)

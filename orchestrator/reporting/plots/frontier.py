@@ -159,7 +159,9 @@ def _dress(picture: _Picture) -> None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.xaxis.set_minor_locator(NullLocator())
+    # Room for the labels of the outermost points.
     axes.margins(x=0.06, y=0.12)
+    # Speeds start at zero, so that heights compare.
     axes.set_ylim(bottom=0)
     axes.grid(True, color="#eceff2", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -176,6 +178,7 @@ def _budgets(picture: _Picture) -> None:
     named = picture.dataset.run.budgets
     if named:
         least, most = picture.axes.get_xlim()
+        # Two percent keep the line off the frame.
         margin = 1.02
         picture.axes.set_xlim(
             min(least, min(named) / picture.unit / margin),
@@ -199,6 +202,7 @@ def _budgets(picture: _Picture) -> None:
 
 
 def _title(picture: _Picture) -> None:
+    # The run, then what was measured on which hardware.
     results = picture.results
     title = "Memory against speed"
     if picture.dataset.run.name:

@@ -43,6 +43,7 @@ def new_figure(width: float, height: float) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    # Agg draws without a display and the same everywhere.
     figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
     FigureCanvasAgg(figure)
     return figure

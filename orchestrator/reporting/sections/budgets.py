@@ -66,6 +66,7 @@ def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> It
 def _row(
     dataset: Dataset, results: EnvironmentResults, pick: BudgetPick, configuration: Configuration
 ) -> dict[str, Any]:
+    # A cap check is evidence for this budget, or for one that includes it.
     check = pick.check_of(configuration)
     return {
         **row_of(dataset, results, configuration),

@@ -22,6 +22,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     steps = results.cumulative_steps
     if not steps:
         return None
+    # Each step is compared with the first one, the baseline.
     rows = tuple(_row(dataset, results, step) for step in steps)
     return Content(
         title="Cumulative effect",

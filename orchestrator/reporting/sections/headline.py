@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.gain import Gain, gain_over_default
+from orchestrator.analysis.gain import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints, Ranking
 from orchestrator.reporting.content import Content, RunSection
 from orchestrator.units import memory, number
@@ -24,7 +24,7 @@ def make(dataset: Dataset) -> Content | None:
     pick = _ranking(results).pick(first_budget(dataset))
     if pick is None:
         return None
-    gain = gain_over_default(results, pick)
+    gain = Defaults(results).gain(pick)
     if gain is None:
         return None
     return Content(title="", text=(_sentence(dataset, gain),))
@@ -36,7 +36,7 @@ def first_budget(dataset: Dataset) -> int | None:
     Where nothing fits any of them the smallest; None where the run names none.
     """
     named = sorted(dataset.run.budgets)
-    if dataset.main is not None:
+    if named and dataset.main is not None:
         ranking = _ranking(dataset.main)
         for budget in named:
             if ranking.pick(budget) is not None:
@@ -89,6 +89,7 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
 def _speed(ratio: float) -> str:
     if abs(ratio - 1) <= _SAME:
         return "The default's throughput"
+    # Slower than the default is said as plainly as faster.
     # Two digits are what a reader remembers.
     if ratio < 1:
         return f"{ratio:.2g} × the default's throughput"

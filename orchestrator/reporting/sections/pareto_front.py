@@ -29,6 +29,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
+    # Memory first: readers look for what fits.
     columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",

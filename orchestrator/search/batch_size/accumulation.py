@@ -84,6 +84,7 @@ def _largest_to_accumulate(ways: Mapping[Batch, BatchMeasurement]) -> float:
     It is below every micro-batch that ran out of memory with accumulation. It is 0 after a failure
     for a reason that smaller micro-batches share.
     """
+    # Every failure with accumulation lowers the limit.
     limit = math.inf
     for way, measurement in ways.items():
         if way.accumulation == 1 or measurement.fits:

@@ -63,6 +63,7 @@ def next_near_saturation(sizes: MeasuredSizes, tolerance: float) -> int | None:
     begin = saturation(tuple(fitting.values()), tolerance)
     if begin is None or begin.micro_batch == 1:
         return None
+    # The saturation lies between the smallest fast size and the next smaller size, which is slow.
     above = begin.micro_batch
     smaller = [size for size in fitting if size < above]
     below = max(smaller, default=0)
@@ -100,6 +101,7 @@ def _size_near(wanted: float, below: int, above: int) -> int | None:
 
     It is a multiple of ``ALIGNMENT`` where there is one.
     """
+    # A multiple of the alignment above or below the wanted size, else any whole number.
     for unit in (ALIGNMENT, 1):
         size = math.ceil(wanted / unit) * unit
         for candidate in (size, size - unit):

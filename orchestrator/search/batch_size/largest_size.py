@@ -43,6 +43,7 @@ class LargestSize:
 
         None if the largest is known, or if a larger one is predicted not to fit.
         """
+        # The largest size that fits, and the smallest above it that failed.
         low = sizes.largest
         failed_above = [size for size in sizes.failed if size > low]
         high = min(failed_above, default=None)

@@ -56,6 +56,7 @@ def _line(costs: Curve) -> tuple[int, float]:
     The second point is at most half as large, so that the rounding of an allocator does not tilt
     the line.
     """
+    # Two points make the line: the largest size, and one that is clearly smaller.
     largest = max(costs)
     half_or_less = [size for size in costs if 2 * size <= largest]
     other = max(half_or_less, default=min(costs))

@@ -112,6 +112,7 @@ class BatchSizeSearch(Search):
     @property
     def answer(self) -> BatchSizeAnswer:
         """What is known so far."""
+        # The margin is known once a record tells the size of the device.
         device_bytes = self._device_bytes()
         margin = None
         if device_bytes:

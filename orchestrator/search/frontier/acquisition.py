@@ -128,6 +128,7 @@ def _best_to_settle(
 
 
 def _figures(points: Sequence[Point]) -> _Figures:
+    # One pass over the points: a number for the recipe, three figures of the prediction.
     numbers: Numbering[TrainingRecipe] = Numbering()
     recipes = []
     figures = []

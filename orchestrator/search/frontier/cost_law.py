@@ -127,6 +127,7 @@ def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters)
     Gaussian Processes, 2011), and one that only equal or similar curves share.
     """
     shared = shared_choices(curves, hyperparameters.similar_value_share)
+    # What all curves share, what equal choices share, what equal curves share.
     constant = hyperparameters.common_deviation**2
     additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
     joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
@@ -177,6 +178,7 @@ class CostLaw:
     def terms(self, parameters: Array) -> tuple[Array, Array, Array]:
         """Logarithms of each candidate's floor, base, and slope × micro-batch."""
         curves = self.layout.curves
+        # Each candidate reads the parameters of its own curve.
         floor = parameters[self.layout.floors][curves]
         base = parameters[self.layout.bases][curves]
         slope = parameters[self.layout.slopes][curves]
@@ -227,10 +229,7 @@ class CostLaw:
         return derivatives
 
     def _shares(self, parameters: Array, without_extra: Array) -> tuple[Array, Array, Array]:
-        """Shares of the line in the maximum, and of base and slope in the line.
-
-        They are the derivatives of one's logarithm by the logarithm of the other.
-        """
+        """Shares of the line in the maximum, of base and slope in the line: log-log derivatives."""
         _, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.

@@ -70,6 +70,7 @@ class CostModel:
         self._hyperparameters = hyperparameters or Hyperparameters()
         self._is_time = is_time
         self._layout = layout_of(candidates, self._hyperparameters, is_time=is_time)
+        # Computed once: the prior does not depend on measurements.
         self._prior_precision = np.linalg.inv(self._layout.prior_covariance)
         self._kernel = misfit_kernel(candidates, self._hyperparameters.correlation_per_choice)
         self._observations: dict[int, _Observation] = {}
@@ -137,6 +138,7 @@ class CostModel:
         )
 
     def _law(self, observations: _Observations) -> CostLaw:
+        # Unmeasured candidates may be on either branch.
         branches = np.full(len(self._layout.sizes), Branch.EITHER, int)
         for index, observation in self._observations.items():
             branches[index] = observation.branch

@@ -69,6 +69,7 @@ def _combined(repeats: Sequence[Measurement]) -> Measurement | None:
     """The worst memory, error and waits of the repeats, and their median speed."""
     if not repeats:
         return None
+    # Memory repeats almost to the byte, so the largest counts. Speeds have outliers.
     first = repeats[0]
     worst = first
     speeds = []

@@ -58,6 +58,7 @@ class Scales:
 
 def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -> Scales:
     """The combination of misfit, extra and noise scales with the largest likelihood."""
+    # Every combination of scales is tried: about 15 pairs times 28 noises.
     noises = _noise_choices(residuals, hyperparameters)
     pairs = list(
         itertools.product(hyperparameters.misfit_deviations, hyperparameters.extra_deviations)

@@ -31,6 +31,7 @@ class ParameterFit:
 
     def best(self, start: Array) -> Array:
         """The parameters of a local minimum of the loss, found from ``start``."""
+        # Steps until one gains too little, or none descends.
         limits = self.law.hyperparameters
         parameters = start
         loss = self.loss(parameters)

@@ -55,6 +55,7 @@ class Pruning:
         self._candidates = candidates
         self._surrogate = surrogate
         self._tolerance = tolerance
+        # The rows of the matrix of speed ratios below.
         self._row = {candidate: row for row, candidate in enumerate(candidates)}
         self._asking_no_more_of_the_host = asking_no_more_of_the_host(candidates)
         self._largest_run: dict[Curve, int] = {}

@@ -75,6 +75,7 @@ class FrontierSearch(Search):
         self._records: dict[Candidate, list[TrialRecord]] = {}
         self._shortest_seconds = math.inf
         """Slot time of the shortest trial so far."""
+        # What learns, what prunes, what checks.
         surrogate = Surrogate(self._candidates, self._predicted_bytes, hyperparameters)
         self._pruning = Pruning(self._candidates, surrogate, tolerance)
         self._auditor = Auditor(self._candidates, audit_fraction, seed)
@@ -85,6 +86,7 @@ class FrontierSearch(Search):
 
     def ask(self) -> TrialSpec | None:
         """The next open trial of the chosen candidate."""
+        # A pruned candidate is only ever asked for as an audit.
         decisions = self._current_decisions()
         candidate = decisions.next
         if candidate is None:
@@ -111,6 +113,7 @@ class FrontierSearch(Search):
         candidate = self._plan.candidate_of(record.trial_id)
         if candidate is None or not self._plan.end(record.trial_id):
             return
+        # News: all decisions are made again. The record goes to everything that learns from it.
         self._decisions = None
         self._records.setdefault(candidate, []).append(record)
         self._auditor.spend(candidate, record.slot_seconds)
@@ -161,6 +164,7 @@ class FrontierSearch(Search):
         measurement = measurement_of(records)
         is_audited = self._auditor.is_audited(candidate)
         is_first = measurement is not None and candidate not in self._pruning.measurements
+        # A decision can be checked only before its candidate's own measurement counts.
         contradicts = False
         if measurement is not None and is_first and is_audited:
             decision = self._auditor.decision_on(candidate)
@@ -254,6 +258,7 @@ class FrontierSearch(Search):
         predictions: Mapping[Candidate, Prediction],
     ) -> Candidate | None:
         """A pruned candidate to audit, once all other trials have ended."""
+        # An audit waits for the trials of the search, which may still change what is pruned.
         if not all(map(self._auditor.is_audited, self._plan.candidates_out())):
             return None
         seconds = {}

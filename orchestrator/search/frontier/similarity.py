@@ -74,6 +74,7 @@ def asking_no_more_of_the_host(
     candidates: Sequence[Candidate],
 ) -> dict[Candidate, frozenset[Candidate]]:
     """Candidate -> the others of the same batch that ask no more work of the host."""
+    # Only candidates of one batch can ask for equal work.
     groups: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:
         batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)

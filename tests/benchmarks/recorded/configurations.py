@@ -22,6 +22,7 @@ from orchestrator.planning.plan import plan
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
+from tests.benchmarks.recorded.shared_gpu import shared_rows
 
 _TRAINED = ("model", "data", "deepspeed", "training_arguments")
 """Sections of a configuration that decide the memory of its trials."""
@@ -47,9 +48,12 @@ def recorded_runs(folder: Path) -> Iterator[Dataset]:
 def measured_rows(dataset: Dataset) -> Iterator[MeasuredRow]:
     """The rows of a run, without those of a GPU that other processes used."""
     group = group_name(dataset.run)
+    # Old rows carry no flag of another process, so today's check is run on all of them.
+    shared = shared_rows(dataset.rows)
     for row in dataset.rows:
-        is_measured = row["outcome"] in (Outcome.OK, Outcome.OUT_OF_MEMORY)
-        if not is_measured or has_any(flags_of(row), SHARED):
+        if row["outcome"] not in (Outcome.OK, Outcome.OUT_OF_MEMORY):
+            continue
+        if row["trial_id"] in shared or has_any(flags_of(row), SHARED):
             continue
         environment = dataset.table.environments.get(row["environment_id"], {})
         versions = (environment.get("torch", ""), environment.get("transformers", ""))

@@ -173,10 +173,3 @@ def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> 
     assert "- memory: 3 GiB ‹b>" in text.splitlines()
     assert "Note: a note # a heading" in text.splitlines()
     assert "model, data, adapter and the Trainer" in text
-
-
-def test_script_chat_data_is_not_exportable(tiny_spec: SpecFactory) -> None:
-    file = DatasetFile(path="x", format="json", columns={"messages": "chat"}, tokenizer="x")
-    spec = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
-    with pytest.raises(NotExportableError, match="a column of messages"):
-        train_script(spec, "a test")

@@ -162,9 +162,11 @@ def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
     assert "llama was made for 2048" in note
 
 
-def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds() -> None:
-    nobody = {"HF_ENDPOINT": "http://127.0.0.1:9"}
-    assert "cannot be reached" in checkpoints.unreachable("some/model", nobody)
+def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "cannot be reached" in checkpoints.unreachable("some/model")
 
 
 @pytest.mark.parametrize("main", [sweep.main, predict.main], ids=["sweep", "predict"])
