@@ -24,6 +24,8 @@ LOOK_SECONDS = 0.25
 """Between two looks at Ray's processes."""
 STANDSTILL_SECONDS = 30.0
 """How long a process of Ray may be stopped (SIGSTOP) before it counts as lost."""
+GCS_SECONDS = 40.0
+"""How long Ray's first process may take to appear. Ray itself ends this process after 60 s."""
 START_SECONDS = 180.0
 """How long Ray may take to start."""
 SHUTDOWN_SECONDS = 20.0
@@ -66,6 +68,10 @@ class OwnRay:
             state = self._state(name, process)
             if state:
                 return f"its {_WATCHED[name]} {state}"
+        # Ray reaps a GCS that ends at once, so that it is never seen here, and waits for it.
+        is_late = self._clock() > self._began + GCS_SECONDS
+        if not self.is_started and is_late and "gcs_server" not in self._processes:
+            return f"its GCS did not start within {GCS_SECONDS:g} s"
         if not self.is_started and self._clock() > self._began + START_SECONDS:
             return f"it did not start within {START_SECONDS:g} s"
         return ""

@@ -68,6 +68,7 @@ def test_stopped_raylet_is_a_loss_after_a_while(raylet: psutil.Process) -> None:
 def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
     clock = Clock()
     ray = OwnRay(clock, ())
+    ray.is_started = True
     raylet.suspend()
     ray.loss()
     clock.now += own_ray.STANDSTILL_SECONDS / 2
@@ -82,6 +83,15 @@ def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
 def test_start_without_end_is_a_loss() -> None:
     clock = Clock()
     ray = OwnRay(clock, ())
+    clock.now += own_ray.GCS_SECONDS + 1
+    assert ray.loss() == "its GCS did not start within 40 s"
+
+
+def test_start_that_takes_too_long_is_a_loss(raylet: psutil.Process) -> None:
+    clock = Clock()
+    ray = OwnRay(clock, ())
+    ray.loss()
+    ray._processes["gcs_server"] = raylet
     clock.now += own_ray.START_SECONDS + 1
     assert "did not start within" in ray.loss()
     ray.is_started = True
