@@ -3,6 +3,7 @@
 # make lint    formatting, types and import contracts; under a minute
 # make unit    the unit and contract tests; a few minutes
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
+# make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
 # make schema  regenerate the config's JSON schema, its reference page and the table's schema page
 # make clean   remove what these targets made
@@ -11,7 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test lint unit audit chaos schema clean
+.PHONY: sweep test lint unit audit chaos killer schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -36,6 +37,9 @@ audit: .venv/.installed
 
 chaos: .venv/.installed-test
 	$(BIN)/python -m tests.chaos --faults 100 --seed 1 --page docs/reliability.md
+
+killer: .venv/.installed-test
+	$(BIN)/python -m tests.chaos.killer --sweeps 20 --seed 1 --page docs/reliability.md
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json

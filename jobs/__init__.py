@@ -3,7 +3,9 @@
 spec/, record.py, flags.py      the messages: what to run, and what came of it (plain data)
 anatomy_record.py               a trial's breakdown of memory and time (plain data)
 tasks.py                        what each task means to transformers
+loss_scaling.py                 whether accumulated steps have the right loss
 steady_state.py                 when training is steady, and when enough was measured
+own_process.py                  a module of ours as a process, wherever it is started
 errors.py                       exceptions, signals and exit codes as outcomes
 techniques/                     every training technique as a row of data; the registry of hooks
 trial/                          one trial: requirements, model, data, training, effective config

@@ -1,4 +1,8 @@
-"""Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record."""
+"""Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record.
+
+A record from elsewhere runs no code of its own. Hooks are names in the registry of
+``jobs.techniques.hooks``, and code beside a checkpoint runs only with ``--trust-remote-code``.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +14,91 @@ import tempfile
 from pathlib import Path
 
 from jobs.spec import TrialSpec, spec_from_json
+from jobs.spec.limits import problem_of
 
 
 def main() -> None:
-    """Run the trial that a file describes; the exit status is 0 whatever its outcome."""
-    options = _command_line().parse_args()
-    spec = _read_spec(options.spec)
+    """Run the trial that a file describes; the exit status is 0 whatever its outcome.
+
+    It is 2 where the file describes no trial, or one that must not run like this.
+    """
+    parser = _command_line()
+    options = parser.parse_args()
+    try:
+        spec = _read_spec(options.spec)
+        _check(spec, trust_remote_code=options.trust_remote_code)
+    except ValueError as error:
+        parser.error(str(error))
     _set_environment(spec)
+    _run(spec, options.result, options.phase)
+
+
+def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
+    """Run a trial, write or print its record, and end this process."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the record
 
     from jobs.isolation import child_main
 
-    phase = child_main.open_phase(options.phase) if options.phase else None
-    if options.result is not None:
-        child_main.run_and_record(spec, options.result, phase)
+    phase = None
+    if phase_file is not None:
+        phase = child_main.open_phase(phase_file)
+    status = 0
+    if result is not None:
+        status = child_main.run_and_record(spec, result, phase)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            result = Path(folder, child_main.RESULT)
-            child_main.run_and_record(spec, result, phase)
-            replies.write(result.read_text() + "\n")
+            written = Path(folder, child_main.RESULT)
+            child_main.run_and_record(spec, written, phase)
+            replies.write(written.read_text() + "\n")
     replies.flush()
     sys.stdout.flush()
-    os._exit(0)  # the kernel frees the GPU faster than the exit handlers of libraries would
+    os._exit(status)  # the kernel frees the GPU faster than the exit handlers of libraries would
 
 
 def _command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
+    description = "Runs one trial in this process, without Ray, and prints its record."
+    parser = argparse.ArgumentParser(prog="python -m jobs", description=description)
     spec_help = "a TrialSpec as JSON, or a record: its trial is run again"
     parser.add_argument("spec", type=Path, help=spec_help)
     parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
+    remote_help = "let the trial's checkpoint run its own code, if the file asks for that"
+    parser.add_argument("--trust-remote-code", action="store_true", help=remote_help)
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     return parser
 
 
 def _read_spec(file: Path) -> TrialSpec:
-    """The spec in a file, which holds the spec itself or a record."""
-    content = json.loads(file.read_text())
-    return spec_from_json(content.get("spec", content))
+    """The spec in a file, which holds the spec itself or a record.
+
+    Raises ValueError for a file that holds neither.
+    """
+    try:
+        content = json.loads(file.read_text())
+        return spec_from_json(content.get("spec", content))
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} holds no trial of this version: {error!r}") from error
+
+
+def _check(spec: TrialSpec, *, trust_remote_code: bool) -> None:
+    """Raises ValueError for a trial that is not safe to run, or that no library could run."""
+    if problem := problem_of(spec):
+        raise ValueError(problem)
+    if trust_remote_code:
+        return
+    if spec.model.trust_remote_code:
+        raise ValueError(
+            "the trial's checkpoint would run its own code; to allow that, give --trust-remote-code"
+        )
+    # transformers loads an implementation with a slash in its name from the Hub, and runs it.
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    if "/" in attention:
+        raise ValueError(
+            f"attn_implementation {attention!r} would run code from the Hub; to allow that, give "
+            "--trust-remote-code"
+        )
 
 
 def _set_environment(spec: TrialSpec) -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+from jobs.infrastructure import DISK_FULL, disk_full_reason, is_disk_full
 from jobs.record import Outcome
 
 
@@ -76,6 +77,8 @@ def classify(error: BaseException) -> tuple[Outcome, str, str]:
         memory_outcome = _memory_outcome(cause, text)
         if memory_outcome is not None:
             return memory_outcome, "", _first_line(text)
+    if is_disk_full(error):
+        return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
     text = f"{type(error).__name__}: {error}"
     if _UNSUPPORTED.search(text):
         return Outcome.UNSUPPORTED, "library", _first_line(text)

@@ -88,7 +88,7 @@ class TrialRecord:
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
     """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps,
-    inspection or profile."""
+    worst_batch, inspection or profile."""
     measurements: Mapping[str, Any] = field(default_factory=dict)
     """Column name -> value, for the columns that trackers and the effective configuration
     declare."""
@@ -158,4 +158,5 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
 
 def delivered(record: TrialRecord, **known: Any) -> TrialRecord:
     """The record with more of its delivery known."""
+    # Both are frozen: what is known already stays as it is.
     return dataclasses.replace(record, delivery=dataclasses.replace(record.delivery, **known))

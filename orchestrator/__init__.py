@@ -1,29 +1,98 @@
-"""The driver: it plans, schedules, collects, analyses and reports; it needs no GPU.
+"""Measures training configurations and maps their memory/speed frontier; the driver needs no GPU.
 
-In a notebook::
+Every verb of the command line is a function here, and a run is an object to ask::
 
     import orchestrator
 
-    run = orchestrator.load("runs/bert_large")            # shows its frontier
-    answer = run.recommend(memory_bytes=24 * 2**30)       # shows what to train with
+    run = orchestrator.sweep("configs/quickstart.yaml")   # measures, and returns the run
+    run = orchestrator.load("runs/bert_large")            # a run that was measured before
+    answer = run.recommend(memory="24GiB")                # shows what to train with
     run.export(answer.best, "my_training")                # writes train.py and its settings
-    run.compare(orchestrator.load("runs/bert_large_2"))   # what changed
+    run.plot()                                            # the frontier as a picture
+    run.to_pandas()                                       # one row a trial
+    orchestrator.compare(run, "runs/bert_large_2")        # what changed
+    orchestrator.predict("configs/bert_large.yaml")       # memory, without a GPU
 """
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.api import Run, load
+    from orchestrator.api import (
+        Answer,
+        Picture,
+        Predictions,
+        Run,
+        SweepFailedError,
+        __version__,
+        compare,
+        explain,
+        load,
+        predict,
+        recommend,
+        sweep,
+    )
 
-__all__ = ["Run", "load"]
+_VERBS = ("compare", "explain", "predict", "recommend", "sweep")
+"""Functions that have the name of a verb's module: the module itself can be called."""
+
+__all__ = [
+    "Answer",
+    "Picture",
+    "Predictions",
+    "Run",
+    "SweepFailedError",
+    "__version__",
+    "compare",
+    "explain",
+    "load",
+    "predict",
+    "recommend",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:
     """The names of ``__all__``, imported when first asked for, so that the verbs stay instant."""
+    if name in _VERBS:
+        # The import makes the module an attribute of this package.
+        return importlib.import_module(f"orchestrator.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from orchestrator import api
+    return getattr(importlib.import_module("orchestrator.api"), name)
 
-    return getattr(api, name)
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})
+
+
+def _import_own_jobs() -> None:
+    """Import ``jobs`` from beside this package, whatever lies in the working folder.
+
+    ``python -m orchestrator.VERB`` looks into the working folder first, and a Ray worker into the
+    folder that the sweep was started in. Raises ImportError where another ``jobs`` is imported
+    already.
+    """
+    folder = Path(__file__).resolve().parents[1] / "jobs"
+    imported = sys.modules.get("jobs")
+    if imported is not None:
+        if folder in [Path(path).resolve() for path in getattr(imported, "__path__", ())]:
+            return
+        raise ImportError(
+            f"another package jobs is imported already ({imported}); orchestrator brings its own: "
+            "import orchestrator first, or rename yours"
+        )
+    spec = importlib.util.spec_from_file_location("jobs", folder / "__init__.py")
+    # An installation that keeps the two packages apart is left to the ordinary import.
+    if spec is None or spec.loader is None or not (folder / "__init__.py").exists():
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["jobs"] = module
+    spec.loader.exec_module(module)
+
+
+_import_own_jobs()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, VERBS, epilog, finish
+from orchestrator.storage.distribution import tool_version
 
 
 def verbs() -> Mapping[str, str]:
@@ -27,7 +28,7 @@ def usage() -> str:
     """The text of ``--help``."""
     summaries = verbs()
     width = max(map(len, summaries))
-    lines = ["usage: orchestrator VERB [-h] ...", ""]
+    lines = ["usage: orchestrator VERB [-h] ... | --version", ""]
     for verb, summary in summaries.items():
         lines.append(f"  {verb:<{width}}  {summary}")
     about = "VERB --help says more. " + epilog({EXIT_FAILURE: "failed"})
@@ -38,6 +39,9 @@ def main() -> int:
     """Exit status: the verb's; 0 for the list of verbs, 2 where there is no such verb."""
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print(usage())
+        return EXIT_OK
+    if sys.argv[1] in ("-V", "--version"):
+        print(f"orchestrator {tool_version()}")
         return EXIT_OK
     # "batch-size" as people type it, "batch_size" as the module is called.
     verb = sys.argv[1].replace("-", "_")

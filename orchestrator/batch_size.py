@@ -23,6 +23,7 @@ from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
 if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.running.batch_size_tuning import HardwareAnswers
 
 
@@ -82,21 +83,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = BatchSizeOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config, sets = _read(options)
+        cli.print_notes(config.notes)
+        cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
+        facts = cli.model_facts(config)
     except (ConfigError, LoggerError, ValueError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    cli.print_notes(config.notes)
     if options.dry_run:
-        _print_plan(config, sets, options)
+        _print_plan(config, sets, options, facts)
         return cli.EXIT_OK
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
+
+    def run(folder: RunFolder) -> int:
+        return _run(config, sets, options, folder)
+
+    # The slots' parents preload while the folder is locked and Ray starts.
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        return cli.holding(
-            output,
-            lambda folder: _run(config, sets, options, folder),
-            resume=options.resume,
-            force=options.force,
-        )
+        return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
 def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
@@ -135,18 +138,23 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _print_plan(
-    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
+    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions, facts: ModelFacts
 ) -> None:
     if options.as_json:
-        print(json.dumps(_plan_json(config, sets, options), indent=2))
-    else:
-        print(_plan_text(config, sets, options))
+        document = {**_plan_json(config, sets, options), "model": facts.to_json()}
+        print(json.dumps(document, indent=2))
+        return
+    print(_plan_text(config, sets, options))
+    for name, text in facts.lines():
+        print(f"{name}: {text}")
 
 
 def _plan_json(
     config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
 ) -> dict[str, Any]:
-    listed = [{"label": own.label, "choices": dict(own.choices)} for own in sets]
+    listed = []
+    for technique_set in sets:
+        listed.append({"label": technique_set.label, "choices": dict(technique_set.choices)})
     return {
         "name": config.name,
         "technique_sets": listed,
@@ -158,11 +166,10 @@ def _plan_json(
 def _plan_text(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> str:
     number = count(len(sets), "technique set")
     largest = options.max_micro_batch or "512, or 64 without a GPU"
-    lines = [
-        f"{config.name}: the batch size of {number} on each available GPU model",
-        *(f"  {technique_set.label}" for technique_set in sets),
-        f"micro-batches up to {largest}; each trial follows from those before it",
-    ]
+    lines = [f"{config.name}: the batch size of {number} on each available GPU model"]
+    for technique_set in sets:
+        lines.append(f"  {technique_set.label}")
+    lines.append(f"micro-batches up to {largest}; each trial follows from those before it")
     effective_batch = options.effective_batch_for(config)
     if effective_batch:
         lines.append(f"then the fastest way to effective batch {effective_batch}")
@@ -195,9 +202,10 @@ def _run(
 def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
     if any(part.is_interrupted for part in tuned):
         return cli.EXIT_INTERRUPTED
-    answers = [answer for part in tuned for answer in part.answers]
-    if any(answer.largest is None and answer.unfinished for answer in answers):
-        return cli.EXIT_FAILURE
+    for part in tuned:
+        for answer in part.answers:
+            if answer.largest is None and answer.unfinished:
+                return cli.EXIT_FAILURE
     return cli.EXIT_OK
 
 
@@ -223,7 +231,9 @@ def _print_answers(
         for answer in part.answers:
             print(f"\n{describe(answer, part.hardware)}")
     print("\nFiles")
-    for path in (folder.path / FILE, *(part.folder.path / TRIALS for part in tuned)):
+    paths = [folder.path / FILE]
+    paths += [part.folder.path / TRIALS for part in tuned]
+    for path in paths:
         if path.exists():
             print(f"  {path}")
 

@@ -8,18 +8,23 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
 from orchestrator.reporting.terminal.safe_text import safe_streams
+from orchestrator.running.holding import NothingToResumeError, held
 from orchestrator.running.nodes import ClusterError, NoSuchGpuError
-from orchestrator.storage.location import Location, Uri, folder_of, location
+from orchestrator.storage.location import Location, location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError
-from orchestrator.storage.user_files import refuse_folder_of_another
 from orchestrator.units import duration_seconds, size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.api import Run
+    from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.planning.settings import SweepConfig
 
 VERBS = (
     "sweep",
@@ -30,6 +35,7 @@ VERBS = (
     "compare",
     "report",
     "doctor",
+    "init",
     "completion",
 )
 """Every verb is a module of this package with a ``main`` and a ``command_line``."""
@@ -53,8 +59,13 @@ _CANNOT_WRITE = (
     errno.EACCES,
     errno.EISDIR,
     errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EIO,
+    errno.ESTALE,
 )
-"""A disk is full, cannot be written, or has something else in a file's place."""
+"""A disk is full or fails, cannot be written, or has something else in a file's place; or a name is
+too long."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
@@ -110,7 +121,46 @@ def epilog(statuses: Mapping[int, str]) -> str:
 def print_notes(notes: Iterable[str]) -> None:
     """Print what a configuration file's author should know, a line each, on stderr."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print_note(note)
+
+
+def loaded(run: Location) -> Run:
+    """A run, with a note on stderr for records that cannot be read. Raises as ``load`` does."""
+    from orchestrator.api import load
+
+    result = load(run)
+    print_notes(result.dataset.table.unreadable)
+    return result
+
+
+def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:
+    """Look for mistakes that files can tell before the first trial, and print what to know of them.
+
+    ``address`` is the cluster's whose machines run the trials; None: this machine, or RAY_ADDRESS.
+    Raises ConfigError.
+    """
+    from orchestrator.planning.prechecks import checks
+
+    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
+    print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
+
+
+def model_facts(config: SweepConfig) -> ModelFacts:
+    """The model's size and the shape of one batch; printed first where that takes some seconds.
+
+    Raises ConfigError where the model cannot be built.
+    """
+    from orchestrator.planning.plan import plan
+    from orchestrator.planning.prechecks import checks
+
+    planned = plan(config)
+    batches = [trial.micro_batch for trial in planned.trials]
+    return checks.model_facts(config, min(batches, default=1), print_note)
+
+
+def print_note(note: str) -> None:
+    """Print one note on stderr."""
+    print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +218,7 @@ def add_run(
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """The switch of every verb that writes to a place of the user's choice."""
-    force = "write into a folder that holds other files, and over files of the same names"
+    force = "write over files of the same names, and into a folder that holds other files"
     parser.add_argument("--force", action="store_true", help=force)
 
 
@@ -180,22 +230,12 @@ def holding(
     A run at a URI is downloaded before, and uploaded at the end. A folder that holds other files
     than a run's is refused unless ``force``.
     """
-    if isinstance(target, Path):
-        try:
-            refuse_folder_of_another(target, force=force)
-        except FileExistsError as error:
-            print(error, file=sys.stderr)
-            return EXIT_USAGE
-    folder = RunFolder(folder_of(target))
-    # Before the lock, which would make the folder. A run at a URI is known only once downloaded.
-    if resume and isinstance(target, Path) and not folder.exists():
-        return _nothing_to_resume(target)
     try:
-        with folder.locked(), _copied(target, folder):
-            # The download may have found nothing, too.
-            if resume and not folder.exists():
-                return _nothing_to_resume(target)
+        with held(target, resume=resume, force=force) as folder:
             return run(folder)
+    except (FileExistsError, NothingToResumeError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
     except (
         ClusterError,
         NoSuchGpuError,
@@ -205,52 +245,6 @@ def holding(
     ) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
-
-
-def _nothing_to_resume(target: Location) -> int:
-    print(f"{target}: no run to resume", file=sys.stderr)
-    return EXIT_USAGE
-
-
-@contextlib.contextmanager
-def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
-    """Download a run at a URI before, and upload it after. Raises RunFolderError."""
-    if isinstance(target, Path):
-        yield
-        return
-    from orchestrator.storage.remote import RemoteError, check_writable, download, upload
-
-    try:
-        check_writable(target)
-        download(target, folder.path)
-    except RemoteError as error:
-        raise RunFolderError(str(error)) from None
-    try:
-        yield
-    finally:
-        if folder.exists():
-            try:
-                # An interrupted run is published, too: what was measured must not be lost with this
-                # machine.
-                upload(folder.path, target, card=_hub_card(folder.path, target))
-            except RemoteError as error:
-                raise RunFolderError(
-                    f"{error}; the run is complete in {folder.path}, and --resume publishes it"
-                ) from None
-            print(f"published to {target}", file=sys.stderr)
-
-
-def _hub_card(folder: Path, uri: Uri) -> str:
-    """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without any table."""
-    # A card describes tables; only the Hub shows cards.
-    tables = tuple(folder.glob("*.parquet"))
-    if uri.scheme != "hf" or not tables:
-        return ""
-    from orchestrator.analysis.dataset import load_dataset
-    from orchestrator.reporting import dataset_card
-    from orchestrator.reporting.report import Report
-
-    return dataset_card.render(Report(dataset=load_dataset(folder), files=tables), str(uri))
 
 
 def run_location(text: str) -> Location:

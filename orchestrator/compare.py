@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 
 if TYPE_CHECKING:
     from orchestrator.analysis.comparison import Comparison
@@ -24,11 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.comparison import compare
-    from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        before, after = load(options.before).dataset, load(options.after).dataset
+        before = cli.loaded(options.before).dataset
+        after = cli.loaded(options.after).dataset
     except FileNotFoundError as error:
         print(f"no records and no table to compare ({error})", file=sys.stderr)
         return cli.EXIT_USAGE
@@ -44,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not comparison.matched:
         print("no configuration ended ok in both runs", file=sys.stderr)
     _print(before, after, comparison, options)
-    failed = options.fail_over is not None and comparison.fails(options.fail_over)
-    return EXIT_WORSE if failed else cli.EXIT_OK
+    if options.fail_over is not None and comparison.fails(options.fail_over):
+        return EXIT_WORSE
+    return cli.EXIT_OK
 
 
 def _print(
@@ -95,6 +97,8 @@ def command_line() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")
     return parser
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -6,12 +6,14 @@ import argparse
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import EXIT_FAILURE, EXIT_OK, add_json, epilog, finish
+from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_force, add_json, epilog, finish
 from orchestrator.running.ray_address import advice, why_unreachable
+from orchestrator.storage.user_files import refuse_used_file
 from orchestrator.units import count
 
 NODE_SECONDS = 120.0
@@ -29,6 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from jobs.node import checks
 
     calibrates = options.calibrate is not None
+    if calibrates:
+        # Now, and not after the half minute that measuring takes.
+        try:
+            refuse_used_file(options.calibrate, force=options.force)
+        except FileExistsError as error:
+            print(error, file=sys.stderr)
+            return EXIT_USAGE
     look = functools.partial(checks.report, options.nvme, calibrate=calibrates)
     address = options.address or os.environ.get("RAY_ADDRESS")
     reports: list[Report] = []
@@ -61,6 +70,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--nvme", type=Path, metavar="PATH", help=nvme)
     calibrate = "measure every GPU, which must be idle (half a minute), and write the rates as YAML"
     add("--calibrate", type=Path, metavar="FILE", help=calibrate)
+    add_force(parser)
     add_json(parser)
     return parser
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 
 EXIT_UNEXPLAINED = 3
 
@@ -20,12 +21,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain
-    from orchestrator.api import load
     from orchestrator.reporting.explanation import render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
+    from orchestrator.storage.user_files import refuse_used_file
 
     try:
-        explanation = explain(load(options.run).dataset, options.before, options.after)
+        if options.picture is not None:
+            refuse_used_file(options.picture, force=options.force)
+        explanation = explain(cli.loaded(options.run).dataset, options.before, options.after)
     except FileNotFoundError as error:
         print(f"no records and no table to explain ({error})", file=sys.stderr)
         return cli.EXIT_USAGE
@@ -64,8 +67,11 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_json(parser)
     picture = "also draw where time and memory went"
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help=picture)
+    cli.add_force(parser)
     return parser
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

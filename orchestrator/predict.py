@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.spec import TrialSpec
+from orchestrator.callable_verb import make_callable
 from orchestrator.cli import (
     EXIT_FAILURE,
     EXIT_OK,
@@ -16,6 +17,7 @@ from orchestrator.cli import (
     add_config,
     add_force,
     add_json,
+    check_files,
     epilog,
     finish,
     print_notes,
@@ -31,18 +33,21 @@ from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 the configuration, the GPU or a trial's name is wrong."""
+    """Exit status: 0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's
+    name is wrong."""
     options = command_line().parse_args(arguments)
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = _chosen_trials(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     print_notes(config.notes)
+    # Only now are torch and transformers imported, on a machine that hides its GPUs.
     with without_gpus():
         predictions = predict(trials, gpu)
     rows = [row(prediction) for prediction in predictions]
@@ -54,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(rows, indent=1))
     else:
         print(table(predictions, labels(predictions, config)))
+    if predictions and all(prediction.refused for prediction in predictions):
+        return EXIT_FAILURE
     return EXIT_OK
 
 
@@ -62,7 +69,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "the table cannot be written"}),
+        epilog=epilog({EXIT_FAILURE: "every trial would raise, or the table cannot be written"}),
     )
     add_config(parser)
     gpu = "the GPU to predict for, or a calibration file (default: h200)"
@@ -94,6 +101,8 @@ def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list
         return list(trials)
     return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     finish(main)

@@ -7,16 +7,28 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
     from orchestrator.api import Answer
 
 EXIT_NOTHING_FITS = 1
+_ALWAYS_ON = ("--require-loss-parity", "--exact")
+"""Flags of earlier versions for what is now the rule; accepted for one version."""
+
+
+class _AlwaysOn(argparse.Action):
+    """Accepts a flag that changes nothing any more, with a note on stderr."""
+
+    def __call__(self, *arguments: Any) -> None:
+        *_, name = arguments
+        rule = "configurations whose losses contradict their reference are never recommended"
+        print(f"note: {name} changes nothing any more: {rule}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,11 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
-    from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        run = load(options.run)
+        run = cli.loaded(options.run)
     except FileNotFoundError as error:
         what = "no records and no table to recommend from"
         print(f"{options.run}: {what} ({error})", file=sys.stderr)
@@ -42,14 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
         all_recipes=options.all_training_recipes,
-        require_loss_parity=options.require_loss_parity,
         objective=options.objective,
         price_per_hour=options.price_per_hour,
     )
     _print(answer, options)
     if answer.best is None:
         return EXIT_NOTHING_FITS
-    return cli.EXIT_OK if options.export is None else _export(answer, options)
+    if options.export is None:
+        return cli.EXIT_OK
+    return _export(answer, options)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -74,9 +86,8 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
     batch = "samples per optimizer step"
     add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
-    parity = "leave out configurations whose losses do not match the reference"
-    add("--require-loss-parity", action="store_true", help=parity)
-    cli.renamed_flag(parser, "--exact", "--require-loss-parity")
+    for name in _ALWAYS_ON:
+        add(name, action=_AlwaysOn, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS)
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
     cli.renamed_flag(parser, "--any-training", "--all-training-recipes")
@@ -95,13 +106,15 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.recommendation import render, to_json
+    from orchestrator.reporting.recommendation import render
+    from orchestrator.reporting.recommendation_json import to_json
     from orchestrator.reporting.workload import Workload
 
     workload = None
     if options.samples:
         workload = Workload(samples=options.samples, epochs=options.epochs)
-    dataset, recommendation = answer.run.dataset, answer.recommendation
+    dataset = answer.run.dataset
+    recommendation = answer.recommendation
     if options.json:
         print(json.dumps(to_json(dataset, recommendation, workload), indent=2))
     else:
@@ -142,6 +155,8 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
     return parse
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.watch and isinstance(options.run, Uri):
         parser.error("--watch follows a folder of this machine, not a URI")
 
+    from orchestrator.storage.kept_rows import FewerRowsError
     from orchestrator.storage.remote import RemoteError
     from orchestrator.storage.run_metadata import UnreadableRunError
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnreadableRunError as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    except (RunFolderError, RemoteError) as error:
+    except (RunFolderError, RemoteError, FewerRowsError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
@@ -60,6 +61,8 @@ def command_line() -> argparse.ArgumentParser:
     no_browser = "do not open report.html in a browser"
     parser.add_argument("--no-browser", action="store_true", help=no_browser)
     cli.renamed_flag(parser, "--open-nothing", "--no-browser")
+    fewer = "write tables that lack rows of today's, which are moved to superseded/"
+    parser.add_argument("--allow-fewer-rows", action="store_true", help=fewer)
     cli.add_json(parser)
     return parser
 
@@ -91,8 +94,16 @@ def _publish(folder: Path, options: argparse.Namespace) -> Report:
     """Write the pages, print the summary, and open report.html if stdout is a terminal."""
     from orchestrator.reporting.publish import publish
     from orchestrator.reporting.terminal.summary import print_summary
+    from orchestrator.storage.kept_rows import FewerRowsError
 
-    report = publish(folder)
+    try:
+        report = publish(folder, keeps_rows=True)
+    except FewerRowsError:
+        if not options.allow_fewer_rows:
+            raise
+        RunFolder(folder).set_tables_aside()
+        report = publish(folder)
+    cli.print_notes(report.dataset.table.unreadable)
     print_summary(report, as_json=options.json)
     if not (options.no_browser or options.json) and sys.stdout.isatty():
         import webbrowser

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from jobs.node import nvml
 from orchestrator import cli
+from orchestrator.callable_verb import make_callable
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.plan import Plan, plan
@@ -69,20 +70,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         if not options.is_plan_only:
             refuse_missing(config.loggers)
+        cli.print_notes(config.notes)
+        cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
+        if options.is_plan_only:
+            return _show_plan(config, options)
+        # The parents preload while Ray is imported and starts.
+        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+            # A model that cannot be built would fail in every trial.
+            cli.model_facts(config)
+            return cli.holding(
+                options.output or config.output,
+                lambda folder: _run(config, options, folder),
+                resume=options.resume,
+                force=options.force,
+            )
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    cli.print_notes(config.notes)
-    if options.is_plan_only:
-        return _show_plan(config, options)
-    # The parents preload while Ray is imported and starts.
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        return cli.holding(
-            options.output or config.output,
-            lambda folder: _run(config, options, folder),
-            resume=options.resume,
-            force=options.force,
-        )
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -123,8 +127,9 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     """Print the plan, and if asked the memory that its trials are predicted to take."""
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
-    document = to_json(planned, config)
-    text = describe(planned, config)
+    facts = cli.model_facts(config)
+    document = {**to_json(planned, config), "model": facts.to_json()}
+    text = describe(planned, config, facts.lines())
     if options.predict is not None:
         try:
             rows, table = _predicted(planned, config, options.predict)
@@ -154,6 +159,8 @@ def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[
     rows = [row(prediction) for prediction in predictions]
     return rows, f"Predicted for {gpu.name}, GiB\n{text}"
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -10,42 +10,78 @@ MIB = 2**20
 GIB = 2**30
 HOUR_SECONDS = 3600
 
-_SIZE_UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-}
-SIZE_PATTERN = r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)"
-DURATION_PATTERN = r"(?:(\d+(?:\.\d+)?)h)? ?(?:(\d+(?:\.\d+)?)m)? ?(?:(\d+(?:\.\d+)?)s)?"
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+"""Prefix of a unit -> its power of 1000, or of 1024 where an "i" follows."""
+SIZE_PATTERN = r"(\d+(?:\.\d+)?) ?([KMGTkmgt]?)([iI]?)[bB]?"
+DURATION_PATTERN = (
+    r"(?:(\d+(?:\.\d+)?) ?[dD])? ?(?:(\d+(?:\.\d+)?) ?[hH])? ?"
+    r"(?:(\d+(?:\.\d+)?) ?[mM](?:in)?)? ?(?:(\d+(?:\.\d+)?) ?(?:[sS](?:ec)?)?)?"
+)
+"""Days, hours, minutes and seconds; a number alone is seconds."""
+_LEAST_WITHOUT_UNIT = 10**6
+"""A number below this is never a memory size in bytes: its unit was forgotten."""
+_MOST_DIGITS = 24
+"""More digits than any size has; a thousand of them would not fit a double."""
+_LONGEST_SECONDS = 366 * 24 * HOUR_SECONDS
+"""A year: no clock of the operating system takes much more."""
 
 
 def size_bytes(value: object) -> int:
-    """Bytes of ``16GiB``, ``24GB`` or a whole number. Raises ValueError."""
+    """Bytes of ``16GiB`` or ``24GB``.
+
+    With an ``i`` a unit counts in 1024s, without it in 1000s; capitals, the ``B`` and a space make
+    no difference. A number without a unit is bytes. Raises ValueError.
+    """
+    size = _number_of_bytes(value)
+    # A size is written to tables, whose integers have 64 bits.
+    if size is None or not 0 < size < 2**63:
+        raise ValueError(
+            "must be a size above zero such as 16GiB (1024³ bytes), 24GB or 24G (1000³ bytes), or "
+            "a number of bytes"
+        )
+    if size < _LEAST_WITHOUT_UNIT and not _has_unit(value):
+        raise ValueError(f"needs a unit: {value}GiB (1024³ bytes) or {value}GB (1000³ bytes)")
+    return size
+
+
+def _number_of_bytes(value: object) -> int | None:
+    """None for anything that is no size."""
     if isinstance(value, str):
         match = re.fullmatch(SIZE_PATTERN, value.strip())
-        if match:
-            value = int(float(match[1]) * _SIZE_UNITS[match[2]])
+        # "16i" has a mark of a unit that is not there.
+        if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
+            return None
+        base = 1000
+        if match[3]:
+            base = 1024
+        return int(float(match[1]) * base ** _POWERS[match[2].lower()])
     # To Python, True is the integer 1.
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError("must be a size above zero such as 16GiB, 24GB or a number of bytes")
-    return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # YAML reads 24e9 as a fraction, although it is whole.
+    if value != value or value in (math.inf, -math.inf) or value != int(value):
+        return None
+    return int(value)
+
+
+def _has_unit(value: object) -> bool:
+    return isinstance(value, str) and re.search("[A-Za-z]", value) is not None
 
 
 def duration_seconds(value: object) -> float:
-    """Seconds of ``300s``, ``5m``, ``1h30m`` or a number. Raises ValueError."""
+    """Seconds of ``300s``, ``5m``, ``1h30m``, ``2d``; a number without a unit is seconds.
+
+    Raises ValueError.
+    """
     if isinstance(value, str):
         match = re.fullmatch(DURATION_PATTERN, value.strip())
         if match:
-            hours, minutes, seconds = (float(part or 0) for part in match.groups())
-            value = hours * HOUR_SECONDS + minutes * 60 + seconds
+            days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+            value = (days * 24 + hours) * HOUR_SECONDS + minutes * 60 + seconds
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ValueError("must be a time above zero such as 300s, 5m, 1h30m or a number of seconds")
+    if value > _LONGEST_SECONDS:
+        raise ValueError("must be a time of at most a year, in seconds or as in 1h30m")
     return float(value)
 
 

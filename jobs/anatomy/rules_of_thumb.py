@@ -147,6 +147,7 @@ def _applies(rule: Rule, row: Mapping[str, Any]) -> bool:
     """Whether a rule is about trials like this row."""
     if any(row.get(column) not in values for column, values in rule.applies_to.items()):
         return False
+    # A rule about all memory assumes gradients and states for every parameter.
     trains_everything = row["parameters_trainable"] == row["parameters_total"]
     return trains_everything or not rule.only_full_training
 

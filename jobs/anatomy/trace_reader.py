@@ -47,6 +47,7 @@ def read(
     # The profiler's own tree, because the list of events that it offers loses which event is in
     # which.
     kineto: Any = profile.profiler
+    # Memory and operators are in the tree of host events, kernels in the flat list.
     results = kineto.kineto_results
     reader = _EventTreeReader(device, counted_operators)
     for root in results.experimental_event_tree():
@@ -263,6 +264,7 @@ def _kernel(
 ) -> Work:
     """A device event as ``Work``. A kernel without a known launcher was launched as it began."""
     start: int = event.start_ns()
+    # The profiler counts nanoseconds.
     nanoseconds = event.duration_ns()
     launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
     return Work(

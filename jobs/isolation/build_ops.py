@@ -32,9 +32,11 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         ops = ["deepspeed_shm_comm", *ops]  # on a CPU every ZeRO stage communicates through it
     costs: dict[str, float | str] = {}
     for op in ops:
+        # An op of another DeepSpeed version is left out: its trials are unsupported.
         builder = ALL_OPS.get(op)
         if builder is None:
             continue
+        # Loading builds the op if it has not been built on this node.
         begin = time.perf_counter()
         try:
             builder.load(verbose=False)

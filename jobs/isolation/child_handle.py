@@ -16,15 +16,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs import own_process
 from jobs.isolation.child_main import (
+    DONE,
     LOG,
     PHASE,
     PHASE_BYTES,
     READY,
     RESULT,
+    STARTED,
     end_with,
     run_as_forked_child,
 )
+from jobs.isolation.messages import HEARTBEAT_SECONDS, Owner
 from jobs.spec import TrialSpec, to_json
 
 _LOG_TAIL_CHARACTERS = 16_000
@@ -58,12 +62,12 @@ class Child:
         """Whether the process has not ended."""
         return not select.select([self._pidfd], [], [], 0)[0]
 
-    def is_ready(self, deadline: float, requests: int) -> bool:
+    def is_ready(self, deadline: float, owner: Owner) -> bool:
         """Wait until it can take a trial; returns whether it has its CUDA context (or no GPU).
 
-        ``deadline`` is in monotonic seconds. Exits this process if ``requests`` is closed.
+        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
-        while self._ready is None and self.is_alive and self._listen(deadline, requests):
+        while self._ready is None and self.is_alive and self._listen(deadline, owner):
             pass
         return self._ready is not None and self._ready[1]
 
@@ -77,30 +81,59 @@ class Child:
         with contextlib.suppress(BrokenPipeError), open(descriptor, "w") as pipe:
             json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, pipe)
 
-    def wait(self, deadline: float, requests: int) -> bool:
+    def wait(self, deadline: float, owner: Owner) -> bool:
         """Wait for its result or its end; False if neither came by ``deadline``.
 
-        ``deadline`` is in monotonic seconds. Exits this process if ``requests`` is closed.
+        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
-        while self.is_alive and len(self._news) <= READY.size:
-            if not self._listen(deadline, requests):
+        while self.is_alive and not self._news.endswith(DONE, READY.size):
+            if not self._listen(deadline, owner):
                 return False
         return True
 
-    def _listen(self, deadline: float, requests: int) -> bool:
-        """Wait for news or the process's end, until ``deadline``; False if neither came."""
+    @property
+    def has_started(self) -> bool:
+        """Whether the trial began in it: a forked child says so, any child announces phases."""
+        self._read_last_news()
+        return STARTED in self._news[READY.size :] or self.phase != ""
+
+    def _listen(self, deadline: float, owner: Owner) -> bool:
+        """Wait for news or the process's end, until ``deadline``; False if neither came.
+
+        Meanwhile the owner is told that this process is alive.
+        """
+        while True:
+            owner.beat()
+            seconds = deadline - time.monotonic()
+            if self._hear(min(seconds, HEARTBEAT_SECONDS), owner):
+                return True
+            if seconds <= HEARTBEAT_SECONDS:
+                return False
+
+    def _hear(self, seconds: float, owner: Owner) -> bool:
+        """Wait for news or the process's end for so long; False if neither came."""
         # A pidfd is readable once its process has ended.
-        watched = [self._pidfd, requests]
+        watched = [self._pidfd, owner.requests]
         if self._news_pipe is not None:
             watched.append(self._news_pipe)
-        readable, _, _ = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))
+        readable, _, _ = select.select(watched, [], [], max(0.0, seconds))
         if self._news_pipe is not None and self._news_pipe in readable:
             self._news += os.read(self._news_pipe, READY.size)
-        elif requests in readable:
+        elif owner.requests in readable:
             # No request is sent while a trial runs: the other end was closed.
             self.kill()
             sys.exit(0)
         return bool(readable)
+
+    def _read_last_news(self) -> None:
+        """Read what an ended child had still written."""
+        if self._news_pipe is None:
+            return
+        while select.select([self._news_pipe], [], [], 0)[0]:
+            news = os.read(self._news_pipe, READY.size)
+            if not news:
+                return
+            self._news += news
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
@@ -151,7 +184,10 @@ class Child:
 
 
 def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
-    """Fork a child that waits for its trial; it closes its copies of ``parent_channels``."""
+    """Fork a child that waits for its trial; it closes its copies of ``parent_channels``.
+
+    Raises OSError if the folder has no room for the child's files.
+    """
     own_folder = _make_folder(folder)
     parent = os.getpid()
     read_trial, write_trial = os.pipe()
@@ -173,13 +209,22 @@ def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """Start a fresh interpreter with its trial."""
+    """Start a fresh interpreter with its trial.
+
+    Raises OSError if the folder has no room for the child's files.
+    """
     own_folder = _make_folder(folder)
     spec_file = own_folder / "spec.json"
-    spec_file.write_text(json.dumps(to_json(spec)))
+    try:
+        spec_file.write_text(json.dumps(to_json(spec)))
+    except OSError:
+        shutil.rmtree(own_folder, ignore_errors=True)
+        raise
     # As a user would run one trial by hand.
-    command = [sys.executable, "-m", "jobs", str(spec_file)]
+    command = own_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
+    if spec.model.trust_remote_code:  # allowed by the command that started the sweep
+        command.append("--trust-remote-code")
     with open(own_folder / LOG, "w") as log:
         process = subprocess.Popen(
             command,
@@ -194,9 +239,13 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
 
 
 def _make_folder(folder: Path) -> Path:
-    """A child's own folder, with its empty log and phase."""
+    """A child's own folder, with its empty log and phase. Leaves none behind if that fails."""
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
-    # The child maps this file, so that it must have its full size.
-    (made / PHASE).write_bytes(bytes(PHASE_BYTES))
-    (made / LOG).touch()
+    try:
+        # The child maps this file, so that it must have its full size.
+        (made / PHASE).write_bytes(bytes(PHASE_BYTES))
+        (made / LOG).touch()
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
     return made

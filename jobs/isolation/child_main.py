@@ -30,8 +30,12 @@ LOG = "log.txt"
 PHASE_BYTES = 64
 READY = struct.Struct("d?")
 """The child's first news: when it was ready (monotonic seconds) and whether with a context."""
+STARTED = b"s"
+"""Its second news: it has its trial, and begins it."""
 DONE = b"!"
 """Its last news: its record is written."""
+UNWRITABLE = 73
+"""Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -43,6 +47,15 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
+def continue_without_owner() -> None:
+    """Have the kernel continue this process when its parent ends, if it was stopped.
+
+    It then finds its input closed, and ends. Without this a stopped process would stay, and keep
+    its children on the GPU.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoReturn:
     """The life of a forked child: it reads its trial from one pipe and writes news to the other."""
     status = 1
@@ -50,20 +63,26 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
         _redirect_output(folder / LOG)
+        # Ahead of the trial, so that the trial does not wait for it.
         resident_bytes = _create_context()
         os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
         spec, context = _read_trial(trial_pipe, resident_bytes)
-        run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
+        os.write(news_pipe, STARTED)
+        status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
         _flush()
-        os.write(news_pipe, DONE)
-        status = 0
+        if status == 0:  # else the parent shall see the exit status
+            os.write(news_pipe, DONE)
     except BaseException as error:
-        traceback.print_exception(error)
+        # On a full disk not even the traceback can be written.
+        with contextlib.suppress(OSError):
+            traceback.print_exception(error)
     finally:
-        _flush()
-        # No interpreter shutdown: the kernel frees the GPU faster than the libraries' exit handlers
-        # would.
-        os._exit(status)
+        # Whatever happens, this process must not return into its parent's code. No interpreter
+        # shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
+        try:
+            _flush()
+        finally:
+            os._exit(status)
 
 
 def _read_trial(trial_pipe: int, resident_bytes: int | None) -> tuple[TrialSpec, ContextMemory]:
@@ -81,19 +100,29 @@ def run_and_record(
     result: Path,
     phase: mmap.mmap | None,
     context: ContextMemory = NO_CONTEXT,
-) -> None:
-    """Run a trial in this process and write its record to ``result``."""
+) -> int:
+    """Run a trial in this process and write its record to ``result``.
+
+    Returns this process's exit status: 0, or ``UNWRITABLE`` if the record could not be written.
+    """
 
     def announce(name: str) -> None:
         """Write the phase where it outlives this process."""
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
+    # Beside its result, so that its files go with the child's folder.
     record = run(spec, announce, scratch=result.parent, context=context)
     # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")
-    partial.write_text(json.dumps(record_to_json(record)))
-    partial.replace(result)
+    try:
+        partial.write_text(json.dumps(record_to_json(record)))
+        partial.replace(result)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            print(f"the record could not be written: {error}", flush=True)
+        return UNWRITABLE
+    return 0
 
 
 def open_phase(path: Path) -> mmap.mmap:
@@ -111,8 +140,10 @@ def _redirect_output(log_file: Path) -> None:
 
 
 def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """Write what is still buffered, as far as the disk takes it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
 
 
 def _create_context() -> int | None:

@@ -11,15 +11,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs import errors
-from jobs.isolation import child_handle
+from jobs.infrastructure import (
+    DISK_FULL,
+    NOT_STARTED,
+    RULES,
+    disk_full_reason,
+    disk_in_words,
+    is_disk_full,
+    unmeasured,
+)
+from jobs.isolation import child_handle, child_main
 from jobs.isolation.child_handle import Child
 from jobs.isolation.gpu_account import RELEASE_SECONDS, GpuAccount, slot_gpu_bytes
+from jobs.isolation.messages import Owner, bounded_timeout
 from jobs.node import environment
-from jobs.record import Delivery, Outcome, TrialRecord, record_from_json
+from jobs.record import Delivery, Outcome, TrialRecord, delivered, record_from_json
 from jobs.spec import TrialSpec
 
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
 """Outcomes after which the GPU is looked at before anything else touches it."""
+START_ATTEMPTS = 3
+"""How many processes a trial is given to, if each ends before it has begun the trial."""
 
 
 class ChildRunner:
@@ -35,16 +47,14 @@ class ChildRunner:
     def __init__(
         self,
         folder: Path,
-        requests: int,
-        answers: int,
+        owner: Owner,
         *,
         release_seconds: float = RELEASE_SECONDS,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``requests`` and ``answers`` are the parent's descriptors, which children must close."""
+        """``folder`` holds the children's files; ``owner`` is told that this process is alive."""
         self._folder = folder
-        self._requests = requests
-        self._answers = answers
+        self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
         self._next: Child | None = None
         """Forked ahead."""
@@ -56,24 +66,45 @@ class ChildRunner:
     ) -> TrialRecord:
         """Run one trial. Whatever the trial does, its processes are ended.
 
-        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork".
+        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork". If a
+        process ends before it has begun the trial, another gets it: ``START_ATTEMPTS`` in all.
         """
+        deadline = time.monotonic() + bounded_timeout(timeout_seconds)
+        record = None
+        for _ in range(START_ATTEMPTS):
+            try:
+                record = self._attempt(spec, deadline, timeout_seconds, isolation)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                reason = disk_full_reason(error)
+                record = _unmeasured(spec, DISK_FULL, reason)
+            if record.rule != NOT_STARTED:
+                break
+        assert record is not None
+        return delivered(record, isolation_fallback=isolation_fallback)
+
+    def _attempt(
+        self, spec: TrialSpec, deadline: float, timeout_seconds: float, isolation: str
+    ) -> TrialRecord:
+        """Give the trial to one process. Raises OSError if there is no room for its files."""
         oom_kills_before = _host_oom_kills()
-        deadline = time.monotonic() + timeout_seconds
         # The timeout covers a new child's start; a child that was forked ahead has none left.
         child = self._take_child(spec, isolation, deadline)
         self._last = child
         child.begin(spec, self._gpu.context_bytes or 0)
         # The trial runs in the child. This process only waits, so that a crash costs one trial.
-        in_time = child.wait(deadline, self._requests)
+        in_time = child.wait(deadline, self._owner)
         # All that is read from the child's folder is read before the folder goes.
-        delivery = _delivery(spec, child, isolation, isolation_fallback)
+        delivery = _delivery(spec, child, isolation)
         phase = child.phase
         child.kill()
         if not in_time:
             record = self._record_of_late_child(spec, phase, timeout_seconds)
         elif child.result.exists():
             record = record_from_json(json.loads(child.result.read_text()))
+        elif not child.has_started:
+            record = self._record_without_start(spec)
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before)
         return dataclasses.replace(record, delivery=delivery)
@@ -90,11 +121,25 @@ class ChildRunner:
         self, spec: TrialSpec, phase: str, oom_kills_before: int
     ) -> TrialRecord:
         """The record of a child that ended by itself and left no result."""
+        # Before the child's files are removed, which makes room again.
+        disk = disk_in_words(self._folder)
         status = self.reap()
+        if status == child_main.UNWRITABLE:
+            reason = f"the record could not be written: {disk}"
+            return _unmeasured(spec, DISK_FULL, reason, phase)
         # The kernel counts kills since boot, so that the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before
         outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
         return _record_without_result(spec, outcome, reason, phase)
+
+    def _record_without_start(self, spec: TrialSpec) -> TrialRecord:
+        """The record of a child that ended before it had begun its trial: not the trial's doing."""
+        status = self.reap()
+        # The next process's context must not be measured against memory that is still being freed.
+        self._gpu.wait_for_release(has_waiting_child=False)
+        _, ended = errors.classify_exit(status, host_oom_kills=0)
+        reason = f"{START_ATTEMPTS} processes ended before the trial began, the last: {ended}"
+        return _unmeasured(spec, NOT_STARTED, reason)
 
     def fork_ahead(self, last: TrialRecord) -> None:
         """Fork the next child if it is likely to be needed, while the last one ends.
@@ -102,10 +147,11 @@ class ChildRunner:
         Not if another process uses the GPU, because each child's memory is then measured anew; nor
         after an outcome for which the caller looks at the GPU first.
         """
-        is_likely = last.delivery.isolation == "fork" and last.outcome not in _SUSPICIOUS
+        is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
+        is_likely = last.delivery.isolation == "fork" and not is_suspicious
         if is_likely and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
-                self._next = child_handle.fork(self._folder, (self._requests, self._answers))
+                self._next = child_handle.fork(self._folder, self._owner.descriptors)
         self.reap()
         self._gpu.wait_for_release(has_waiting_child=self._next is not None)
 
@@ -147,14 +193,14 @@ class ChildRunner:
         self._gpu.note_idle()
         if isolation != "fork":
             return child_handle.spawn(spec, self._folder)
-        child = child_handle.fork(self._folder, (self._requests, self._answers))
+        child = child_handle.fork(self._folder, self._owner.descriptors)
         self._gpu.context_bytes = None
-        if child.is_ready(deadline, self._requests):
+        if child.is_ready(deadline, self._owner):
             self._gpu.note_context()
         return child
 
 
-def _delivery(spec: TrialSpec, child: Child, isolation: str, isolation_fallback: str) -> Delivery:
+def _delivery(spec: TrialSpec, child: Child, isolation: str) -> Delivery:
     """How the trial was run; its child's clock stops here."""
     return Delivery(
         # The start that leaves out the idle wait, so that the times of successive trials do not
@@ -162,13 +208,16 @@ def _delivery(spec: TrialSpec, child: Child, isolation: str, isolation_fallback:
         started_at=time.time() - child.busy_seconds,
         slot_seconds=child.busy_seconds,
         isolation=isolation,
-        isolation_fallback=isolation_fallback,
         slot_pid=os.getpid(),
         node=environment.node(),
         cpus=spec.needs.cpus or environment.cores(),
         host_memory_bytes=spec.needs.host_bytes,
         log=child.log,
     )
+
+
+def _unmeasured(spec: TrialSpec, rule: str, reason: str, phase: str = "") -> TrialRecord:
+    return unmeasured(spec, rule, reason, phase=phase, environment=environment.describe())
 
 
 def _record_without_result(

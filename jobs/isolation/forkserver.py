@@ -15,11 +15,12 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from jobs.isolation import child_main, prewarm
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.isolation.child_runner import ChildRunner
+from jobs.isolation.messages import Owner
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment
@@ -38,19 +39,18 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     """
     # Before a slot exists, so that a prewarmed parent can do it ahead.
     preload_seconds = preload()
-    requests, answers = channels()
-    replies = os.fdopen(answers, "w")
+    owner = Owner(*channels())
     not_forkable = unclean()
     # From here on nothing this process holds can become garbage: children share its pages
     # unwritten.
     gc.collect()
     gc.freeze()
-    _reply(replies, _hello(preload_seconds, not_forkable))
-    with contextlib.closing(ChildRunner(folder, requests, answers)) as children:
-        for request in _requests(requests, children):
+    owner.answer(_hello(preload_seconds, not_forkable))
+    with contextlib.closing(ChildRunner(folder, owner)) as children:
+        for request in _requests(owner.requests, children):
             spec = spec_from_json(request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
-            _reply(replies, record_to_json(record))
+            owner.answer(record_to_json(record))
             # After the reply: the driver chooses the next trial meanwhile.
             children.fork_ahead(record)
 
@@ -102,11 +102,6 @@ def _requests(
             yield json.loads(line)
 
 
-def _reply(replies: TextIO, message: Any) -> None:
-    replies.write(json.dumps(message) + "\n")
-    replies.flush()
-
-
 def main() -> None:
     """Serve requests from stdin; replies go to what was stdout.
 
@@ -119,10 +114,11 @@ def main() -> None:
     with own_folder("orchestrator-slot-") as folder:
         if sys.argv[1:2] == ["--socket"]:
             listener = int(sys.argv[2])
-            owner = int(sys.argv[3])
-            child_main.end_with(owner)
+            starter = int(sys.argv[3])
+            child_main.end_with(starter)
             serve(functools.partial(prewarm.accept, listener), folder)
         else:
+            child_main.continue_without_owner()
             serve(lambda: (requests, answers), folder)
 
 

@@ -12,11 +12,10 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
+from jobs import own_process
 from jobs.isolation.scratch import own_folder
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
@@ -37,7 +36,13 @@ def parents(cpus: int = 0) -> Iterator[None]:
     uuids = _gpu_uuids()
     # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
-    with own_folder("orchestrator-parents-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = None
+        with contextlib.suppress(OSError):  # the temporary disk is full
+            folder = stack.enter_context(own_folder("orchestrator-parents-"))
+        if folder is None:  # slots then start parents of their own
+            yield
+            return
         started = {}
         for uuid in uuids:
             path = _socket_path(folder, uuid, cores)
@@ -84,7 +89,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = [sys.executable, "-m", "jobs.isolation.forkserver"]
+        command = own_process.command("jobs.isolation.forkserver")
         command += ["--socket", str(listener.fileno()), str(os.getpid())]
         parent = subprocess.Popen(
             command,
@@ -115,7 +120,9 @@ def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
         parent.wait(_END_SECONDS)
         return
     parent.kill()
-    parent.wait()
+    # A process in uninterruptible sleep ends only when its disk or driver answers.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        parent.wait(_END_SECONDS)
 
 
 def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
@@ -160,8 +167,10 @@ class PrewarmedParent:
             socket.send_fds(connection, [b"!"], [requests, replies])
         os.close(requests)
         os.close(replies)
-        self.stdin = os.fdopen(to_parent, "w")
-        self.stdout = os.fdopen(from_parent, "r")
+        self.requests = to_parent
+        """Descriptor that requests are written to; the caller closes it."""
+        self.replies = from_parent
+        """Descriptor that replies are read from; the caller closes it."""
 
     def poll(self) -> int | None:
         """None while it lives, then 0: only the process that started it can know its status."""
@@ -172,8 +181,13 @@ class PrewarmedParent:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
         if self._pidfd is not None:
-            ended, _, _ = select.select([self._pidfd], [], [], timeout)
-            if not ended:
+            # Not select: it cannot watch the thousandth descriptor of a Ray worker.
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            milliseconds = None
+            if timeout is not None:
+                milliseconds = timeout * 1000
+            if not poll.poll(milliseconds):
                 raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout or 0.0)
             os.close(self._pidfd)
             self._pidfd = None
@@ -186,8 +200,11 @@ class PrewarmedParent:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
-def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
-    """A waiting parent for these cores on the visible GPU, and its stderr; None: there is none."""
+def take_over(cpus: int) -> tuple[PrewarmedParent, int] | None:
+    """A waiting parent for these cores on the visible GPU, and the descriptor of its stderr.
+
+    None if there is none.
+    """
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None
@@ -198,6 +215,6 @@ def take_over(cpus: int) -> tuple[PrewarmedParent, IO[str]] | None:
     # A parent has its GPU and its number of threads from the start, so both are in the name.
     path = _socket_path(Path(folder), uuid, cpus)
     try:
-        return PrewarmedParent(path), open(path.with_suffix(".err"))
+        return PrewarmedParent(path), os.open(path.with_suffix(".err"), os.O_RDONLY)
     except OSError:
         return None

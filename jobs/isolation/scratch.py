@@ -42,6 +42,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Lock the folder. Raises OSError if another process has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        # The kernel drops the lock with the last process that has the folder open.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:

@@ -3,37 +3,84 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
+import signal
 import subprocess
-import sys
-import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
+from jobs import infrastructure, own_process
 from jobs.isolation import prewarm
+from jobs.isolation.messages import Channel, bounded_timeout
 from jobs.node.process_variables import process_variables
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
-_CLOSE_SECONDS = 5.0
+PARENT_COMMAND = tuple(own_process.command("jobs.isolation.forkserver"))
+"""Starts a parent."""
+_ERROR_BYTES = 16_000
+"""How much of a parent's stderr is read: its end."""
+_STATES = {
+    "T": "it is stopped",
+    "t": "it is being debugged",
+    "D": "it waits for a disk or a driver",
+}
+"""State letter of proc(5) -> why such a process does not answer."""
 
 
 class SlotDiedError(RuntimeError):
-    """The parent ended without an answer: an infrastructure fault, not a property of the trial."""
+    """The parent ended or hung without an answer: a fault of the machine, not of the trial.
+
+    ``rule`` is one of ``jobs.infrastructure.RULES`` where it is certain that the trial is not to
+    blame; empty where the trial may have ended its parent.
+    """
+
+    def __init__(self, reason: str, rule: str = "") -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How long a slot waits for its parent before it kills the parent. All in seconds."""
+
+    start: float = 600.0
+    """For a new parent's first message: it imports large libraries, perhaps over a network."""
+    silence: float = 120.0
+    """Between two messages while a trial runs. A parent says every five seconds that it is alive;
+    it is silent while a killed trial's memory is being freed, which may take a minute."""
+    grace: float = 180.0
+    """For the record, beyond the trial's own timeout."""
+    end: float = 5.0
+    """For a parent to end by itself, and to disappear once it is killed."""
 
 
 class Slot:
     """Starts its parent at the first trial, or takes over a prewarmed one; replaces a dead one.
 
-    The parent sees the GPUs that this process sees.
+    The parent sees the GPUs that this process sees. A parent that does not answer within
+    ``limits`` is killed with all its processes.
     """
 
-    def __init__(self, cpus: int) -> None:
+    def __init__(
+        self,
+        cpus: int,
+        *,
+        limits: Limits | None = None,
+        parent_command: Sequence[str] = PARENT_COMMAND,
+    ) -> None:
         self._cpus = cpus
-        self._parent: subprocess.Popen[str] | prewarm.PrewarmedParent | None = None
-        self._errors: IO[str]
+        self._limits = limits or Limits()
+        self._parent_command = tuple(parent_command)
+        self._parent: subprocess.Popen[bytes] | prewarm.PrewarmedParent | None = None
+        self._channel: Channel
+        self._errors: int
+        """Descriptor of the parent's stderr."""
         self.hello: dict[str, Any] = {}
         """The parent's first message: ``preload_seconds``, ``unclean``, ``environment``."""
         self.parents_started = 0
@@ -64,7 +111,7 @@ class Slot:
         if pid is None:
             return 0
         try:
-            return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+            return len(_child_pids(pid))
         except OSError:
             return 1
 
@@ -75,72 +122,147 @@ class Slot:
         self.close()
         prewarmed = prewarm.take_over(self._cpus)
         if prewarmed is not None:
-            self._parent, self._errors = prewarmed
+            parent, self._errors = prewarmed
+            self._parent = parent
+            self._channel = Channel(parent.requests, parent.replies)
         else:
-            self._parent, self._errors = self._start_parent()
+            self._start_parent()
         self.parents_started += 1
-        self.hello = self._answer()
+        self.hello = self._answer(math.inf, silence_seconds=self._limits.start)
 
-    def _start_parent(self) -> tuple[subprocess.Popen[str], IO[str]]:
-        """A new parent and the file of its stderr."""
-        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the parent)
+    def _start_parent(self) -> None:
+        # In memory: where the temporary folder is full, the error would be lost with its file.
+        self._errors = os.memfd_create("slot-parent-stderr")
         parent = subprocess.Popen(
-            [sys.executable, "-m", "jobs.isolation.forkserver"],
+            self._parent_command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=self._errors,
             env={**os.environ, **process_variables(self._cpus)},
-            text=True,
+            bufsize=0,
         )
-        return parent, errors
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        self._parent = parent
+        # The channel closes its own copies.
+        self._channel = Channel(os.dup(parent.stdin.fileno()), os.dup(parent.stdout.fileno()))
+        parent.stdin.close()
+        parent.stdout.close()
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
-        """Run one trial and wait for its record. Raises SlotDiedError if the parent dies."""
+        """Run one trial and wait for its record.
+
+        A timeout beyond ``messages.LONGEST_TIMEOUT_SECONDS`` is cut to that. Raises SlotDiedError
+        if the parent dies, or if it had to be killed because it did not answer.
+        """
         self.start()
-        assert self._parent is not None
-        assert self._parent.stdin is not None
-        request = {"spec": to_json(spec), "timeout_seconds": timeout_seconds}
+        seconds = bounded_timeout(timeout_seconds)
+        now = time.monotonic()
+        # A parent that does not read is found out here if the message is long, else by its silence.
+        request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
-            self._parent.stdin.write(json.dumps(request) + "\n")
-            self._parent.stdin.flush()
+            self._channel.send(request, now + self._limits.silence)
         except BrokenPipeError as error:
             raise SlotDiedError("the slot's parent died between trials") from error
-        return record_from_json(self._answer())
+        except TimeoutError as error:
+            raise self._killed_parent(str(error)) from None
+        # The parent ends the trial itself; the grace is for what follows.
+        deadline = now + seconds + self._limits.grace
+        return record_from_json(self._answer(deadline, silence_seconds=self._limits.silence))
 
     def close(self) -> None:
         """End the parent and whatever it runs."""
         if self._parent is None:
             return
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # a dead parent has not read its last request
-            self._parent.stdin.close()
+        self._channel.end_requests()
         try:
-            self._parent.wait(timeout=_CLOSE_SECONDS)
+            self._parent.wait(timeout=self._limits.end)
         except subprocess.TimeoutExpired:
-            self._parent.kill()
-            self._parent.wait()
-        self._parent.stdout.close()
-        self._errors.close()
-        self._parent = None
+            self._kill_parent()
+        self._forget_parent()
 
-    def _answer(self) -> dict[str, Any]:
-        """The parent's next message. Raises SlotDiedError if the parent ends without one."""
+    def _answer(self, deadline: float, *, silence_seconds: float) -> dict[str, Any]:
+        """The parent's next message. Raises SlotDiedError if it ends or hangs without one."""
         assert self._parent is not None
-        assert self._parent.stdout is not None
-        line = self._parent.stdout.readline()
-        if not line:
-            status = self._parent.wait()
-            raise SlotDiedError(
-                f"the slot's parent ended with status {status} and no answer: {self._last_error()}"
-            )
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        try:
+            answer = self._channel.receive(deadline, silence_seconds)
+        except TimeoutError as error:
+            raise self._killed_parent(str(error)) from None
+        if answer is not None:
+            return answer
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._parent.wait(timeout=self._limits.end)
+        status = self._parent.poll()
+        last_error = self._last_error()
+        rule = ""
+        if infrastructure.says_disk_full(last_error):
+            rule = infrastructure.DISK_FULL
+        raise SlotDiedError(
+            f"the slot's parent ended with status {status} and no answer: {last_error}", rule
+        )
+
+    def _killed_parent(self, fault: str) -> SlotDiedError:
+        """Kill a parent that does not answer; returns the error that says so."""
+        assert self._parent is not None
+        # The state explains the silence, and is gone once the process is killed.
+        state = _state_of(self._parent.pid)
+        has_ended = self._kill_parent()
+        self._forget_parent()
+        reason = f"the slot's parent {fault}{state} and was killed"
+        if not has_ended:
+            reason += ", but the kernel has not ended it yet"
+        return SlotDiedError(reason, infrastructure.SLOT_UNRESPONSIVE)
+
+    def _kill_parent(self) -> bool:
+        """Kill the parent and the groups of its children; returns whether it has ended.
+
+        SIGKILL ends stopped processes, too. A process in uninterruptible sleep ends only when the
+        disk or the driver answers it: it is left alone then.
+        """
+        assert self._parent is not None
+        children: list[int] = []
+        with contextlib.suppress(OSError):
+            children = _child_pids(self._parent.pid)
+        self._parent.kill()
+        for child in children:
+            # A child leads its own group. The kernel kills it with its parent, but not its workers.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(child) == child:
+                    os.killpg(child, signal.SIGKILL)
+        try:
+            self._parent.wait(timeout=self._limits.end)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _forget_parent(self) -> None:
+        self._channel.close()
+        os.close(self._errors)
+        self._parent = None
 
     def _last_error(self) -> str:
         """The last line that the parent wrote to stderr; empty if it wrote none."""
-        self._errors.seek(0)
-        lines = [line.strip() for line in self._errors if line.strip()]
-        if not lines:
+        size = os.fstat(self._errors).st_size
+        # Read at a position: the parent may share this descriptor's own.
+        tail = os.pread(self._errors, _ERROR_BYTES, max(0, size - _ERROR_BYTES))
+        lines = [line.strip() for line in tail.decode(errors="replace").splitlines()]
+        written = [line for line in lines if line]
+        if not written:
             return ""
-        return lines[-1]
+        return written[-1]
+
+
+def _child_pids(pid: int) -> list[int]:
+    """A process's children. Raises OSError where the kernel does not list them."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _state_of(pid: int) -> str:
+    """Why a process may not answer, in brackets; empty if its state does not explain it."""
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+    if letter not in _STATES:
+        return ""
+    return f" ({_STATES[letter]})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from jobs.loops.base import Setup, Trained
 from jobs.loops.meter import Listener
+from jobs.loops.worst_batch import loader_of
 from jobs.techniques.axes.optimizer import decay_groups
 
 
@@ -31,6 +32,8 @@ def train(setup: Setup) -> Trained:
         train_seconds=seconds,
         samples_per_second=samples / seconds,
         train_on=loop.train_on,
+        train_rows=loop.train_rows,
+        loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
 
 
@@ -39,6 +42,7 @@ class _Loop:
 
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
+        # The Trainer seeds here, too: equal seeds give equal data orders and dropout.
         transformers.set_seed(arguments.seed)
         enable_checkpointing(setup.model, arguments)
         self.accelerator = Accelerator(mixed_precision=_mixed_precision(arguments))
@@ -49,12 +53,15 @@ class _Loop:
         self.model.train()
         self._accumulation = arguments.gradient_accumulation_steps
 
-    def run(self, meter: Listener) -> int:
-        """Train until the meter stops it; returns the number of samples trained on."""
+    def run(self, meter: Listener, dataloader: Any = None) -> int:
+        """Train until the meter stops it; returns the number of samples trained on.
+
+        ``dataloader`` None: the loop's own.
+        """
         samples = 0
         is_complete = False
         meter.train_begin()
-        batches = _timed(_endless(self.dataloader), meter.data_wait)
+        batches = _timed(_endless(dataloader or self.dataloader), meter.data_wait)
         while not is_complete:
             # ``left`` counts the micro-batches of the step that follow this one.
             for left in reversed(range(self._accumulation)):
@@ -71,6 +78,10 @@ class _Loop:
     def train_on(self, meter: Listener) -> None:
         """Train more steps, until the meter stops it."""
         self.run(meter)
+
+    def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
+        """Train on these rows, given as micro-batches, until the meter stops it."""
+        self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
 
     def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
         """One micro-batch; returns its loss, scaled for accumulation."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from jobs.loops.meter import Listener
+from jobs.loss_scaling import LossScaling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,3 +42,12 @@ class Trained:
     """All samples over ``train_seconds``: the guide's "Samples/second"."""
     train_on: Callable[[Listener], None]
     """Trains more steps with the same objects, until the given listener stops it."""
+    train_rows: Callable[[Sequence[Sequence[int]], Listener], None]
+    """Trains on these rows of the dataset, given as micro-batches, until the given listener stops
+    it."""
+    loss_scaling: LossScaling | None = None
+    """Who divides the loss of an accumulated step; None: nothing is accumulated."""
+    accumulated_loss_ratio: Callable[[], float | None] | None = None
+    """Runs one micro-batch forward, twice. Returns the loss of a step that accumulates it, divided
+    by its loss without accumulation, or None where both are zero. None: there is nothing to check.
+    """

@@ -36,6 +36,33 @@ class Listener(Protocol):
         """The host issued an optimizer step. True: stop training."""
 
 
+class NoListener:
+    """A ``Listener`` that takes no notice, for forward passes beside the training."""
+
+    def train_begin(self) -> None:
+        """Nothing to do."""
+
+    def data_wait(self, seconds: float) -> None:
+        """Nothing to do."""
+
+    def phase(self, name: Phase) -> None:
+        """Nothing to do."""
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """Nothing to do."""
+
+    def wants(self, left: int) -> bool:
+        """True: no micro-batch is left out."""
+        return True
+
+    def loss(self, value: torch.Tensor) -> None:
+        """Nothing to do."""
+
+    def step_end(self) -> bool:
+        """False: it never stops a training."""
+        return False
+
+
 class Meter:
     """A ``Listener`` that reports to the trackers.
 

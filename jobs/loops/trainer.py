@@ -1,24 +1,28 @@
-"""The ``transformers.Trainer`` loop, observed but not changed."""
+"""The ``transformers.Trainer`` loop, observed; only the scale of a wrong loss is corrected."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import transformers
 
+from jobs.loops.accumulated_loss import LossScale, loss_ratio
 from jobs.loops.base import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
-from jobs.loops.meter import Listener
+from jobs.loops.meter import Listener, NoListener
+from jobs.loops.worst_batch import loader_of
 
 
 class MeteredTrainer(transformers.Trainer):
     """A Trainer that reports waits for data, phases, micro-batches and losses to a ``Listener``."""
 
     meter: Listener
+    loss_scale: LossScale
     _micro_batches_left = 0
     """Of the current step, after the one that is being trained on."""
 
@@ -51,7 +55,7 @@ class MeteredTrainer(transformers.Trainer):
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """The forward pass; what follows it in ``training_step`` is the backward pass."""
         self.meter.phase("forward")
-        loss = super().compute_loss(*args, **kwargs)
+        loss = self.loss_scale.compute(super().compute_loss, *args, **kwargs)
         self.meter.phase("backward")
         return loss
 
@@ -63,12 +67,20 @@ class MeteredTrainer(transformers.Trainer):
 
     def train_on(self, meter: Listener) -> None:
         """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""
+        self._train_more(self.callback_handler.train_dataloader, meter)
+
+    def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
+        """Train on these rows, given as micro-batches, until ``meter`` stops it."""
+        loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
+        self._train_more(loader, meter)
+
+    def _train_more(self, dataloader: Any, meter: Listener) -> None:
+        """Train epochs of a data loader, until ``meter`` stops it."""
         self.meter = meter
         # The first training has reached its limit: lift it, so that only the meter ends this one.
         self.state.max_steps = sys.maxsize
         self.control.should_training_stop = False
         self.control.should_epoch_stop = False
-        dataloader: Any = self.callback_handler.train_dataloader
         meter.train_begin()
         with reported_phases(self.model_wrapped, meter):
             while not self.control.should_training_stop:
@@ -126,6 +138,7 @@ def train(setup: Setup) -> Trained:
         optimizers=(setup.optimizer, None),
     )
     trainer.meter = setup.meter
+    trainer.loss_scale = LossScale(trainer)
     trainer.add_callback(_StepReporter(trainer))
     metrics = trainer.train().metrics
     return Trained(
@@ -136,4 +149,20 @@ def train(setup: Setup) -> Trained:
         train_seconds=metrics["train_runtime"],
         samples_per_second=metrics["train_samples_per_second"],
         train_on=trainer.train_on,
+        train_rows=trainer.train_rows,
+        loss_scaling=trainer.loss_scale.scaling,
+        accumulated_loss_ratio=_loss_check(trainer),
     )
+
+
+def _loss_check(trainer: MeteredTrainer) -> Callable[[], float | None] | None:
+    """The check of an accumulated training's loss; None where nothing is accumulated."""
+    if trainer.loss_scale.scaling is None:
+        return None
+
+    def check() -> float | None:
+        """Compare the losses of one micro-batch, without a report to anybody."""
+        trainer.meter = NoListener()
+        return loss_ratio(trainer)
+
+    return check

@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jobs import own_process
 from jobs.node import environment, nvml
+from jobs.node.probe_process import probe
 from jobs.node.process_variables import process_variables
 from jobs.spec import to_json
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 """Each rate is the median of this many rounds."""
-_COMMAND = [sys.executable, "-m", "jobs.node.calibration"]
+BRIEF_TIMEOUT_SECONDS = 300.0
+"""More than a brief calibration needs on a slow disk; a dead GPU may never answer."""
+_COMMAND = own_process.command("jobs.node.calibration")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,20 +107,14 @@ def _variables_by_gpu() -> list[Mapping[str, str]]:
 def calibrate_briefly() -> dict[str, Any]:
     """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
 
-    Raises RuntimeError with the last line that the failed process printed: the GPU is unfit then.
+    Raises RuntimeError with the last line that the failed process printed, or if it does not end
+    within ``BRIEF_TIMEOUT_SECONDS``: the GPU is unfit then.
     """
-    done = subprocess.run(
-        [*_COMMAND, "--brief"],
-        env={**os.environ, **process_variables(environment.cores())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        # The last line of a traceback is the error.
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise RuntimeError(lines[-1])
-    calibration: dict[str, Any] = json.loads(done.stdout)
+    variables = {**os.environ, **process_variables(environment.cores())}
+    probed = probe([*_COMMAND, "--brief"], BRIEF_TIMEOUT_SECONDS, variables)
+    if probed.error:
+        raise RuntimeError(probed.error)
+    calibration: dict[str, Any] = json.loads(probed.output)
     return calibration
 
 

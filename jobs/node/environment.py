@@ -69,6 +69,7 @@ def simulated_gpu_bytes() -> int:
 
 def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
     """The model's name. A slice of a GPU and a simulated GPU are models of their own."""
+    # NVML's UUIDs of slices begin like this.
     is_slice = uuid.startswith("MIG-")
     if is_slice and "MIG" not in name:  # only some drivers name slices
         name = f"{name} MIG {memory_bytes / _GIB:.3g} GiB"

@@ -45,6 +45,7 @@ def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
     """The UUIDs that a value of CUDA_VISIBLE_DEVICES chooses, by index or by UUID's beginning."""
     chosen: list[str] = []
     for part in visible_devices.split(","):
+        # CUDA accepts indices, and UUIDs down to a unique beginning.
         word = part.strip()
         if word.isdigit() and int(word) < len(uuids):
             chosen.append(uuids[int(word)])
@@ -130,6 +131,7 @@ def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
         "driver's thermal limit": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
     }
     try:
+        # A bit for each reason.
         active = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
         return ()

@@ -8,13 +8,21 @@ recipe.py           the choices that change what a training learns
 settings.py         what is handed to which library, and what it may use of its node
 identity.py         the trial's id
 plain_json.py       any of these as JSON values
+limits.py           the largest values that a trial can run with
 from_json.py        a ``TrialSpec`` read back
 """
 
 from jobs.spec.follow_up import FollowUp, Purpose
 from jobs.spec.from_json import spec_from_json
 from jobs.spec.measure import Isolation, MeasureSpec, MemoryCap
-from jobs.spec.model_and_data import DatasetFile, DataSpec, ModelSpec, SyntheticData, Task
+from jobs.spec.model_and_data import (
+    DatasetFile,
+    DataSpec,
+    FileFormat,
+    ModelSpec,
+    SyntheticData,
+    Task,
+)
 from jobs.spec.plain_json import to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.settings import Hook, HookPlace, LibrarySettings, Needs
@@ -25,6 +33,7 @@ __all__ = [
     "Choice",
     "DataSpec",
     "DatasetFile",
+    "FileFormat",
     "FollowUp",
     "Hook",
     "HookPlace",

@@ -15,6 +15,8 @@ Task = Literal[
     "image-classification",
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
+"""How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +48,7 @@ class DatasetFile:
     """The user's own local dataset, loaded through ``datasets``."""
 
     path: str
-    format: Literal["parquet", "json", "csv", "arrow", "disk"]
+    format: FileFormat
     columns: Mapping[str, str] = field(default_factory=dict)
     """Our name -> theirs: ``text`` (``text_pair``, ``target``), ``labels``, ``input_ids`` ..."""
     tokenizer: str | None = None

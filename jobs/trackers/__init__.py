@@ -10,6 +10,7 @@ from jobs.trackers.host import Host
 from jobs.trackers.launch_bound import LaunchBound
 from jobs.trackers.losses import Losses
 from jobs.trackers.operators import Operators
+from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.steps import Steps
 
 # Operators before Steps, so that the time of inspecting a warm-up step counts as warm-up.
@@ -21,6 +22,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Steps,
     LaunchBound,
     Losses,
+    RaggedData,
 )
 
-__all__ = ["TRACKERS", "Moment", "Operators", "Steps", "Tracker"]
+__all__ = ["TRACKERS", "Moment", "Operators", "RaggedData", "Steps", "Tracker"]

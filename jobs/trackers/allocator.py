@@ -17,14 +17,16 @@ class Allocator(Tracker):
         Column(
             "peak_allocated_bytes",
             "int64",
-            "Most bytes that tensors held at once during training (on a CPU, what lives between "
-            "steps plus cpu_step_peak_bytes)",
+            "Most bytes that tensors held at once during training, with rows of unequal length on "
+            "the longest rows together (on a CPU, what lives between steps plus "
+            "cpu_step_peak_bytes)",
             unit="B",
         ),
         Column(
             "peak_reserved_bytes",
             "int64",
-            "Most bytes that the caching allocator held from the device during training",
+            "Most bytes that the caching allocator held from the device during training, with "
+            "rows of unequal length on the longest rows together",
             unit="B",
         ),
         Column(

@@ -112,5 +112,6 @@ def _pinned_bytes() -> int | None:
 
 def _cpu_seconds() -> float:
     """CPU time so far of all threads, and of the child processes that have ended."""
+    # Ended children are data-loader workers.
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

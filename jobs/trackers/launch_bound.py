@@ -1,15 +1,22 @@
-"""Launch-bound time: forward passes and updates that end as soon as they are launched."""
+"""Launch-bound time: forward passes and updates that end as soon as they are launched.
+
+Their times, and the gaps between steps, come from the same points.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jobs.record import Column
+from jobs.trackers import step_gaps
 from jobs.trackers.base import Moment, Phase, Tracker
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.cuda_events import IDLE_LAG_SECONDS, LaunchPoint
+from jobs.trackers.step_gaps import StepGaps
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +64,19 @@ class LaunchBound(Tracker):
             "float64",
             "The same share for updates (clipping and optimizer)",
         ),
+        Column(
+            "forward_seconds_median",
+            "float64",
+            "Median time on the GPU of a counted step's forward passes, launch-bound or not",
+            unit="s",
+        ),
+        Column(
+            "update_seconds_median",
+            "float64",
+            "Median time on the GPU of a counted step's update (clipping and optimizer)",
+            unit="s",
+        ),
+        *step_gaps.COLUMNS,
     )
 
     def __init__(self) -> None:
@@ -67,7 +87,9 @@ class LaunchBound(Tracker):
         self._phase: Phase | None = None
         self._begins: dict[Part, LaunchPoint] = {}
         self._spans: list[_Span] = []
-        self._shares: dict[str, float] = {}
+        self._finished_steps = 0
+        self._gaps = StepGaps()
+        self._values: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
         """Training begins on an idle device: the first point of which that is known."""
@@ -77,9 +99,11 @@ class LaunchBound(Tracker):
             self._idle_point = LaunchPoint.now()
 
     def phase(self, name: Phase) -> None:
-        """Begin or end a forward pass or an update."""
+        """Begin or end a forward pass, an update, or the gap between two steps."""
         if self._idle_point is None:
             return
+        if name == "data":
+            self._gaps.data_begins()
         previous = self._phase
         self._phase = name
         part = _PART_OF_PHASE.get(name)
@@ -97,24 +121,27 @@ class LaunchBound(Tracker):
     def step_end(self) -> None:
         """Record an event behind the update."""
         self._record_event()
+        self._gaps.step_ended()
+        self._finished_steps += 1
 
     def counted(self, begin: float, end: float) -> None:
-        """Add up the launch-bound spans within the counted steps."""
+        """Read the spans and the gaps of the counted steps."""
         if not self._spans:
             return
-        seconds = dict.fromkeys(_PARTS, 0.0)
-        for span in self._spans:
-            # By the host's clock, in which the counted steps are given.
-            is_counted = begin <= span.begin.seconds <= end
-            if is_counted and span.is_launch_bound:
-                seconds[span.part] += span.seconds
+        # By the host's clock, in which the counted steps are given.
+        counted = [span for span in self._spans if begin <= span.begin.seconds <= end]
         for part in _PARTS:
+            spans = [span for span in counted if span.part == part]
+            seconds = sum((span.seconds for span in spans if span.is_launch_bound), 0.0)
             # A share of all counted time, so that the shares of both parts can be added.
-            self._shares[f"launch_bound_{part}_share"] = seconds[part] / (end - begin)
+            self._values[f"launch_bound_{part}_share"] = seconds / (end - begin)
+            if spans:
+                self._values[f"{part}_seconds_median"] = _median_by_step(spans)
+        self._values |= self._gaps.figures(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
-        """The shares, once the counted steps are over; empty without a GPU."""
-        return self._shares
+        """All columns, once the counted steps are over; empty without a GPU."""
+        return self._values
 
     def _begin(self, part: Part) -> None:
         # Nothing that takes long was launched after the last event: if the GPU has reached that
@@ -125,11 +152,17 @@ class LaunchBound(Tracker):
         self._last_event = None
         if is_idle:
             self._idle_point = here
+        if part == "forward":
+            self._gaps.forward_begins(here)
 
     def _end(self, part: Part, idle_point: LaunchPoint) -> None:
         begin = self._begins.pop(part, None)
-        if begin is not None:
-            self._spans.append(_Span(part, idle_point, begin, LaunchPoint.now()))
+        if begin is None:
+            return
+        end = LaunchPoint.now()
+        self._spans.append(_Span(self._finished_steps, part, idle_point, begin, end))
+        if part == "update":
+            self._gaps.update_ended(end)
 
     def _record_event(self) -> None:
         if self._idle_point is not None:
@@ -140,6 +173,8 @@ class LaunchBound(Tracker):
 class _Span:
     """A forward pass or an update, and the last point before its end where the GPU was idle."""
 
+    step: int
+    """Index of its step."""
     part: Part
     idle_point: LaunchPoint
     begin: LaunchPoint
@@ -159,3 +194,12 @@ class _Span:
         # At the idle point the GPU was not behind the host, so that the lag since then is the whole
         # lag. None means that the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
+
+
+def _median_by_step(spans: Sequence[_Span]) -> float:
+    """Median over the steps of the seconds of all spans of a step."""
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for span in spans:
+        # An accumulating step has a forward pass for each micro-batch.
+        seconds[span.step] += span.seconds
+    return statistics.median(seconds.values())

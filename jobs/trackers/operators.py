@@ -131,6 +131,7 @@ class Operators(Tracker):
         """What the inspection found; empty without one."""
         values = dict(self._values)
         if self._attention:  # none is seen where a compiler fused attention into its own kernels
+            # Layers may differ in their kernels; the commonest comes first.
             kernels = [name for name, _ in self._attention.most_common()]
             values["attention_kernel"] = ", ".join(kernels)
         if self._products:

@@ -19,7 +19,7 @@ from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
 
 if TYPE_CHECKING:
-    from jobs.trial.data import Collator
+    from jobs.trial.data import Collator, RowLengths
 
 Announce = Callable[[str], None]
 """Called with the name of each phase of the trial as it begins."""
@@ -31,11 +31,15 @@ def assemble(
     enter: Announce,
     device: torch.device,
     scratch: str,
-) -> Setup:
-    """Everything that a loop needs. ``scratch`` is a folder that ends with the trial."""
+) -> tuple[Setup, RowLengths | None]:
+    """Everything that a loop needs, and the lengths of the data's rows where they differ.
+
+    ``scratch`` is a folder that ends with the trial.
+    """
     enter("data")
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps)
+    lengths = _lengths(spec, dataset)
 
     enter("model")
     _set_process_state(spec)
@@ -45,26 +49,26 @@ def assemble(
         spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
     )
     transformers.set_seed(spec.measure.seed)
-    model = _model(spec, arguments, device)
+    model = _model(spec, dataset, arguments, device)
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
-    meter = Meter(
-        trackers,
-        enter,
-        warmup_steps=_warmup_steps(spec, device),
-        total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-        relative_error=spec.measure.relative_error,
-        device=device,
-    )
-    return Setup(
+    setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
         arguments=arguments,
         optimizer=_optimizer(spec, model, arguments),
-        meter=meter,
+        meter=Meter(
+            trackers,
+            enter,
+            warmup_steps=_warmup_steps(spec, device),
+            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+            relative_error=spec.measure.relative_error,
+            device=device,
+        ),
     )
+    return setup, lengths
 
 
 def cores(spec: TrialSpec) -> int:
@@ -115,6 +119,13 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
     return dataset, collator
 
 
+def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
+    """The lengths of the rows of the user's file; None where they are equal, or synthetic."""
+    if spec.data.file is None:
+        return None
+    return data.ragged_lengths(dataset)
+
+
 def _set_process_state(spec: TrialSpec) -> None:
     """What techniques set in PyTorch for the whole process: compiler options, attention kernels."""
     if set_compiler := bound(spec, "compiler"):
@@ -123,9 +134,16 @@ def _set_process_state(spec: TrialSpec) -> None:
         set_kernels()
 
 
-def _model(spec: TrialSpec, arguments: Any, device: torch.device) -> torch.nn.Module:
-    """The model on its device, with its adapter if a technique adds one."""
-    model = models.build(spec.model, spec.settings.model_kwargs, device)
+def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
+    """The model on its device, with its adapter if a technique adds one.
+
+    It has as many classes as the user's own data.
+    """
+    model_spec = spec.model
+    if spec.data.file is not None:
+        config = models.architecture_config(spec.model)
+        model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
+    model = models.build(model_spec, spec.settings.model_kwargs, device)
     if adapt := bound(spec, "model"):
         adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
         return adapted

@@ -51,6 +51,19 @@ COLUMNS = (
         "string",
         "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
     ),
+    Column(
+        "accumulation_loss_scaling",
+        "string",
+        "Who divides the loss of an accumulated step: the model (native), the training loop "
+        "(divided), or the loop because the model ignores num_items_in_batch (corrected: the "
+        "Trainer alone would train with a loss too large by the accumulation)",
+    ),
+    Column(
+        "accumulation_loss_ratio",
+        "float64",
+        "Loss of a step that accumulates one micro-batch, divided by its loss without "
+        "accumulation; 1 if the gradients are right, null where it was not checked",
+    ),
     Column("dataloader_workers", "int64", "Worker processes of the data loader"),
     Column(
         "persistent_bytes",
@@ -122,12 +135,14 @@ def _is_foreach_by_default(optimizer: Any) -> bool:
     """torch.optim itself chooses foreach for parameters on a GPU if neither flag was set."""
     if optimizer.defaults.get("foreach") is not None:
         return False
+    # One parameter on a CPU is enough for PyTorch to choose the plain loop.
     groups = optimizer.param_groups
     return all(parameter.is_cuda for group in groups for parameter in group["params"])
 
 
 def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of an optimizer's states."""
+    # One mapping of named values per parameter, as in torch.optim.
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             for value in state.values():
@@ -143,6 +158,7 @@ def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
     if not hasattr(value, "__tensor_flatten__"):
         yield value
         return
+    # PyTorch's own protocol of tensor subclasses names the tensors inside.
     inner_names, _ = value.__tensor_flatten__()
     for name in inner_names:
         yield from _plain_tensors(getattr(value, name))
@@ -179,6 +195,7 @@ def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _is_checkpointed(module: torch.nn.Module) -> bool:
+    # Models set the flag on every layer, and the function only where it is used.
     is_enabled = getattr(module, "gradient_checkpointing", False)
     return bool(is_enabled and getattr(module, "_gradient_checkpointing_func", None))
 

@@ -23,6 +23,7 @@ def check(requirements: Iterable[str], spec: TrialSpec) -> None:
 
 def unmet_reason(requirement: str, spec: TrialSpec) -> str:
     """Why this node does not meet a requirement; empty if it does."""
+    # What follows the prefix is the function's to read: a version, a package, an op.
     for prefix, answer in _ANSWERS.items():
         if requirement.startswith(prefix):
             return answer(requirement.removeprefix(prefix), spec)
@@ -78,6 +79,7 @@ def _deepspeed_op(name: str, spec: TrialSpec) -> str:
         return f"DeepSpeed builds {name} when first used, and ninja is not installed"
     if shutil.which("g++") is None and shutil.which("c++") is None:
         return f"DeepSpeed builds {name} when first used, and there is no C++ compiler"
+    # The other ops need nothing beyond PyTorch; this one needs a system library.
     if name != "async_io":
         return ""
     from deepspeed.ops.op_builder import AsyncIOBuilder

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import errors, steady_state
 from jobs.flags import flag_columns, flags_of
+from jobs.loss_scaling import scaling_flag
 from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
-from jobs.trial import requirements
+from jobs.trial import requirements, worst_batch
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
 """Column -> value."""
+_WORST_BATCH = "worst_batch"
+"""The phase in which the longest rows are trained on together."""
 
 
 def run(
@@ -56,6 +59,8 @@ def run(
             derived, anatomy = _measure(spec, trackers, context, enter, scratch)
         except Exception as error:
             outcome, rule, reason = _classify(error, spec)
+            if phases[-1] == _WORST_BATCH:
+                reason = f"with the longest rows of the data in one batch: {reason}"
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
@@ -106,26 +111,39 @@ def _measure(
     folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
-    from jobs.trial import effective_config
     from jobs.trial.assembly import assemble
 
     begin = time.perf_counter()
     device = _prepare_device(spec, trackers, context, enter)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
-        setup = assemble(spec, trackers, enter, device, scratch)
+        setup, lengths = assemble(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
         trained = _train(setup, spec)
+        if lengths is not None:
+            enter(_WORST_BATCH)
+            worst_batch.train_worst_batch(trained, lengths, trackers, spec)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
-        if spec.measure.inspect:
-            enter("inspection")
-            values = effective_config.inspect(trained) | values
-        values |= _derived(values, spec) | _like_the_hf_guide(trained, values)
+        enter("inspection")
+        values = _inspected(trained, values, trackers, spec)
         if not spec.measure.profile:
             return values, None
         enter("profile")
         return _profile(trained, values)
+
+
+def _inspected(
+    trained: Trained, values: Measurements, trackers: Sequence[Tracker], spec: TrialSpec
+) -> Measurements:
+    """``values`` with the effective configuration, and with what follows from several of them."""
+    from jobs.trial import effective_config
+
+    if spec.measure.inspect:
+        values = effective_config.inspect(trained) | values
+    values = worst_batch.with_worst_batch(values, trackers)
+    values |= _loss_scaling(trained)
+    return values | _derived(values, spec) | _like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:
@@ -134,6 +152,24 @@ def _train(setup: Setup, spec: TrialSpec) -> Trained:
     assert train is not None
     trained: Trained = train(setup)
     return trained
+
+
+def _loss_scaling(trained: Trained) -> Measurements:
+    """Who divides the loss of an accumulated step, and how right it is; empty without accumulation.
+
+    The check runs two forward passes. An error in them costs only the check.
+    """
+    if trained.loss_scaling is None:
+        return {}
+    values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}
+    try:
+        if trained.accumulated_loss_ratio is not None:
+            ratio = trained.accumulated_loss_ratio()
+            if ratio is not None:
+                values["accumulation_loss_ratio"] = ratio
+    except Exception:
+        traceback.print_exc()
+    return values
 
 
 def _prepare_device(
@@ -148,6 +184,7 @@ def _prepare_device(
     from jobs.trial.assembly import cores
 
     enter("requirements")
+    # First of all: what the CUDA context takes counts as the trial's.
     for tracker in trackers:
         tracker.start(context)
     requirements.check(spec.settings.requires, spec)
@@ -186,6 +223,9 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
         launch_bound_share=steady_state.launch_bound_share(values),
         allocator_retries=values.get("allocator_retries", 0),
     )
+    loss_flag = scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation)
+    if loss_flag is not None:
+        flags.append(loss_flag)
     derived: Measurements = flag_columns(flags)
     if "energy_joules" in values:
         # Energy and speed are both of the counted steps.
@@ -207,6 +247,7 @@ def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measureme
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:
     """All trackers' columns and series; a tracker that cannot read its instrument adds nothing."""
+    # Later trackers win, but no two declare the same column.
     measurements: Measurements = {}
     series: dict[str, list[float]] = {}
     for tracker in trackers:

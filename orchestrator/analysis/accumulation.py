@@ -1,17 +1,44 @@
-"""Candidates for an effective batch: measured at it, or inferred from a measurement with less
-accumulation.
+"""Candidates for an effective batch: measured at it, or inferred from what was measured near it.
+
+A recorded row that accumulates with a loss of the wrong scale is no candidate: it trained something
+else than its reference. Its memory and speed are those of the right training all the same, because
+the scale of a loss changes no kernel. Where its micro-batch was measured without accumulation and
+its losses do not speak against it, that row's training is inferred for more accumulation, and the
+wrong row is evidence for the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import enum
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+"""Format of a parameter -> bytes of each."""
+
+
+class Basis(enum.StrEnum):
+    """How the figures of a candidate are known."""
+
+    MEASURED = "measured"
+    """This very configuration was measured."""
+    LESS_ACCUMULATION = "less accumulation"
+    """It was measured with less accumulation: a lower bound of the speed, an upper bound of the
+    memory.
+    """
+    WRONG_LOSS_SCALE = "wrong loss scale"
+    """As before, but another trial measured memory and speed with more accumulation, its loss
+    scaled wrongly.
+    """
+    BETWEEN = "between"
+    """A smaller and a larger micro-batch were measured: a lower bound of the speed, an upper bound
+    of the memory.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,23 +46,48 @@ class Candidate:
     """A configuration that one could train with, and how its figures are known."""
 
     configuration: Configuration
-    """With figures to count on.
-
-    Where inferred: a lower bound of the speed, an upper bound of the memory.
-    """
+    """With figures to count on; its choices are those to train with."""
     measured: Configuration
-    """As measured; the same object unless inferred."""
+    """As measured; the same object unless inferred. Its losses stand for the candidate's."""
     accumulation: int
+    basis: Basis = Basis.MEASURED
+    evidence: Configuration | None = None
+    """The trial behind ``Basis.WRONG_LOSS_SCALE``, or the larger micro-batch of
+    ``Basis.BETWEEN``.
+    """
+    suspicion: Flag | None = None
+    """Where another row of the same loop accumulates with a wrong loss: how wrong it was."""
 
     @property
     def is_inferred(self) -> bool:
-        """Whether this very accumulation was not measured."""
+        """Whether this very accumulation was not measured, or not with the right loss."""
         return self.configuration is not self.measured
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether its figures are bounds: at least this speed, at most this memory."""
+        if self.basis is Basis.WRONG_LOSS_SCALE and self.evidence is not None:
+            return accumulation_of(self.evidence) != self.accumulation
+        return self.is_inferred
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples of one pass."""
+        return int(self.effective_batch // self.accumulation)
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.configuration.effective_batch
 
     @property
     def extra_bytes(self) -> int:
         """Memory that the inference adds: gradients that are kept between passes."""
         return self.configuration.memory_bytes - self.measured.memory_bytes
+
+
+Key = tuple[Hashable, ...]
+"""Everything that is chosen but the accumulation, and the environment."""
 
 
 def candidates(
@@ -47,76 +99,177 @@ def candidates(
     for, if it was measured with less accumulation (more would promise too much speed), and if the
     gradients that accumulation keeps can be counted. Of several that serve, the one with most
     accumulation is nearest and stands for them.
+
+    Configurations whose losses contradict their reference are among the measured candidates, so
+    that an answer can name what it leaves out; nothing is inferred from their training.
     """
     listed = list(configurations)
     if effective_batch is None:
-        return tuple(_as_measured(own) for own in listed)
-    exact = [own for own in listed if own.effective_batch == effective_batch]
-    taken = {_without_accumulation(own) for own in exact}
-    suspects = _suspect_loops(listed)
-    nearest: dict[tuple[object, ...], Candidate] = {}
-    for own in sorted(listed, key=_accumulation):
-        key = _without_accumulation(own)
-        inferred = None if key in taken else _inferred(own, effective_batch)
-        if inferred is not None:
-            nearest[key] = _with_suspicion(inferred, suspects)
-    return (*(_as_measured(own) for own in exact), *nearest.values())
+        return tuple(map(as_measured, listed))
+    exact = [
+        configuration
+        for configuration in listed
+        if configuration.effective_batch == effective_batch
+    ]
+    # What was measured right at this batch needs no inference.
+    taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
+    recorded = WrongAccumulations.of(listed, effective_batch)
+    nearest: dict[Key, Candidate] = {}
+    for configuration in sorted(listed, key=accumulation_of):
+        if configuration.trains_wrongly or key_of(configuration) in taken:
+            continue
+        candidate = recorded.inferred(configuration, effective_batch)
+        if candidate is not None:
+            nearest[key_of(configuration)] = candidate
+    return (*map(as_measured, exact), *nearest.values())
 
 
-def _as_measured(configuration: Configuration) -> Candidate:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrongAccumulations:
+    """What recorded rows say that accumulate with a wrong loss."""
+
+    evidence: Mapping[Key, Configuration]
+    """The rows whose loss is too large by their accumulation alone: their memory and speed count.
+    """
+    broken: Mapping[Key, int]
+    """The least accumulation at which the losses are wrong by more than their scale."""
+    suspicions: Mapping[Choice, Flag]
+    """Loop -> a flag for its accumulation."""
+
+    @classmethod
+    def of(cls, configurations: Sequence[Configuration], effective_batch: int) -> Self:
+        """What the rows up to an effective batch say."""
+        evidence: dict[Key, Configuration] = {}
+        broken: dict[Key, int] = {}
+        suspicions: dict[Choice, Flag] = {}
+        for configuration in sorted(configurations, key=accumulation_of):
+            if not configuration.trains_wrongly or accumulation_of(configuration) <= 1:
+                continue
+            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
+            suspicions.setdefault(configuration.choices.get("loop"), flag)
+            if not _is_scale_alone(configuration):
+                broken.setdefault(key_of(configuration), accumulation_of(configuration))
+            elif configuration.effective_batch <= effective_batch:
+                # The last one stays: the most accumulation is nearest.
+                evidence[key_of(configuration)] = configuration
+        return cls(evidence=evidence, broken=broken, suspicions=suspicions)
+
+    def inferred(self, configuration: Configuration, effective_batch: int) -> Candidate | None:
+        """A configuration at more accumulation; None where its training or figures are not known.
+
+        Where its losses were wrong by more than their scale, the cause is not known, so more
+        accumulation is not promised to train correctly.
+        """
+        evidence = self.evidence.get(key_of(configuration))
+        candidate = _inferred(configuration, effective_batch, evidence)
+        if candidate is None or not self.allows(configuration, candidate.accumulation):
+            return None
+        return self.with_suspicion(candidate)
+
+    def allows(self, configuration: Configuration, accumulation: int) -> bool:
+        """Whether no row at this accumulation or less had losses wrong by more than their scale."""
+        limit = self.broken.get(key_of(configuration))
+        return accumulation <= 1 or limit is None or accumulation < limit
+
+    def with_suspicion(self, candidate: Candidate) -> Candidate:
+        """A candidate with what its loop's accumulated rows say, if it accumulates."""
+        if candidate.accumulation <= 1:
+            return candidate
+        suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
+        return replace(candidate, suspicion=suspicion)
+
+
+def _is_scale_alone(configuration: Configuration) -> bool:
+    """Whether nothing but the accumulation makes the loss too large."""
+    kinds = {flag.kind for flag in configuration.loss_flags}
+    return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
+
+
+def as_measured(configuration: Configuration) -> Candidate:
+    """A configuration as a candidate, at the accumulation that it was measured with."""
     accumulation = configuration.row["accumulation"]
     return Candidate(configuration=configuration, measured=configuration, accumulation=accumulation)
 
 
-def _accumulation(configuration: Configuration) -> int:
+def accumulation_of(configuration: Configuration) -> int:
+    """Passes per optimizer step; 0 where a table does not say."""
     return configuration.row["accumulation"] or 0
 
 
-def _without_accumulation(configuration: Configuration) -> tuple[object, ...]:
-    others = {
-        axis: choice for axis, choice in configuration.choices.items() if axis != "accumulation"
-    }
-    return configuration.environment_id, *others.items()
+def key_of(configuration: Configuration) -> Key:
+    """What configurations have in common that differ in their accumulation alone."""
+    key: list[Hashable] = [configuration.environment_id, configuration.row["micro_batch"]]
+    for axis, choice in configuration.choices.items():
+        if axis != "accumulation":
+            key.append((axis, choice))
+    return tuple(key)
 
 
-def _suspect_loops(configurations: Iterable[Configuration]) -> dict[Choice, Flag]:
-    """Loop -> a flag for its accumulation, because an accumulated row of it has other losses than
-    its reference.
+def _inferred(
+    configuration: Configuration, effective_batch: int, evidence: Configuration | None
+) -> Candidate | None:
+    """The configuration at more accumulation.
+
+    None where that is no whole number, or where the gradients that it keeps cannot be counted.
     """
-    suspects: dict[Choice, Flag] = {}
-    for own in configurations:
-        if _accumulation(own) > 1 and own.loss_flags:
-            ratio = own.loss_flags[0].value
-            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, ratio)
-            suspects.setdefault(own.choices.get("loop"), flag)
-    return suspects
-
-
-def _with_suspicion(candidate: Candidate, suspects: dict[Choice, Flag]) -> Candidate:
-    suspicion = suspects.get(candidate.configuration.choices.get("loop"))
-    if suspicion is None:
-        return candidate
-    flags = (*candidate.configuration.flags, suspicion)
-    suspected = replace(candidate.configuration, flags=tuple(dict.fromkeys(flags)))
-    return replace(candidate, configuration=suspected)
-
-
-def _inferred(configuration: Configuration, effective_batch: int) -> Candidate | None:
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
     accumulation, rest = divmod(effective_batch, micro_batch)
     if rest or accumulation <= measured_accumulation:
         return None
+    # Memory and speed that were measured are better known than inferred ones.
+    if evidence is not None and accumulation_of(evidence) > measured_accumulation:
+        return _with_evidence(configuration, accumulation, evidence)
     # Without accumulation a step frees its gradients; with it, they are kept between passes.
-    kept = gradient_bytes(configuration) if measured_accumulation == 1 else 0
-    if kept is None:
-        return None
-    promised = replace(
-        configuration,
-        choices={**configuration.choices, "accumulation": accumulation},
-        memory_bytes=configuration.memory_bytes + kept,
+    kept = 0
+    if measured_accumulation == 1:
+        gradients = gradient_bytes(configuration)
+        if gradients is None:
+            return None
+        kept = gradients
+    promised = at_batch(configuration, micro_batch, accumulation, configuration.memory_bytes + kept)
+    return Candidate(
+        configuration=promised,
+        measured=configuration,
+        accumulation=accumulation,
+        basis=Basis.LESS_ACCUMULATION,
     )
-    return Candidate(configuration=promised, measured=configuration, accumulation=accumulation)
+
+
+def _with_evidence(
+    configuration: Configuration, accumulation: int, evidence: Configuration
+) -> Candidate:
+    """The configuration's training with the figures of a row that scaled its loss wrongly."""
+    micro_batch = configuration.row["micro_batch"]
+    promised = at_batch(configuration, micro_batch, accumulation, evidence.memory_bytes)
+    promised = replace(
+        promised,
+        samples_per_second=evidence.samples_per_second,
+        speed_error=evidence.speed_error,
+    )
+    return Candidate(
+        configuration=promised,
+        measured=configuration,
+        accumulation=accumulation,
+        basis=Basis.WRONG_LOSS_SCALE,
+        evidence=evidence,
+    )
+
+
+def at_batch(
+    configuration: Configuration, micro_batch: int, accumulation: int, memory_bytes: int
+) -> Configuration:
+    """A configuration at another batch, with this memory and its own speed.
+
+    The row keeps what was measured; only the batch in it is the new one.
+    """
+    batch = {"micro_batch": micro_batch, "accumulation": accumulation}
+    return replace(
+        configuration,
+        choices={**configuration.choices, **batch},
+        row={**configuration.row, **batch, "effective_batch": micro_batch * accumulation},
+        memory_bytes=memory_bytes,
+    )
 
 
 def gradient_bytes(configuration: Configuration) -> int | None:
@@ -128,8 +281,11 @@ def gradient_bytes(configuration: Configuration) -> int | None:
     row = configuration.row
     count = row.get("parameters_trainable")
     named = str(row.get("parameter_dtypes") or "")
-    sizes = [size for dtype, size in _BYTES.items() if dtype in named]
+    sizes = [size for dtype, size in BYTES.items() if dtype in named]
     if count is None or not sizes:
         return None
-    uses_zero = row.get("zero_stage") is not None
-    return int(count) * (4 if uses_zero else max(sizes))
+    # Of several formats it is not known how many parameters have which: the widest is the bound.
+    bytes_each = max(sizes)
+    if row.get("zero_stage") is not None:
+        bytes_each = BYTES["float32"]
+    return int(count) * bytes_each

@@ -11,6 +11,8 @@ from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.labels import recipe_label
 
+ChoicesAndRecipe = tuple[Mapping[str, Choice], TrainingRecipe]
+
 
 def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
@@ -20,15 +22,19 @@ def baseline_choices(
 
     An asked ``effective_batch`` is turned into the accumulation that it means.
     """
+    if not configurations:
+        return {}
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
-    for axis in configurations[0].choices if configurations else ():
-        values = list(dict.fromkeys(own.choices[axis] for own in configurations))
-        chosen[axis] = _baseline_value(axis, values, wanted)
+    for axis in configurations[0].choices:
+        values = dict.fromkeys(configuration.choices[axis] for configuration in configurations)
+        chosen[axis] = _baseline_value(axis, list(values), wanted)
     return chosen
 
 
 def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Choice]) -> Choice:
+    """The measured value of an axis that serves as its baseline."""
+    # Compared as text: a table has arguments as text that a file has as numbers.
     if axis in wanted:
         for value in values:
             if str(value) == str(wanted[axis]):
@@ -39,7 +45,7 @@ def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Ch
 
 
 def ranked_recipe(
-    candidates: Iterable[tuple[Mapping[str, Choice], TrainingRecipe]], asked: Mapping[str, Choice]
+    candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:
     """The recipe nearest to the baseline among (choices, recipe); of equally near ones, the
     plainer.
@@ -47,24 +53,41 @@ def ranked_recipe(
     Near is what differs from the baseline on the fewest axes that set any of the recipes apart.
     """
     listed = list(candidates)
-    apart = {axis for _, recipe in listed for axis in recipe.by_axis}
-    wanted = {axis: str(value) for axis, value in _wanted(asked).items() if axis in apart}
+    wanted = _wanted_of_recipes(listed, asked)
 
-    def distance(candidate: tuple[Mapping[str, Choice], TrainingRecipe]) -> tuple[int, int, str]:
+    def distance(candidate: ChoicesAndRecipe) -> tuple[int, int, str]:
         choices, recipe = candidate
-        differing = [
-            axis for axis, value in wanted.items() if str(choices.get(axis, value)) != value
-        ]
-        return len(differing), len(recipe.choices), recipe_label(recipe)
+        differing = 0
+        for axis, value in wanted.items():
+            if str(choices.get(axis, value)) != value:
+                differing += 1
+        # The label makes the order of equally near and equally plain recipes stable.
+        return differing, len(recipe.choices), recipe_label(recipe)
 
-    nearest = min(listed, key=distance, default=({}, PLAIN))
-    return nearest[1]
+    _, nearest = min(listed, key=distance, default=({}, PLAIN))
+    return nearest
+
+
+def _wanted_of_recipes(
+    candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
+) -> dict[str, str]:
+    """Axis -> the wanted value as text, for the axes that set any of the recipes apart."""
+    axes: set[str] = set()
+    for _, recipe in candidates:
+        axes.update(recipe.by_axis)
+    wanted = {}
+    for axis, value in _wanted(asked).items():
+        if axis in axes:
+            wanted[axis] = str(value)
+    return wanted
 
 
 def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
+    """The value wanted on every axis: as asked, else the technique's default."""
     wanted: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
     wanted.update(asked)
-    effective_batch, micro_batch = wanted.pop("effective_batch", None), wanted["micro_batch"]
+    effective_batch = wanted.pop("effective_batch", None)
+    micro_batch = wanted["micro_batch"]
     if isinstance(effective_batch, int) and isinstance(micro_batch, int):
         wanted["accumulation"] = effective_batch // micro_batch
     return wanted

@@ -11,6 +11,8 @@ from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.configuration import MISMATCH
+from orchestrator.analysis.recommendation import NearbyBatch
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FILE = "batch_size.json"
@@ -43,13 +45,20 @@ class BatchMeasurement:
 
     @property
     def fits(self) -> bool:
-        """It ran, and within the limit."""
-        return self.samples_per_second is not None and (self.memory_bytes or 0) <= self.limit_bytes
+        """Whether it ran, and within the limit."""
+        if self.samples_per_second is None:
+            return False
+        return (self.memory_bytes or 0) <= self.limit_bytes
 
     @property
     def speed(self) -> float:
         """Samples per second; 0 where it did not run."""
         return self.samples_per_second or 0.0
+
+    @property
+    def trains_wrongly(self) -> bool:
+        """Whether its losses contradict those of the same samples without accumulation."""
+        return has_any(self.flags, MISMATCH)
 
     @property
     def is_thrashing(self) -> bool:
@@ -99,11 +108,14 @@ class BatchSizeAnswer:
     """The largest is known to within so many samples."""
     unfinished: str
     """Why the search did not come to its end; "" where it did."""
+    nearby: tuple[NearbyBatch, ...] = ()
+    """Effective batches near the one asked for that are much faster; inferred, not measured."""
 
     @property
     def largest(self) -> BatchMeasurement | None:
-        """The largest micro-batch that was seen to fit."""
-        return max(self._not_accumulated(), key=lambda size: size.micro_batch, default=None)
+        """The largest micro-batch that was seen to fit, whatever its losses are."""
+        fitting = [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        return max(fitting, key=_micro_batch, default=None)
 
     @property
     def fastest(self) -> BatchMeasurement | None:
@@ -121,17 +133,24 @@ class BatchSizeAnswer:
         begin = self.saturation
         if begin is None:
             return None
-        below = [own for own in self._not_accumulated() if own.micro_batch < begin.micro_batch]
-        return max(below, key=lambda size: size.micro_batch, default=None)
+        below = [size for size in self._not_accumulated() if size.micro_batch < begin.micro_batch]
+        return max(below, key=_micro_batch, default=None)
 
     @property
     def accumulated(self) -> BatchMeasurement | None:
-        """The fastest way to the effective batch."""
-        return fastest(
-            size
-            for size in self.sizes
-            if size.fits and size.micro_batch * size.accumulation == self.effective_batch
-        )
+        """The fastest way to the effective batch, of those that train what it asks for."""
+        ways = []
+        for size in self.sizes:
+            is_way = size.micro_batch * size.accumulation == self.effective_batch
+            if is_way and size.fits and not size.trains_wrongly:
+                ways.append(size)
+        return fastest(ways)
+
+    @property
+    def left_out(self) -> tuple[BatchMeasurement, ...]:
+        """The sizes that fit but train something else; the fastest first. None is an answer."""
+        wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
+        return tuple(sorted(wrong, key=_slowest_last))
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
@@ -141,6 +160,7 @@ class BatchSizeAnswer:
         odd = self.largest
         if odd is None or odd.micro_batch % 8 == 0 or odd.is_thrashing:
             return None
+        # Matrix kernels work in tiles of 8 and more; a size that fills them may be faster.
         for aligned in self._not_accumulated():
             is_below = aligned.micro_batch == odd.micro_batch // 8 * 8
             if is_below and aligned.speed > odd.speed * (1 + self.tolerance):
@@ -153,30 +173,64 @@ class BatchSizeAnswer:
         return sum(size.slot_seconds for size in self.sizes)
 
     def _not_accumulated(self) -> list[BatchMeasurement]:
-        return [size for size in self.sizes if size.accumulation == 1 and size.fits]
+        """The sizes that fit and train what they should."""
+        single = [size for size in self.sizes if size.accumulation == 1]
+        return [size for size in single if size.fits and not size.trains_wrongly]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        answers = {
-            "largest": self.largest,
-            "fastest": self.fastest,
-            "saturation": self.saturation,
-            "accumulated": self.accumulated,
-        }
+        predicted_next_bytes = None
+        if self.next_bytes:
+            predicted_next_bytes = round(self.next_bytes)
         return {
             "techniques": self.techniques,
             "device_bytes": self.device_bytes,
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            **{name: size.to_json() if size else None for name, size in answers.items()},
+            "largest": _json_of(self.largest),
+            "fastest": _json_of(self.fastest),
+            "saturation": _json_of(self.saturation),
+            "accumulated": _json_of(self.accumulated),
             "granularity": self.granularity,
-            "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
+            "predicted_next_bytes": predicted_next_bytes,
             "multiples_of_8_matter": self.alignment is not None,
-            "sizes": [size.to_json() for size in self.sizes],
+            "left_out": list(map(_json_of, self.left_out)),
+            "nearby_effective_batches": list(map(_nearby_json, self.nearby)),
+            "sizes": list(map(_json_of, self.sizes)),
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
+
+
+def _json_of(size: BatchMeasurement | None) -> dict[str, Any] | None:
+    if size is None:
+        return None
+    return size.to_json()
+
+
+def _nearby_json(nearby: NearbyBatch) -> dict[str, Any]:
+    candidate = nearby.candidate
+    return {
+        "effective_batch": nearby.effective_batch,
+        "micro_batch": candidate.micro_batch,
+        "accumulation": candidate.accumulation,
+        "samples_per_second": candidate.configuration.samples_per_second,
+        "memory_bytes": candidate.configuration.memory_bytes,
+        "inferred": candidate.is_inferred,
+    }
+
+
+def _micro_batch(size: BatchMeasurement) -> int:
+    return size.micro_batch
+
+
+def _speed_then_size(size: BatchMeasurement) -> tuple[float, int]:
+    return size.speed, -size.micro_batch
+
+
+def _slowest_last(size: BatchMeasurement) -> float:
+    return -size.speed
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
@@ -185,11 +239,14 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     ``margin`` is the share of the GPU's memory to keep free, or bytes from 1 on.
     """
     measured = record.measurements
-    is_ok = record.outcome is Outcome.OK
-    memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
-    speed = measured.get("samples_per_second")
+    memory = None
+    speed = None
     error = UNKNOWN_ERROR
-    if is_ok and speed:
+    # What a trial measured before it failed is no figure of a training.
+    if record.outcome is Outcome.OK:
+        memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
+        speed = measured.get("samples_per_second")
+    if speed:
         batch = {"effective_batch": record.spec.effective_batch, "gpu_model": _gpu_model(record)}
         error = speed_error([{**measured, **batch}])
     return BatchMeasurement(
@@ -198,9 +255,9 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         trial_id=record.trial_id,
         outcome=record.outcome,
         reason=record.reason,
-        memory_bytes=memory if is_ok else None,
+        memory_bytes=memory,
         limit_bytes=_limit_bytes(record, margin),
-        samples_per_second=speed if is_ok else None,
+        samples_per_second=speed,
         error95=error.half_width95,
         flags=record.flags,
         slot_seconds=record.slot_seconds,
@@ -215,18 +272,21 @@ def _limit_bytes(record: TrialRecord, margin: float) -> float:
     device_bytes = record.environment.get("gpu_memory_bytes")
     if not device_bytes:
         return math.inf
+    # Another process's memory was there before the trial, and may be again.
     used_before = record.measurements.get("gpu_used_before_bytes") or 0
     return float(device_bytes - margin_bytes(device_bytes, margin) - used_before)
 
 
 def margin_bytes(device_bytes: int, margin: float) -> int:
     """The margin in bytes: a share below 1, or bytes."""
-    return round(margin * device_bytes if margin < 1 else margin)
+    if margin < 1:
+        return round(margin * device_bytes)
+    return round(margin)
 
 
 def fastest(sizes: Iterable[BatchMeasurement]) -> BatchMeasurement | None:
     """The fastest; of equals the smaller."""
-    return max(sizes, key=lambda size: (size.speed, -size.micro_batch), default=None)
+    return max(sizes, key=_speed_then_size, default=None)
 
 
 def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeasurement | None:
@@ -234,5 +294,6 @@ def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeas
     best = fastest(sizes)
     if best is None:
         return None
+    # Beyond saturation a larger batch takes more memory for no more speed.
     within = [size for size in sizes if size.speed >= (1 - tolerance) * best.speed]
-    return min(within, key=lambda size: size.micro_batch)
+    return min(within, key=_micro_batch)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.recommendation import Constraints, Ranking
 from orchestrator.analysis.repeatability import difference_error
-from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first, fastest_of
+from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
 
 CLOSE = 0.01
@@ -18,6 +19,8 @@ CLOSE = 0.01
 MAX_CONTENDERS = 3
 CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
 """Memory in bytes of the GPUs that people have: the budgets of a run that names none."""
+_POWERS_OF_TWO = tuple(2**power for power in range(20, 33))
+"""1 MiB to 4 GiB: the budgets of a run that is smaller than any GPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +34,9 @@ class BudgetPick:
     """Of any other recipe, where that is faster still."""
     failed: tuple[Configuration, ...] = ()
     """Those whose peaks would fit, but which failed a cap check; the fastest first."""
+    left_out: tuple[Configuration, ...] = ()
+    """Those faster than the best that train something else than their reference; the fastest first.
+    """
     checks: tuple[CapCheck, ...] = ()
     """All cap checks of the environment."""
     contenders: tuple[Configuration, ...] = ()
@@ -49,11 +55,21 @@ class BudgetPick:
 
 
 def fastest(
-    configurations: Sequence[Configuration], budget_bytes: float = math.inf
+    configurations: Iterable[Configuration], budget_bytes: float = math.inf
 ) -> Configuration | None:
-    """The fastest that fits, of equals the one with less memory; None when nothing fits."""
-    fitting = [own for own in configurations if own.memory_bytes <= budget_bytes]
-    return max(fitting, key=lambda own: (own.samples_per_second, -own.memory_bytes), default=None)
+    """The fastest that fits, of equals the one with less memory; None when nothing fits.
+
+    No decision: it knows neither recipes nor losses.
+    """
+    fitting = []
+    for configuration in configurations:
+        if configuration.memory_bytes <= budget_bytes:
+            fitting.append(configuration)
+    return max(fitting, key=_speed_then_memory, default=None)
+
+
+def _speed_then_memory(configuration: Configuration) -> tuple[float, int]:
+    return configuration.samples_per_second, -configuration.memory_bytes
 
 
 def best_in_budgets(
@@ -65,51 +81,51 @@ def best_in_budgets(
 ) -> tuple[BudgetPick, ...]:
     """A pick for each budget in bytes, smallest first, within a training recipe.
 
-    A configuration that failed a cap check of the budget is no pick, whatever its peak was on the
-    whole GPU. Of configurations that the search could not tell apart, the pick is the one that a
-    tie-break found faster.
+    The pick is the decision of ``Ranking``. A configuration that failed a cap check of the budget
+    is none, whatever its peak was on the whole GPU; one whose losses contradict their reference is
+    none in any budget. Of configurations that the search could not tell apart, the pick is the one
+    that a tie-break found faster.
     """
+    # One ranking answers for every budget.
+    ranking = Ranking.of(configurations, Constraints(), recipe, checks, comparisons)
+    across = Ranking.of(configurations, Constraints(all_recipes=True), recipe, checks, comparisons)
     chosen = sorted(set(budgets)) or default_budgets(configurations)
-    return tuple(_pick(configurations, budget, recipe, checks, comparisons) for budget in chosen)
+    picks = []
+    for budget in chosen:
+        picks.append(_pick(ranking, across, budget, tuple(checks)))
+    return tuple(picks)
 
 
 def _pick(
-    configurations: Sequence[Configuration],
-    budget: int,
-    recipe: TrainingRecipe,
-    checks: Sequence[CapCheck],
-    comparisons: Sequence[PairedComparison],
+    ranking: Ranking, across: Ranking, budget: int, checks: tuple[CapCheck, ...]
 ) -> BudgetPick:
-    fitting = [own for own in configurations if own.memory_bytes <= budget]
-    failed: list[Configuration] = []
-    left: list[Configuration] = []
-    for own in fitting:
-        check = decisive_check(checks, own.trial_ids, budget)
-        has_failed = check is not None and check.fails
-        (failed if has_failed else left).append(own)
-    close = contenders([own for own in left if own.training_recipe == recipe])
-    of_contenders = compared_with_first(close, comparisons)
+    """The decision for one budget; ``across`` ranks all recipes together."""
+    decision = ranking.pick(budget)
+    best = None
+    if decision is not None:
+        best = decision.configuration
+    fitting = [own.configuration for own in ranking.ranked(budget)]
+    close = contenders(fitting)
     return BudgetPick(
         budget_bytes=budget,
-        best=fastest_of(close, of_contenders),
-        other=_faster_with_another_recipe(left, close, recipe),
-        failed=tuple(sorted(failed, key=lambda own: -own.samples_per_second)),
-        checks=tuple(checks),
+        best=best,
+        other=_faster_with_another_recipe(across, ranking.recipe, close, budget),
+        failed=_failed(across, budget),
+        left_out=_left_out(ranking, best, budget),
+        checks=checks,
         contenders=close,
-        comparisons=of_contenders,
+        comparisons=compared_with_first(close, ranking.comparisons),
     )
 
 
 def _faster_with_another_recipe(
-    configurations: Sequence[Configuration],
-    close: Sequence[Configuration],
-    recipe: TrainingRecipe,
+    across: Ranking, recipe: TrainingRecipe, close: Sequence[Configuration], budget: int
 ) -> Configuration | None:
     """The fastest of all, if its recipe is another one and it is faster than the contenders.
 
     The contenders' speeds are the search's here: another recipe takes no part in their tie-break.
     """
-    best = fastest(configurations)
+    best = fastest(own.configuration for own in across.ranked(budget))
     if best is None or best.training_recipe == recipe:
         return None
     if close and best.samples_per_second <= close[0].samples_per_second:
@@ -117,22 +133,51 @@ def _faster_with_another_recipe(
     return best
 
 
+def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
+    """What fits by its peak alone, and failed a cap check; the fastest first."""
+    failed = []
+    for ranked in across.ordered:
+        configuration = ranked.candidate.configuration
+        if configuration.memory_bytes <= budget < ranked.least_bytes:
+            failed.append(configuration)
+    return tuple(sorted(failed, key=_speed_then_memory, reverse=True))
+
+
+def _left_out(
+    ranking: Ranking, best: Configuration | None, budget: int
+) -> tuple[Configuration, ...]:
+    """What is faster than the best, and trains something else than its reference."""
+    speed = 0.0
+    if best is not None:
+        speed = best.samples_per_second
+    faster = []
+    for candidate in ranking.trains_wrongly(budget):
+        if candidate.configuration.samples_per_second > speed:
+            faster.append(candidate.configuration)
+    return tuple(faster)
+
+
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The fastest, then the next ones whose speed cannot be told from its, ``MAX_CONTENDERS`` in
-    all.
+    """The fastest, then the next ones whose speed cannot be told from the fastest's,
+    ``MAX_CONTENDERS`` in all.
     """
     best = fastest(configurations)
     if best is None:
         return ()
-    near = [own for own in configurations if own is not best and _is_close(own, best)]
-    near.sort(key=lambda own: (-own.samples_per_second, own.memory_bytes))
+    near = []
+    for configuration in configurations:
+        if configuration is not best and _is_close(configuration, best):
+            near.append(configuration)
+    near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[: MAX_CONTENDERS - 1])
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:
     """Whether another trial of each may turn out the other way round."""
     error = difference_error(configuration.speed_error, best.speed_error).half_width95
-    margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
+    margin = CLOSE
+    if math.isfinite(error):
+        margin = max(CLOSE, error)
     return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
 
 
@@ -142,8 +187,12 @@ def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
     """
     if not configurations:
         return []
-    least = min(own.memory_bytes for own in configurations)
-    most = max(own.memory_bytes for own in configurations)
-    sizes = CARD_SIZES if most > CARD_SIZES[0] else tuple(2**power for power in range(20, 33))
-    enough = next((size for size in sizes if size >= most), sizes[-1])
+    memory = [own.memory_bytes for own in configurations]
+    least = min(memory)
+    most = max(memory)
+    sizes = CARD_SIZES
+    if most <= CARD_SIZES[0]:
+        sizes = _POWERS_OF_TWO
+    # No budget beyond the first in which everything fits.
+    enough = min((size for size in sizes if size >= most), default=sizes[-1])
     return [size for size in sizes if least <= size <= enough]

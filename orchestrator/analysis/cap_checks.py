@@ -23,19 +23,19 @@ class CapCheck:
     outcome: Outcome
     reason: str
     memory_bytes: int | None
-    """What NVML saw it take; None where it did not come so far."""
+    """The peak that NVML reported; None where the trial ended before one was read."""
     samples_per_second: float | None
 
     @property
     def fits(self) -> bool:
-        """It trained, and took no more than the budget."""
+        """Whether it trained, and took no more than the budget."""
         if self.outcome is not Outcome.OK or self.memory_bytes is None:
             return False
         return self.memory_bytes <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
-        """It was seen not to fit. A crash or a timeout says nothing about that."""
+        """Whether it was seen not to fit. A crash or a timeout says nothing about that."""
         if self.outcome is Outcome.OUT_OF_MEMORY:
             return True
         return self.outcome is Outcome.OK and not self.fits
@@ -54,12 +54,23 @@ def decisive_check(
     What fits under a cap fits under every larger one; what fails under one fails under every
     smaller one.
     """
-    own = [check for check in checks if check.follows_trial in trial_ids]
-    failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]
+    failing: list[CapCheck] = []
+    fitting: list[CapCheck] = []
+    for check in checks:
+        if check.follows_trial not in trial_ids:
+            continue
+        if check.fails and check.budget_bytes >= budget_bytes:
+            failing.append(check)
+        elif check.fits and check.budget_bytes <= budget_bytes:
+            fitting.append(check)
+    # The cap nearest to the budget says most about it.
     if failing:
-        return min(failing, key=lambda check: check.budget_bytes)
-    fitting = [check for check in own if check.fits and check.budget_bytes <= budget_bytes]
-    return max(fitting, key=lambda check: check.budget_bytes, default=None)
+        return min(failing, key=_budget)
+    return max(fitting, key=_budget, default=None)
+
+
+def _budget(check: CapCheck) -> int:
+    return check.budget_bytes
 
 
 def _is_check(row: Row) -> bool:

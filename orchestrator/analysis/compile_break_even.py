@@ -25,14 +25,21 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
     if _AXIS not in axes:
         return {}
     column = axes[_AXIS]
-    measured = [row for row in rows if _is_measured(row)]
-    eager = {_otherwise(row, axes): row for row in measured if row[column] == _EAGER}
-    found = {}
-    for row in measured:
+    eager: dict[tuple[object, ...], Row] = {}
+    compiled: list[Row] = []
+    for row in rows:
+        if not _is_measured(row):
+            continue
+        if row[column] == _EAGER:
+            eager[_otherwise(row, axes)] = row
+        else:
+            compiled.append(row)
+    steps = {}
+    for row in compiled:
         reference = eager.get(_otherwise(row, axes))
-        if row[column] != _EAGER and reference is not None:
-            found[row["trial_id"]] = _steps(row, reference)
-    return found
+        if reference is not None:
+            steps[row["trial_id"]] = _steps(row, reference)
+    return steps
 
 
 def _is_measured(row: Row) -> bool:
@@ -47,6 +54,10 @@ def _otherwise(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def _steps(row: Row, eager: Row) -> float:
-    spent = row["first_step_seconds"] - eager["first_step_seconds"]
-    saved = eager["step_seconds_median"] - row["step_seconds_median"]
-    return max(0.0, spent) / saved if saved > 0 else math.inf
+    # Compilation happens in the first step, so what that took longer is its price.
+    spent: float = row["first_step_seconds"] - eager["first_step_seconds"]
+    saved: float = eager["step_seconds_median"] - row["step_seconds_median"]
+    if saved <= 0:
+        return math.inf
+    # A first step that was even shorter, by chance, costs nothing.
+    return max(0.0, spent) / saved

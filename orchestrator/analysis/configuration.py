@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
+from orchestrator.analysis.loss_parity import CheckState, LossCheck, SameLosses
+from orchestrator.analysis.loss_parity.checks import NOT_CHECKED
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed_error
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
@@ -17,6 +19,14 @@ MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_reside
 """What memory can be compared by, best first: the device's peak, the tensors' peak, the process's
 peak.
 """
+MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
+"""The row itself trained something else than its reference. A suspicion is about other rows."""
+_WEAKEST_FIRST = (
+    CheckState.MISMATCH,
+    CheckState.NOT_CHECKED,
+    CheckState.MATCHES,
+    CheckState.REFERENCE,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -27,6 +37,9 @@ class Configuration:
     """Axis -> value."""
     environment_id: str
     training_recipe: TrainingRecipe
+    """The recipe that the configuration is ranked with: the declared one, or the ranked recipe
+    where ``same_losses`` shows that the two train the same.
+    """
     memory_bytes: int
     samples_per_second: float
     row: Row = field(repr=False)
@@ -36,6 +49,10 @@ class Configuration:
     """How far the speed of another trial of this configuration may be from this one."""
     flags: tuple[Flag, ...] = ()
     """Those of any repeat."""
+    loss_check: LossCheck = NOT_CHECKED
+    """What the losses say: the weakest check of the repeats."""
+    same_losses: SameLosses | None = None
+    """The measurement by which it is ranked with another recipe than its techniques declare."""
 
     @property
     def effective_batch(self) -> int:
@@ -49,7 +66,9 @@ class Configuration:
         None where the speed is not known that well.
         """
         half_width = self.speed_error.half_width95
-        return half_width if math.isfinite(half_width) else None
+        if not math.isfinite(half_width):
+            return None
+        return half_width
 
     @property
     def is_host_bound(self) -> bool:
@@ -64,32 +83,51 @@ class Configuration:
         return tuple(flag for flag in self.flags if flag.kind in LOSS)
 
     @property
+    def trains_wrongly(self) -> bool:
+        """Whether its losses contradict their reference: then it is never a pick or exported."""
+        return has_any(self.flags, MISMATCH)
+
+    @property
+    def loss_state(self) -> CheckState:
+        """What is known of its losses; a table without losses still has its flags."""
+        if self.trains_wrongly:
+            return CheckState.MISMATCH
+        return self.loss_check.state
+
+    @property
     def trains_like(self) -> tuple[TrainingRecipe, int]:
         """Configurations with equal values train the same way: recipe and effective batch."""
         return self.training_recipe, self.effective_batch
 
 
-def configurations(rows: Iterable[Row], axes: Mapping[str, str]) -> tuple[Configuration, ...]:
+def configurations(
+    rows: Iterable[Row],
+    axes: Mapping[str, str],
+    checks: Mapping[str, LossCheck] | None = None,
+) -> tuple[Configuration, ...]:
     """The ok rows of the search, repeats combined; environment by environment, in order of first
     appearance.
 
-    ``axes`` maps an axis to its column. Rows without a memory or a speed above zero are left out.
+    ``axes`` maps an axis to its column, ``checks`` a trial to what its losses say. Rows without a
+    memory or a speed above zero are left out.
     """
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
         if row["outcome"] == Outcome.OK and is_of_the_search(row):
             by_environment.setdefault(row["environment_id"], []).append(row)
-    found: list[Configuration] = []
-    for own in by_environment.values():
-        column = memory_column(own)
-        measured = [row for row in own if _is_measured(row, column)]
+    combined: list[Configuration] = []
+    for in_environment in by_environment.values():
+        # All configurations of an environment are compared by one measure of memory.
+        column = memory_column(in_environment)
+        measured = [row for row in in_environment if _is_measured(row, column)]
         for repeats in _repeats(measured, axes):
-            found.append(_combined(repeats, axes, column))
-    return tuple(found)
+            combined.append(_combined(repeats, axes, column, checks or {}))
+    return tuple(combined)
 
 
 def memory_column(rows: Sequence[Row]) -> str:
     """The first of ``MEMORY_COLUMNS`` that every ok row of an environment has."""
+    # A trial that failed may lack what all that ended ok have.
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
     for column in MEMORY_COLUMNS:
         if all(row.get(column) is not None for row in ok):
@@ -98,7 +136,8 @@ def memory_column(rows: Sequence[Row]) -> str:
 
 
 def _is_measured(row: Row, column: str) -> bool:
-    memory, speed = row.get(column), row.get("samples_per_second")
+    memory = row.get(column)
+    speed = row.get("samples_per_second")
     if not memory or not speed:
         return False
     return memory > 0 and speed > 0 and math.isfinite(speed)
@@ -114,9 +153,16 @@ def _repeats(rows: Iterable[Row], axes: Mapping[str, str]) -> Iterable[list[Row]
     return groups.values()
 
 
-def _combined(repeats: Sequence[Row], axes: Mapping[str, str], column: str) -> Configuration:
+def _combined(
+    repeats: Sequence[Row],
+    axes: Mapping[str, str],
+    column: str,
+    checks: Mapping[str, LossCheck],
+) -> Configuration:
+    """One configuration of its repeats: median speed, and the worst of everything else."""
     first = repeats[0]
-    flags = dict.fromkeys(flag for row in repeats for flag in flags_of(row))
+    # A median speed is robust against one repeat that waited for the host; memory has to fit in
+    # every repeat, so the largest counts.
     return Configuration(
         choices={axis: first[name] for axis, name in axes.items()},
         environment_id=first["environment_id"],
@@ -126,5 +172,22 @@ def _combined(repeats: Sequence[Row], axes: Mapping[str, str], column: str) -> C
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
         speed_error=speed_error(repeats),
-        flags=tuple(flags),
+        flags=_flags(repeats),
+        loss_check=_weakest(checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
     )
+
+
+def _flags(repeats: Iterable[Row]) -> tuple[Flag, ...]:
+    """The flags of any repeat, each once."""
+    flags: dict[Flag, None] = {}
+    for row in repeats:
+        flags.update(dict.fromkeys(flags_of(row)))
+    return tuple(flags)
+
+
+def _weakest(checks: Iterable[LossCheck]) -> LossCheck:
+    return min(checks, key=_strength)
+
+
+def _strength(check: LossCheck) -> int:
+    return _WEAKEST_FIRST.index(check.state)

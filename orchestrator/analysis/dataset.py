@@ -4,9 +4,8 @@ read it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,120 +14,29 @@ from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, Flag, flag_columns, flags_of
 from jobs.record import TrialRecord
 from jobs.spec import Choice, TrainingRecipe
-from orchestrator.analysis.baseline import baseline_choices, ranked_recipe
-from orchestrator.analysis.budgets import BudgetPick, best_in_budgets, fastest
-from orchestrator.analysis.cap_checks import CapCheck, cap_checks
+from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
 from orchestrator.analysis.configuration import Configuration, configurations, memory_column
-from orchestrator.analysis.effects import (
-    CumulativeStep,
-    TechniqueEffect,
-    cumulative_steps,
-    technique_effects,
-)
-from orchestrator.analysis.hf_guide import GuideRow, guide_rows
-from orchestrator.analysis.loss_parity import loss_flags
-from orchestrator.analysis.pareto import fronts_by, memory_speed_front
-from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparisons
+from orchestrator.analysis.environment_results import EnvironmentResults
+from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
+from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
+from orchestrator.analysis.loss_parity.references import rounding_of
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
+__all__ = [
+    "Dataset",
+    "EnvironmentResults",
+    "build_dataset",
+    "dataset_of_records",
+    "load_dataset",
+]
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentResults:
-    """What was measured in one environment: the only configurations ever ranked together."""
-
-    environment_id: str
-    environment: Mapping[str, Any]
-    """GPU model, driver and versions."""
-    run: RunMetadata
-    configurations: tuple[Configuration, ...]
-    follow_ups: tuple[Row, ...]
-    """Trials about the search's result."""
-    memory_column: str
-    """The column that memory is compared by."""
-    recipe: TrainingRecipe
-    """The training recipe that is ranked: the baseline's, or the nearest that ended ok."""
-    is_baseline_recipe: bool
-
-    @property
-    def hardware(self) -> str:
-        """The GPU's name, or the processor's where there is none."""
-        model = self.environment.get("gpu_model") or self.environment.get("cpu_model")
-        return str(model or "unknown hardware")
-
-    @property
-    def device_bytes(self) -> float:
-        """The GPU's whole memory; infinite where it is not known."""
-        return self.environment.get("gpu_memory_bytes") or math.inf
-
-    @cached_property
-    def fronts(self) -> Mapping[TrainingRecipe, tuple[Configuration, ...]]:
-        """Training recipe -> its Pareto front of memory and speed, at any batch size."""
-        return fronts_by(self.configurations, lambda own: own.training_recipe)
-
-    @property
-    def front(self) -> tuple[Configuration, ...]:
-        """The front of the recipe that is ranked."""
-        return self.fronts.get(self.recipe, ())
-
-    @cached_property
-    def front_across_recipes(self) -> tuple[Configuration, ...]:
-        """The front of all recipes together."""
-        return memory_speed_front(self.configurations)
-
-    @cached_property
-    def cap_checks(self) -> tuple[CapCheck, ...]:
-        """Picks that ran again under a memory cap."""
-        return cap_checks(self.follow_ups)
-
-    @cached_property
-    def comparisons(self) -> tuple[PairedComparison, ...]:
-        """Tie-breaks between close configurations."""
-        return paired_comparisons(self.follow_ups)
-
-    @cached_property
-    def budget_picks(self) -> tuple[BudgetPick, ...]:
-        """The fastest configuration in each memory budget."""
-        return best_in_budgets(
-            self.configurations, self.run.budgets, self.recipe, self.cap_checks, self.comparisons
-        )
-
-    @property
-    def picks(self) -> tuple[Configuration, ...]:
-        """The best in each budget, each with the faster one of another recipe behind it."""
-        found: list[Configuration] = []
-        for pick in self.budget_picks:
-            found += [own for own in (pick.best, pick.other) if own is not None]
-        return tuple(found)
-
-    @property
-    def best(self) -> Configuration | None:
-        """The fastest configuration of the recipe that is ranked."""
-        return fastest(self.front)
-
-    @cached_property
-    def baseline(self) -> Mapping[str, Choice]:
-        """Axis -> the value that techniques are compared with."""
-        return baseline_choices(self.configurations, self.run.baseline)
-
-    @cached_property
-    def effects(self) -> tuple[TechniqueEffect, ...]:
-        """What each technique did to the baseline."""
-        return technique_effects(self.configurations, self.baseline)
-
-    @cached_property
-    def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
-        """One technique on top of another."""
-        return cumulative_steps(self.configurations, self.baseline)
-
-    @cached_property
-    def guide_rows(self) -> tuple[GuideRow, ...]:
-        """The configurations measured as the Hugging Face guides measure."""
-        return guide_rows(self.run, self.configurations)
+Losses = Mapping[str, Sequence[float]]
+"""Trial -> its losses, step by step, warm-up included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +52,9 @@ class Dataset:
     """Those in which something ended ok, most configurations first."""
     varying_axes: tuple[str, ...]
     """The axes on which trials differ, which labels name."""
-    losses: Mapping[str, Sequence[float]]
-    """Trial -> its losses, step by step, warm-up included."""
+    losses: Losses
+    loss_checks: Mapping[str, LossCheck] = field(default_factory=dict)
+    """Trial -> what its losses say, for the ok trials of the search."""
     folder: Path | None = None
 
     @property
@@ -160,17 +69,26 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The run's name."""
-        return self.run.name or (self.folder.name if self.folder else "")
+        """The run's name, or its folder's."""
+        if self.run.name or self.folder is None:
+            return self.run.name
+        return self.folder.name
 
     @property
     def main(self) -> EnvironmentResults | None:
         """The environment with most configurations: questions are answered for it."""
-        return self.environments[0] if self.environments else None
+        for results in self.environments:
+            return results
+        return None
 
     def label(self, choices: Mapping[str, Choice]) -> str:
         """A configuration in a few words."""
         return label(choices, self.varying_axes)
+
+    def pick_label(self, configuration: Configuration) -> str:
+        """The name of a pick: its accumulation is part of it even where that is 1."""
+        batch = {name: configuration.row.get(name) for name in ("micro_batch", "accumulation")}
+        return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:
         """A row's configuration in a few words."""
@@ -178,13 +96,17 @@ class Dataset:
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
         """The results of one environment; None where nothing ended ok in it."""
-        found = (own for own in self.environments if own.environment_id == environment_id)
-        return next(found, None)
+        for results in self.environments:
+            if results.environment_id == environment_id:
+                return results
+        return None
 
     @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
         """Trial -> where its memory and time went, of those that were profiled."""
-        return anatomies_of(self.folder) if self.folder else {}
+        if self.folder is None:
+            return {}
+        return anatomies_of(self.folder)
 
 
 def load_dataset(run_folder: Path) -> Dataset:
@@ -202,17 +124,21 @@ def dataset_of_records(records: Sequence[TrialRecord], run: RunMetadata) -> Data
     return build_dataset(table_of_records(records, run), losses_of(records))
 
 
-def build_dataset(
-    table: TrialTable, losses: Mapping[str, Sequence[float]], folder: Path | None = None
-) -> Dataset:
+def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None) -> Dataset:
     """A run from its table.
 
     Adds to the rows what follows from several of them: loss flags, break-even steps.
     """
+    # Follow-ups are evidence about other trials and never ranked.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
+    # A table without its losses keeps the flags that it was published with. With them, the checks
+    # find again what the trials themselves found.
+    checks: dict[str, LossCheck] = {}
     if losses:
-        _set_loss_flags(table.rows, loss_flags(rows, losses, table.axes))
+        checks = loss_checks(rows, losses, table.axes)
+        _set_loss_flags(table.rows, checks)
+    # Steps until compiling has paid follow from pairs of rows, too.
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])
@@ -220,21 +146,28 @@ def build_dataset(
         table=table,
         rows=rows,
         follow_ups=follow_ups,
-        environments=_environments(table, rows, follow_ups),
+        environments=_Environments(table, rows, follow_ups, losses, checks).sorted(),
         varying_axes=_varying_axes(table, rows),
         losses=losses,
+        loss_checks=checks,
         folder=folder,
     )
 
 
-def _set_loss_flags(rows: Iterable[dict[str, Any]], found: Mapping[str, Flag]) -> None:
-    """Replace the rows' loss flags by those found."""
+def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
+    """Replace the rows' loss flags by those of the checks."""
     for row in rows:
+        # A table may have been published when it had fewer rows to compare with.
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
-        if row["trial_id"] in found:
-            flags.append(found[row["trial_id"]])
+        flags += _flags_of_check(checks.get(row["trial_id"]))
         if flags or row.get("flags") is not None:
             row.update(flag_columns(flags))
+
+
+def _flags_of_check(check: LossCheck | None) -> list[Flag]:
+    if check is None or check.flag is None:
+        return []
+    return [check.flag]
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -248,41 +181,96 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(varying) or tuple(table.axes)
 
 
-def _environments(
-    table: TrialTable, rows: Sequence[Row], follow_ups: Sequence[Row]
-) -> tuple[EnvironmentResults, ...]:
-    by_environment: dict[str, list[Configuration]] = {}
-    for configuration in configurations(rows, table.axes):
-        by_environment.setdefault(configuration.environment_id, []).append(configuration)
-    wanted = ranked_recipe(_choices_and_recipes(rows, table.axes), table.run.baseline)
-    results = []
-    for environment_id, own in by_environment.items():
-        measured = {configuration.training_recipe for configuration in own}
-        candidates = [(one.choices, one.training_recipe) for one in own]
-        recipe = wanted if wanted in measured else ranked_recipe(candidates, table.run.baseline)
-        here = [row for row in rows if row["environment_id"] == environment_id]
-        results.append(
-            EnvironmentResults(
-                environment_id=environment_id,
-                environment=table.environments.get(environment_id, {}),
-                run=table.run,
-                configurations=tuple(own),
-                follow_ups=tuple(
-                    row for row in follow_ups if row["environment_id"] == environment_id
-                ),
-                memory_column=memory_column(here),
-                recipe=recipe,
-                is_baseline_recipe=recipe == wanted,
-            )
+@dataclass(frozen=True, slots=True)
+class _Environments:
+    """The rows of a run, and their results by environment."""
+
+    table: TrialTable
+    rows: Sequence[Row]
+    follow_ups: Sequence[Row]
+    losses: Losses
+    checks: Mapping[str, LossCheck]
+
+    def sorted(self) -> tuple[EnvironmentResults, ...]:
+        """The results of each environment, most configurations first."""
+        by_environment: dict[str, list[Configuration]] = {}
+        for configuration in configurations(self.rows, self.table.axes, self.checks):
+            by_environment.setdefault(configuration.environment_id, []).append(configuration)
+        choices_and_recipes = _choices_and_recipes(self.rows, self.table.axes)
+        wanted = ranked_recipe(choices_and_recipes, self.table.run.baseline)
+        results = []
+        for environment_id, measured in by_environment.items():
+            results.append(self._results(environment_id, measured, wanted))
+        return tuple(sorted(results, key=_fewest_last))
+
+    def _results(
+        self, environment_id: str, measured: Sequence[Configuration], wanted: TrainingRecipe
+    ) -> EnvironmentResults:
+        """One environment; ``wanted`` is the recipe to rank, if it was measured there."""
+        # A recipe that failed everywhere cannot be ranked; the nearest that ran is.
+        recipe = wanted
+        if wanted not in {own.training_recipe for own in measured}:
+            candidates = [(own.choices, own.training_recipe) for own in measured]
+            recipe = ranked_recipe(candidates, self.table.run.baseline)
+        same_losses = self._same_losses(measured, recipe)
+        return EnvironmentResults(
+            environment_id=environment_id,
+            environment=self.table.environments.get(environment_id, {}),
+            run=self.table.run,
+            configurations=_ranked_with(measured, recipe, same_losses),
+            follow_ups=_in_environment(self.follow_ups, environment_id),
+            memory_column=memory_column(_in_environment(self.rows, environment_id)),
+            recipe=recipe,
+            is_baseline_recipe=recipe == wanted,
+            same_losses=same_losses,
         )
-    return tuple(sorted(results, key=lambda own: -len(own.configurations)))
+
+    def _same_losses(
+        self, measured: Iterable[Configuration], recipe: TrainingRecipe
+    ) -> dict[TrainingRecipe, SameLosses]:
+        """The recipes whose losses are those of the ranked one."""
+        compared = []
+        for configuration in measured:
+            compared.append(
+                MeasuredRecipe(
+                    choices=configuration.choices,
+                    recipe=configuration.training_recipe,
+                    losses=self.losses.get(configuration.trial_ids[0], ()),
+                    rounding=rounding_of(configuration.row, self.table.axes),
+                )
+            )
+        return equivalent_recipes(compared, recipe)
+
+
+def _ranked_with(
+    measured: Iterable[Configuration],
+    recipe: TrainingRecipe,
+    same_losses: Mapping[TrainingRecipe, SameLosses],
+) -> tuple[Configuration, ...]:
+    """The configurations, those with the ranked recipe's losses as configurations of it."""
+    ranked = []
+    for configuration in measured:
+        measurement = same_losses.get(configuration.training_recipe)
+        if measurement is None:
+            ranked.append(configuration)
+        else:
+            ranked.append(replace(configuration, training_recipe=recipe, same_losses=measurement))
+    return tuple(ranked)
+
+
+def _in_environment(rows: Iterable[Row], environment_id: str) -> tuple[Row, ...]:
+    return tuple(row for row in rows if row["environment_id"] == environment_id)
+
+
+def _fewest_last(results: EnvironmentResults) -> int:
+    return -len(results.configurations)
 
 
 def _choices_and_recipes(
     rows: Iterable[Row], axes: Mapping[str, str]
 ) -> list[tuple[Mapping[str, Choice], TrainingRecipe]]:
-    found: list[tuple[Mapping[str, Choice], TrainingRecipe]] = []
+    listed: list[tuple[Mapping[str, Choice], TrainingRecipe]] = []
     for row in rows:
         choices = {axis: row.get(column) for axis, column in axes.items()}
-        found.append((choices, recipe_of(row)))
-    return found
+        listed.append((choices, recipe_of(row)))
+    return listed

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
 
 _SPLIT_AXES = ("accumulation", "micro_batch")
 """Compared at equal effective batch: as the accumulation grows, the micro-batch shrinks."""
+_MIN_SPEED = 1e-12
+"""Keeps a ratio finite; no measured speed is as low."""
+_SATURATED = 0.05
+"""A micro-batch is about as fast as the fastest if it is slower by at most this share."""
+
+Pair = tuple[Configuration, Configuration]
+"""Two configurations that differ on one axis: with the technique, and without it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +34,8 @@ class TechniqueEffect:
     """Median of samples per second with it / without it."""
     same_training: bool
     """Whether every pair trains the same way."""
+    micro_batch: int | None = None
+    """The micro-batch that all pairs have; None where they have different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,69 +53,132 @@ class CumulativeStep:
     """To the baseline."""
 
 
-def technique_effects(
+def useful_micro_batch(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
+) -> int | None:
+    """The smallest micro-batch at which the baseline's techniques are about as fast as they get.
+
+    None where they were not measured. A technique's effect is told there: at a micro-batch of 1 a
+    GPU mostly waits, and nothing that makes it faster shows.
+    """
+    speeds: dict[int, float] = {}
+    for configuration in configurations:
+        if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
+            speeds[configuration.row["micro_batch"]] = configuration.samples_per_second
+    if not speeds:
+        return None
+    enough = (1 - _SATURATED) * max(speeds.values())
+    return min(size for size, speed in speeds.items() if speed >= enough)
+
+
+def technique_effects(
+    configurations: Sequence[Configuration],
+    baseline: Mapping[str, Choice],
+    micro_batch: int | None = None,
 ) -> tuple[TechniqueEffect, ...]:
-    """For each axis and value, the median ratios over the pairs that differ on that axis alone."""
-    found: list[TechniqueEffect] = []
-    for axis, value in baseline.items():
-        without = _first_by_other_choices(configurations, axis, value)
-        pairs: dict[Choice, list[tuple[Configuration, Configuration]]] = {}
-        for own in configurations:
-            partner = without.get(_other_choices(own, axis))
-            if own.choices[axis] != value and partner is not None:
-                pairs.setdefault(own.choices[axis], []).append((own, partner))
-        for other in sorted(pairs, key=_order):
-            found.append(_effect(axis, other, value, pairs[other]))
-    return tuple(found)
+    """For each axis and value, the median ratios over the pairs that differ on that axis alone.
+
+    With a ``micro_batch``, techniques are compared at it, or at the largest below it with any pair.
+    Pairs of different batches are compared wherever they were measured.
+    """
+    effects: list[TechniqueEffect] = []
+    for axis, default in baseline.items():
+        pairs = _pairs_by_value(configurations, axis, default)
+        for value in sorted(pairs, key=_order):
+            size, at_size = _at_micro_batch(axis, pairs[value], micro_batch)
+            effect = _effect(axis, value, default, at_size)
+            effects.append(replace(effect, micro_batch=size))
+    return tuple(effects)
+
+
+def _pairs_by_value(
+    configurations: Sequence[Configuration], axis: str, default: Choice
+) -> dict[Choice, list[Pair]]:
+    """Value of the axis -> its pairs with the baseline's value."""
+    partners = _first_by_other_choices(configurations, axis, default)
+    pairs: dict[Choice, list[Pair]] = {}
+    for configuration in configurations:
+        value = configuration.choices[axis]
+        partner = partners.get(_other_choices(configuration, axis))
+        if value != default and partner is not None:
+            pairs.setdefault(value, []).append((configuration, partner))
+    return pairs
+
+
+def _at_micro_batch(
+    axis: str, pairs: Sequence[Pair], wanted: int | None
+) -> tuple[int | None, Sequence[Pair]]:
+    """The pairs at the wanted micro-batch or the next below it, with that size; else all pairs."""
+    if wanted is None or axis in _SPLIT_AXES:
+        return None, pairs
+    by_size: dict[int, list[Pair]] = {}
+    for own, partner in pairs:
+        by_size.setdefault(own.row["micro_batch"], []).append((own, partner))
+    not_above = [size for size in by_size if size <= wanted]
+    if not not_above:
+        return None, pairs
+    size = max(not_above)
+    return size, by_size[size]
 
 
 def _first_by_other_choices(
     configurations: Iterable[Configuration], axis: str, value: Choice
 ) -> dict[tuple[object, ...], Configuration]:
     """Everything but the axis -> the first configuration with ``value`` on it."""
-    found: dict[tuple[object, ...], Configuration] = {}
-    for own in configurations:
-        if own.choices[axis] == value:
-            found.setdefault(_other_choices(own, axis), own)
-    return found
+    first: dict[tuple[object, ...], Configuration] = {}
+    for configuration in configurations:
+        if configuration.choices[axis] == value:
+            first.setdefault(_other_choices(configuration, axis), configuration)
+    return first
 
 
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
     """What has to be equal for a pair that compares the axis."""
-    left_out = _SPLIT_AXES if axis == "accumulation" else (axis,)
-    others = [value for name, value in configuration.choices.items() if name not in left_out]
-    batch = [configuration.effective_batch] if axis == "accumulation" else []
-    return (configuration.environment_id, *batch, *others)
+    # A pair may differ in the axis alone.
+    left_out: tuple[str, ...] = (axis,)
+    equal: list[object] = [configuration.environment_id]
+    # Another accumulation at the same micro-batch would be another effective batch, so the
+    # micro-batch is free to follow, and their product is not.
+    if axis == "accumulation":
+        left_out = _SPLIT_AXES
+        equal.append(configuration.effective_batch)
+    for name, value in configuration.choices.items():
+        if name not in left_out:
+            equal.append(value)
+    return tuple(equal)
 
 
-def _effect(
-    axis: str,
-    value: Choice,
-    baseline: Choice,
-    pairs: Sequence[tuple[Configuration, Configuration]],
-) -> TechniqueEffect:
+def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[Pair]) -> TechniqueEffect:
+    memory_ratios = []
+    speed_ratios = []
+    same_training = True
+    for configuration, partner in pairs:
+        memory_ratios.append(_memory_ratio(configuration, partner))
+        speed_ratios.append(_speed_ratio(configuration, partner))
+        if configuration.trains_like != partner.trains_like:
+            same_training = False
     return TechniqueEffect(
         axis=axis,
         value=value,
         baseline=baseline,
         pairs=len(pairs),
-        memory_ratio=statistics.median(_memory_ratio(*pair) for pair in pairs),
-        speed_ratio=statistics.median(_speed_ratio(*pair) for pair in pairs),
-        same_training=all(own.trains_like == other.trains_like for own, other in pairs),
+        # Medians: a single pair that thrashes or waits for the host moves a mean by its whole size.
+        memory_ratio=statistics.median(memory_ratios),
+        speed_ratio=statistics.median(speed_ratios),
+        same_training=same_training,
     )
 
 
-def _memory_ratio(own: Configuration, reference: Configuration) -> float:
-    return own.memory_bytes / max(reference.memory_bytes, 1)
+def _memory_ratio(configuration: Configuration, reference: Configuration) -> float:
+    return configuration.memory_bytes / max(reference.memory_bytes, 1)
 
 
-def _speed_ratio(own: Configuration, reference: Configuration) -> float:
-    return own.samples_per_second / max(reference.samples_per_second, 1e-12)
+def _speed_ratio(configuration: Configuration, reference: Configuration) -> float:
+    return configuration.samples_per_second / max(reference.samples_per_second, _MIN_SPEED)
 
 
 def _order(value: Choice) -> tuple[bool, float, str]:
-    """Numbers by size, then names by the alphabet."""
+    """Sort key: numbers by size, then names by the alphabet."""
     if isinstance(value, (int, float)):
         return False, float(value), str(value)
     return True, 0.0, str(value)
@@ -121,12 +193,16 @@ def cumulative_steps(
     Techniques that change the training come after those that do not; the effective batch stays as
     it is. Empty when the baseline was not measured or nothing was added to it.
     """
-    start = next((own for own in configurations if not _moved_axes(own, baseline)), None)
+    start = _baseline_of(configurations, baseline)
     if start is None:
         return ()
+    # The first row of the table is the baseline itself.
     steps = [CumulativeStep(axis="", configuration=start, memory_ratio=1.0, speed_ratio=1.0)]
     moved: list[str] = []
-    while (following := _next(configurations, baseline, start, steps[-1], moved)) is not None:
+    while True:
+        following = _next(configurations, baseline, start, steps[-1], moved)
+        if following is None:
+            break
         axis, configuration = following
         moved.append(axis)
         steps.append(
@@ -137,11 +213,23 @@ def cumulative_steps(
                 speed_ratio=_speed_ratio(configuration, start),
             )
         )
-    return tuple(steps) if moved else ()
+    if not moved:
+        return ()
+    return tuple(steps)
+
+
+def _baseline_of(
+    configurations: Iterable[Configuration], baseline: Mapping[str, Choice]
+) -> Configuration | None:
+    """The first configuration with the baseline's value on every axis."""
+    for configuration in configurations:
+        if not _moved_axes(configuration, baseline):
+            return configuration
+    return None
 
 
 def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
-    """The axes on which it departs from the baseline."""
+    """The axes on which a configuration departs from the baseline."""
     return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
 
 
@@ -156,29 +244,42 @@ def _next(
 
     None where nothing does.
     """
-    following = []
-    for own in configurations:
-        # The split of the batch is one axis, named by its accumulation.
-        further = [
-            axis
-            for axis in _moved_axes(own, baseline)
-            if axis not in moved and axis != "micro_batch"
-        ]
-        is_one_step_further = len(further) == 1 and _keeps(own, last.configuration, moved)
-        if is_one_step_further and own.effective_batch == start.effective_batch:
-            following.append((further[0], own))
-    return min(
-        following,
-        key=lambda pair: (
-            pair[1].trains_like != start.trains_like,
-            pair[1].memory_bytes,
-            -pair[1].samples_per_second,
-        ),
-        default=None,
-    )
+    following: list[tuple[str, Configuration]] = []
+    for configuration in configurations:
+        further = _further_axes(configuration, baseline, moved)
+        is_same_batch = configuration.effective_batch == start.effective_batch
+        is_one_step = len(further) == 1 and _keeps(configuration, last.configuration, moved)
+        if is_one_step and is_same_batch:
+            following.append((further[0], configuration))
+
+    def order(pair: tuple[str, Configuration]) -> tuple[bool, int, float]:
+        _, configuration = pair
+        changes_training = configuration.trains_like != start.trains_like
+        return changes_training, configuration.memory_bytes, -configuration.samples_per_second
+
+    return min(following, key=order, default=None)
 
 
-def _keeps(own: Configuration, last: Configuration, moved: Sequence[str]) -> bool:
-    """Whether it stands on the axes already moved where the last step does."""
-    kept = [*moved, "micro_batch"] if "accumulation" in moved else list(moved)
-    return all(own.choices[axis] == last.choices[axis] for axis in kept if axis in own.choices)
+def _further_axes(
+    configuration: Configuration, baseline: Mapping[str, Choice], moved: Sequence[str]
+) -> list[str]:
+    """The axes that a configuration moves beyond those already moved.
+
+    The split of the batch is one axis, named by its accumulation.
+    """
+    further = []
+    for axis in _moved_axes(configuration, baseline):
+        if axis not in moved and axis != "micro_batch":
+            further.append(axis)
+    return further
+
+
+def _keeps(configuration: Configuration, last: Configuration, moved: Sequence[str]) -> bool:
+    """Whether a configuration has the last step's value on the axes already moved."""
+    kept = list(moved)
+    if "accumulation" in moved:
+        kept.append("micro_batch")
+    for axis in kept:
+        if axis in configuration.choices and configuration.choices[axis] != last.choices[axis]:
+            return False
+    return True

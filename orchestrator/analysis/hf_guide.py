@@ -59,10 +59,11 @@ class GuideRow:
 def guide() -> Guide:
     """The published table, read from ``hf_guide.yaml``."""
     raw = yaml.safe_load(files("orchestrator.analysis").joinpath("hf_guide.yaml").read_text())
-    rows = [
-        Published(choices=choices, seconds=seconds, samples_per_second=speed, memory_mib=memory)
-        for choices, seconds, speed, memory in raw.pop("rows")
-    ]
+    rows = []
+    for choices, seconds, speed, memory in raw.pop("rows"):
+        rows.append(
+            Published(choices=choices, seconds=seconds, samples_per_second=speed, memory_mib=memory)
+        )
     return Guide(**raw, rows=tuple(rows))
 
 
@@ -74,10 +75,11 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
     if any(axis not in AXES for axis in choices):
         return None
     defaults: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
-    own = {**defaults, **choices}
-    own["optimizer"] = guide().stands_for.get(own["optimizer"], own["optimizer"])
+    wanted = {**defaults, **choices}
+    # An optimizer of ours that the guides do not have counts as the one of theirs it replaces.
+    wanted["optimizer"] = guide().stands_for.get(wanted["optimizer"], wanted["optimizer"])
     for row in guide().rows:
-        if {**defaults, **row.choices} == own:
+        if {**defaults, **row.choices} == wanted:
             return row
     return None
 
@@ -90,23 +92,32 @@ def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tup
     """
     is_comparable = _is_the_guides_experiment(run.config)
     rows = []
-    for own in configurations:
-        if own.row.get("hf_guide_seconds") is None or not _ran_one_epoch(run, own):
+    for configuration in configurations:
+        is_measured = configuration.row.get("hf_guide_seconds") is not None
+        if not is_measured or not _ran_one_epoch(run, configuration):
             continue
-        known = published(own.choices) if is_comparable else None
-        rows.append(GuideRow(configuration=own, published=known))
-    return tuple(sorted(rows, key=_place))
+        figures = None
+        if is_comparable:
+            figures = published(configuration.choices)
+        rows.append(GuideRow(configuration=configuration, published=figures))
+    return tuple(sorted(rows, key=_guides_order))
 
 
-def _place(row: GuideRow) -> int:
+def _guides_order(row: GuideRow) -> int:
+    """The row's number in the published table; rows that it does not have come last."""
     rows = guide().rows
-    return rows.index(row.published) if row.published else len(rows)
+    if row.published is None:
+        return len(rows)
+    return rows.index(row.published)
 
 
 def _ran_one_epoch(run: RunMetadata, configuration: Configuration) -> bool:
-    has_gpu = bool(configuration.row.get("gpu_model"))
-    measured = run.config.get("measure" if has_gpu else "cpu_fallback") or {}
-    return "steps" in measured and measured["steps"] is None
+    part = "cpu_fallback"
+    if configuration.row.get("gpu_model"):
+        part = "measure"
+    settings = run.config.get(part) or {}
+    # No number of steps means the whole epoch.
+    return "steps" in settings and settings["steps"] is None
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:

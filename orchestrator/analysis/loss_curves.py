@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.loss_parity import LossWindow, compared
+from orchestrator.analysis.loss_parity import CheckState, LossWindow, compared, state_of
 from orchestrator.storage.tables.rows import Row
 
 
@@ -18,17 +18,14 @@ class LossCurves:
     after: tuple[float, ...]
     windows: tuple[LossWindow, ...]
     """What loss parity compares; the reference is the first trial."""
+    state: CheckState
+    """What loss parity says of the difference: matches, mismatch or not checked."""
 
     @property
     def furthest_step(self) -> int:
         """The step, from 0, at which they are furthest apart."""
         differences = [abs(b - a) for a, b in zip(self.before, self.after, strict=True)]
         return differences.index(max(differences))
-
-    @property
-    def match(self) -> bool:
-        """Whether loss parity allows the difference."""
-        return all(window.matches for window in self.windows)
 
 
 def loss_curves(
@@ -39,7 +36,9 @@ def loss_curves(
     None where one has no losses.
     """
     first, second = rows
-    before, after = (losses.get(row["trial_id"], ()) for row in rows)
+    before = losses.get(first["trial_id"], ())
+    after = losses.get(second["trial_id"], ())
+    # Beyond a loss that is not finite there is nothing to compare.
     steps = 0
     for pair in zip(before, after, strict=False):
         if not all(map(math.isfinite, pair)):
@@ -47,8 +46,10 @@ def loss_curves(
         steps += 1
     if not steps:
         return None
+    windows = compared(second, first, after[:steps], before[:steps], axes)
     return LossCurves(
         before=tuple(before[:steps]),
         after=tuple(after[:steps]),
-        windows=compared(second, first, after[:steps], before[:steps], axes),
+        windows=windows,
+        state=state_of(windows),
     )

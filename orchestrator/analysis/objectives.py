@@ -28,7 +28,9 @@ class Objective:
         figure = self.of(configuration, price_per_hour)
         if figure is None:
             return -math.inf
-        return figure if self.higher_is_better else -figure
+        if self.higher_is_better:
+            return figure
+        return -figure
 
 
 def _samples_per_second(configuration: Configuration, _: float | None) -> float:
@@ -37,7 +39,9 @@ def _samples_per_second(configuration: Configuration, _: float | None) -> float:
 
 def _host_memory(configuration: Configuration, _: float | None) -> float | None:
     peak = configuration.row.get("host_peak_resident_bytes")
-    return None if peak is None else float(peak)
+    if peak is None:
+        return None
+    return float(peak)
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
@@ -49,13 +53,16 @@ def joules_per_sample(configuration: Configuration, _: float | None = None) -> f
         return float(row["joules_per_sample"])
     if row.get("energy_joules") is None or not row.get("counted_seconds"):
         return None
-    return float(row["energy_joules"] / (row["samples_per_second"] * row["counted_seconds"]))
+    # Energy was recorded over the counted steps alone, so it is divided by their samples.
+    counted_samples = row["samples_per_second"] * row["counted_seconds"]
+    return float(row["energy_joules"] / counted_samples)
 
 
 def dollars_per_million(configuration: Configuration, price_per_hour: float | None) -> float | None:
     """What a million samples cost at a price per GPU hour; None without a price."""
     if price_per_hour is None:
         return None
+    # The time of a million samples, at the price of an hour.
     seconds = MILLION / configuration.samples_per_second
     return price_per_hour / HOUR_SECONDS * seconds
 

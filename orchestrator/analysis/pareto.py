@@ -14,6 +14,8 @@ K = TypeVar("K", bound=Hashable)
 
 Objective = Callable[[T], float]
 """A figure of an item of which more is better; minus infinity where it has none."""
+Scores = tuple[float, ...]
+"""An item's figures, one an objective."""
 
 
 def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tuple[T, ...]:
@@ -24,20 +26,32 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     One item beats another if it is no worse on any objective and better on one. Items without a
     figure are left out.
     """
-    scored = [(tuple(objective(item) for objective in objectives), item) for item in items]
-    known = [pair for pair in scored if -math.inf not in pair[0]]
+    scored = _scored(items, objectives)
     # In this order an item can beat only those that come later.
-    known.sort(key=operator.itemgetter(0), reverse=True)
-    front: list[tuple[tuple[float, ...], T]] = []
-    for scores, item in known:
-        # On two objectives the last to stay is the best so far on the second, and decides alone.
-        rivals = front if len(objectives) > 2 else front[-1:]
+    scored.sort(key=operator.itemgetter(0), reverse=True)
+    front: list[tuple[Scores, T]] = []
+    for scores, item in scored:
+        rivals = front
+        if len(objectives) <= 2:
+            # On two objectives the last to stay is the best so far on the second, and decides
+            # alone.
+            rivals = front[-1:]
         if not any(_beats(rival, scores) for rival, _ in rivals):
             front.append((scores, item))
     return tuple(item for _, item in front)
 
 
-def _beats(scores: Sequence[float], others: Sequence[float]) -> bool:
+def _scored(items: Iterable[T], objectives: Sequence[Objective[T]]) -> list[tuple[Scores, T]]:
+    """The items that have a figure on every objective, with their figures."""
+    scored = []
+    for item in items:
+        scores = tuple(objective(item) for objective in objectives)
+        if -math.inf not in scores:
+            scored.append((scores, item))
+    return scored
+
+
+def _beats(scores: Scores, others: Scores) -> bool:
     return scores != others and all(map(operator.ge, scores, others))
 
 
@@ -52,6 +66,7 @@ def speed(configuration: Configuration) -> float:
 
 
 MEMORY_AND_SPEED = (little_memory, speed)
+"""The objectives of the front that reports show."""
 
 
 def memory_speed_front(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
@@ -68,4 +83,7 @@ def fronts_by(
     groups: dict[K, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key(configuration), []).append(configuration)
-    return {value: memory_speed_front(own) for value, own in groups.items()}
+    fronts = {}
+    for value, members in groups.items():
+        fronts[value] = memory_speed_front(members)
+    return fronts

@@ -22,6 +22,9 @@ MEMORY_LAYERS = (
 )
 """Parts of a device's peak memory, from the inside out: each ends where its column says."""
 
+Figures = dict[tuple[str, str], float]
+"""(part of an anatomy, name) -> its new value."""
+
 
 def profile_sources(
     configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], profiled: Collection[str]
@@ -31,18 +34,27 @@ def profile_sources(
 
     ``profiled`` are the trials that have an anatomy; configurations without one are left out.
     """
-    followed: dict[str, list[str]] = {}
-    for row in follow_ups:
-        if row.get("purpose") == Purpose.PROFILE and row["trial_id"] in profiled:
-            followed.setdefault(row["follows_trial"], []).append(row["trial_id"])
-    found: dict[str, str] = {}
+    followed = _profiles_by_followed_trial(follow_ups, profiled)
+    sources: dict[str, str] = {}
     for trial_ids in configurations:
+        # A repeat that was profiled itself comes before a trial that followed it.
         candidates = [trial_id for trial_id in trial_ids if trial_id in profiled]
         for trial_id in trial_ids:
             candidates += followed.get(trial_id, [])
         if candidates:
-            found[trial_ids[0]] = candidates[0]
-    return found
+            sources[trial_ids[0]] = candidates[0]
+    return sources
+
+
+def _profiles_by_followed_trial(
+    follow_ups: Iterable[Row], profiled: Collection[str]
+) -> dict[str, list[str]]:
+    """Trial -> the follow-ups that profiled it."""
+    followed: dict[str, list[str]] = {}
+    for row in follow_ups:
+        if row.get("purpose") == Purpose.PROFILE and row["trial_id"] in profiled:
+            followed.setdefault(row["follows_trial"], []).append(row["trial_id"])
+    return followed
 
 
 def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
@@ -52,19 +64,34 @@ def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
     seconds = row.get("step_seconds_median")
     if not seconds:
         return anatomy
-    operations = anatomy.values("operations")
-    busy_seconds = sum(spent for name, spent in operations.items() if name != IDLE)
-    figures: dict[tuple[str, str], float] = {("operations", IDLE): max(0.0, seconds - busy_seconds)}
-    efficiency = anatomy.values("efficiency")
-    if profiled_rate := efficiency.get("rate"):
-        rate = efficiency["model flop"] / seconds
-        figures["efficiency", "rate"] = rate
-        figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * rate / profiled_rate
+    figures = {**_idle_at(anatomy, seconds), **_efficiency_at(anatomy, seconds)}
     entries = []
     for entry in anatomy.entries:
         value = figures.get((entry.part, entry.name), entry.value)
         entries.append(replace(entry, value=value))
     return replace(anatomy, entries=tuple(entries))
+
+
+def _idle_at(anatomy: Anatomy, step_seconds: float) -> Figures:
+    """What kernels leave of the step."""
+    busy_seconds = 0.0
+    for name, seconds in anatomy.values("operations").items():
+        if name != IDLE:
+            busy_seconds += seconds
+    # Kernels of a profiled step may take longer than a whole step without the profiler.
+    return {("operations", IDLE): max(0.0, step_seconds - busy_seconds)}
+
+
+def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
+    """Rate and MFU of a step that takes this long; nothing where they were not measured."""
+    efficiency = anatomy.values("efficiency")
+    profiled_rate = efficiency.get("rate")
+    if not profiled_rate:
+        return {}
+    rate = efficiency["model flop"] / step_seconds
+    # MFU is the rate divided by the device's peak, so both change by the same factor.
+    utilization = efficiency.get("MFU", 0.0) * rate / profiled_rate
+    return {("efficiency", "rate"): rate, ("efficiency", "MFU"): utilization}
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
@@ -74,13 +101,16 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
     Optimizer states that were offloaded are not on the device.
     """
     weights = row.get("model_allocated_bytes")
-    is_offloaded = row.get("offload_optimizer_device") not in (None, "none")
-    states = 0 if is_offloaded else row.get("optimizer_state_bytes")
+    states = row.get("optimizer_state_bytes")
+    if row.get("offload_optimizer_device") not in (None, "none"):
+        states = 0
     peaks = [row.get(column) for _, column in MEMORY_LAYERS[2:]]
     if weights is None or states is None or None in peaks:
         return None
     sizes = [weights, states]
-    sizes += [end - begin for begin, end in pairwise([weights + states, *peaks])]
+    # Each peak contains the one before it, the first contains weights and optimizer states.
+    for inner, outer in pairwise([weights + states, *peaks]):
+        sizes.append(outer - inner)
     if min(sizes) < 0:
         return None
     names = [name for name, _ in MEMORY_LAYERS]

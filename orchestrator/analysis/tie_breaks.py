@@ -15,6 +15,9 @@ from jobs.steady_state import relative_half_width
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.storage.tables.rows import Row
 
+MIN_ROUNDS = 2
+"""A single round has no interval."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedComparison:
@@ -43,54 +46,34 @@ class PairedComparison:
 
 Round = tuple[int, str]
 """Number of a round, and the GPU's UUID."""
+Speeds = dict[str, float]
+"""Trial that was measured again -> samples per second."""
+Group = tuple[str, ...]
+"""The trials that a tie-break compares; the first is the reference."""
 
 
 def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
     """The tie-breaks among the rows of one environment, each configuration against the first of its
     group.
     """
-    groups: dict[tuple[str, ...], dict[Round, dict[str, float]]] = {}
-    for row in rows:
-        if _is_measured_round(row):
-            rounds = groups.setdefault(tuple(row["compared_with"]), {})
-            speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
-            speeds[row["follows_trial"]] = row["samples_per_second"]
-    found = []
-    for group, rounds in groups.items():
+    comparisons = []
+    for group, rounds in _rounds_by_group(rows).items():
         for trial_id in group[1:]:
             comparison = _comparison(trial_id, group[0], list(rounds.values()))
             if comparison is not None:
-                found.append(comparison)
-    return tuple(found)
+                comparisons.append(comparison)
+    return tuple(comparisons)
 
 
-def compared_with_first(
-    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
-) -> tuple[PairedComparison, ...]:
-    """The comparisons of one of these configurations with the first of them."""
-    if not configurations:
-        return ()
-    first = configurations[0].trial_ids
-    others = {trial_id for own in configurations[1:] for trial_id in own.trial_ids}
-    return tuple(
-        comparison
-        for comparison in comparisons
-        if comparison.reference_id in first and comparison.trial_id in others
-    )
-
-
-def fastest_of(
-    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
-) -> Configuration | None:
-    """The first of these configurations, or the one that beat it in a tie-break by most.
-
-    None where there is none.
-    """
-    winners = [c for c in compared_with_first(configurations, comparisons) if c.is_faster]
-    if winners:
-        best = max(winners, key=lambda comparison: comparison.ratio)
-        return next(own for own in configurations if best.trial_id in own.trial_ids)
-    return configurations[0] if configurations else None
+def _rounds_by_group(rows: Iterable[Row]) -> dict[Group, dict[Round, Speeds]]:
+    groups: dict[Group, dict[Round, Speeds]] = {}
+    for row in rows:
+        if _is_measured_round(row):
+            # Rounds are paired on one GPU only: another GPU of the model may be faster.
+            rounds = groups.setdefault(tuple(row["compared_with"]), {})
+            speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
+            speeds[row["follows_trial"]] = row["samples_per_second"]
+    return groups
 
 
 def _is_measured_round(row: Row) -> bool:
@@ -102,14 +85,56 @@ def _comparison(
     trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
 ) -> PairedComparison | None:
     """None with fewer than two rounds in which both were measured."""
-    complete = [speeds for speeds in rounds if {trial_id, reference_id} <= speeds.keys()]
-    ratios = [speeds[trial_id] / speeds[reference_id] for speeds in complete]
-    if len(ratios) < 2:
+    ratios = []
+    for speeds in rounds:
+        if trial_id in speeds and reference_id in speeds:
+            ratios.append(speeds[trial_id] / speeds[reference_id])
+    if len(ratios) < MIN_ROUNDS:
         return None
     return PairedComparison(
         trial_id=trial_id,
         reference_id=reference_id,
+        # Both speeds of a round share the GPU's temperature, so the ratio is free of its drift.
         ratio=statistics.fmean(ratios),
         ci95=relative_half_width(ratios),
         rounds=len(ratios),
     )
+
+
+def compared_with_first(
+    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
+) -> tuple[PairedComparison, ...]:
+    """The comparisons of one of these configurations with the first of them."""
+    if not configurations:
+        return ()
+    first_ids = configurations[0].trial_ids
+    other_ids: set[str] = set()
+    for configuration in configurations[1:]:
+        other_ids.update(configuration.trial_ids)
+    with_first = []
+    for comparison in comparisons:
+        if comparison.reference_id in first_ids and comparison.trial_id in other_ids:
+            with_first.append(comparison)
+    return tuple(with_first)
+
+
+def fastest_of(
+    configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
+) -> Configuration | None:
+    """The first of these configurations, or the one that beat it in a tie-break by most.
+
+    None where there is none.
+    """
+    if not configurations:
+        return None
+    # Comparisons are paired with the group's first, so only that one can be beaten.
+    with_first = compared_with_first(configurations, comparisons)
+    won = [comparison for comparison in with_first if comparison.is_faster]
+    if not won:
+        return configurations[0]
+    winner_id = max(won, key=_ratio).trial_id
+    return next(own for own in configurations if winner_id in own.trial_ids)
+
+
+def _ratio(comparison: PairedComparison) -> float:
+    return comparison.ratio

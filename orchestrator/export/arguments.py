@@ -34,14 +34,15 @@ _SENDS_AWAY = ("trackio_",)
 """Beginnings of arguments that name where to send figures to."""
 
 
-def with_accumulation(spec: TrialSpec, accumulation: int) -> TrialSpec:
-    """The same trial at another gradient accumulation."""
+def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
+    """The same trial at another micro-batch and gradient accumulation."""
     arguments = {
         **spec.settings.training_arguments,
+        "per_device_train_batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
     }
     settings = dataclasses.replace(spec.settings, training_arguments=arguments)
-    choices = {**spec.choices, "accumulation": accumulation}
+    choices = {**spec.choices, "micro_batch": micro_batch, "accumulation": accumulation}
     return dataclasses.replace(spec, choices=choices, settings=settings)
 
 
@@ -52,16 +53,13 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     which were off in the trial, are on. Raises NotExportableError for an argument that
     ``TrainingArguments`` does not have, or that a trial may not set.
     """
-    older_names = {new: old for old, new in RENAMED.items()}
-    arguments: dict[str, Any] = {}
-    for name, value in to_json(spec.settings.training_arguments).items():
-        _check_argument(name, value)
-        arguments[older_names.get(name, name)] = value
+    arguments = _checked_arguments(spec)
     arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,
         "seed": spec.measure.seed,
         "report_to": "none",
+        "gradient_accumulation_steps": spec.accumulation,
         # Gradients take most memory, so a batch that fits in training fits here.
         "per_device_eval_batch_size": spec.micro_batch,
         **_EVALUATES_AND_SAVES,
@@ -74,8 +72,19 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     return arguments
 
 
+def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
+    """The trial's own arguments under their older names. Raises NotExportableError."""
+    older_names = {new: old for old, new in RENAMED.items()}
+    arguments = {}
+    for name, value in to_json(spec.settings.training_arguments).items():
+        _check_argument(name, value)
+        arguments[older_names.get(name, name)] = value
+    return arguments
+
+
 def _check_argument(name: str, value: Any) -> None:
     """Raises NotExportableError unless a sweep could have set the argument."""
+    # Without transformers on this machine no list is known; train.py then refuses the name.
     names = argument_names()
     if names is not None and name not in names:
         raise NotExportableError(f"TrainingArguments has no field {name!r}")

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
-from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
-from orchestrator.export.generated_code import Code, NotExportableError, known, literal
+from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData
+from orchestrator.export.generated_code import NotExportableError, known, literal
 
-_COLLATORS: Mapping[Task, str] = {
-    "token-classification": "DataCollatorForTokenClassification(tokenizer)",
-    "causal-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=False)",
-    "masked-lm": "DataCollatorForLanguageModeling(tokenizer, mlm=True)",
-    "seq2seq-lm": "DataCollatorForSeq2Seq(tokenizer)",
-}
-_DEFAULT_COLLATOR = "DataCollatorWithPadding(tokenizer)"
 _WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
 """Fields of ``DatasetFile`` that train.py reads the data by."""
 
 
-def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
+def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
     """The template's values for ``make_dataset``.
 
     Raises NotExportableError for a value that is no plain literal, for data that is not a local
@@ -31,7 +23,8 @@ def data_code(data: DataSpec, task: Task) -> dict[str, Any]:
     return {
         "file": _file(data.file),
         "synthetic": _synthetic(data.synthetic),
-        "collator": Code(_COLLATORS.get(task, _DEFAULT_COLLATOR)),
+        "task_literal": literal(model.task),
+        "model_config": literal(dict(model.config)),
     }
 
 
@@ -42,13 +35,14 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     # Through a URL, the training would read what another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
+    # The type's own list: ``load_dataset`` takes names of datasets on the Hub, too.
     formats = get_args(get_type_hints(DatasetFile)["format"])
+    file_format = str(known(file.format, formats, "a format of data files"))
     return {
-        "is_folder": file.format == "disk",
-        "format": literal(str(known(file.format, formats, "a format of data files"))),
+        "format": literal(file_format),
         "path": literal(file.path),
-        "columns": literal(dict(file.columns)) if file.columns else None,
-        "tokenizer": literal(file.tokenizer) if file.tokenizer else None,
+        "columns": literal(dict(file.columns)),
+        "tokenizer": literal(file.tokenizer),
         "max_length": literal(int(file.max_length)),
     }
 
@@ -57,6 +51,7 @@ def _check_fields(file: DatasetFile) -> None:
     """Raises NotExportableError where the data were read in a way that train.py does not have."""
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
+        # An empty value is how a field says that it is not used.
         if declared.name in _WRITTEN or value == declared.default or not value:
             continue
         raise NotExportableError(
@@ -67,6 +62,7 @@ def _check_fields(file: DatasetFile) -> None:
 def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
     if synthetic is None:
         return None
+    # The template draws each sample's length from a binomial distribution of the real tokens.
     padding = float(synthetic.padding)
     return {
         "samples": literal(int(synthetic.samples)),

@@ -20,7 +20,11 @@ _LINE_LENGTH = 60
 
 
 class NotExportableError(ValueError):
-    """A row that cannot be turned into files; the text says why."""
+    """A row that cannot be turned into files; the text says why, without control characters."""
+
+    def __init__(self, text: str) -> None:
+        # Names of a stranger's run are part of the text, and a terminal acts on control characters.
+        super().__init__("".join(map(_printable, text)))
 
 
 class Code(str):

@@ -44,25 +44,39 @@ def model_code(spec: TrialSpec) -> dict[str, Any]:
     """
     model = spec.model
     task = known(model.task, AUTO_CLASSES, "a task")
-    for key in model.config:
-        if key in _STEERS_LOADING or key.startswith("_"):
-            raise NotExportableError(f"model.config.{key} would decide what transformers loads")
-    if model.name_or_path is not None:
-        trust = _trust(model)
-        checkpoint = literal(model.name_or_path)
-        for_config = [checkpoint, trust]
-        for_model = [checkpoint, Code("config=config"), trust]
-    else:
-        for_config = [literal(model.architecture)]
-        for_model = [Code("config"), keyword_argument("trust_remote_code", literal(False))]
+    _refuse_steering_keys(model)
+    of_config = [*_config_source(model), *keywords(model.config)]
+    of_model = [*_model_source(model), *_model_keywords(spec.settings.model_kwargs)]
     return {
         "auto_class": Code(AUTO_CLASSES[model.task]),
         "task": task,
         "is_checkpoint": model.name_or_path is not None,
         "asks_for_remote_code": _asks_for_remote_code(model),
-        "config_arguments": arguments([*for_config, *keywords(model.config)]),
-        "model_arguments": arguments([*for_model, *_model_keywords(spec.settings.model_kwargs)]),
+        "config_arguments": arguments(of_config),
+        "model_arguments": arguments(of_model),
     }
+
+
+def _refuse_steering_keys(model: ModelSpec) -> None:
+    """Raises NotExportableError for a key of the model's configuration that is none of a model."""
+    for key in model.config:
+        # Keys that begin with an underscore are transformers' own.
+        if key in _STEERS_LOADING or key.startswith("_"):
+            raise NotExportableError(f"model.config.{key} would decide what transformers loads")
+
+
+def _config_source(model: ModelSpec) -> list[Code]:
+    """What ``AutoConfig`` makes the configuration from: a checkpoint, or an architecture's name."""
+    if model.name_or_path is None:
+        return [literal(model.architecture)]
+    return [literal(model.name_or_path), _trust(model)]
+
+
+def _model_source(model: ModelSpec) -> list[Code]:
+    """What the model is made from, beside its own keyword arguments."""
+    if model.name_or_path is None:
+        return [Code("config"), _trust(model)]
+    return [literal(model.name_or_path), Code("config=config"), _trust(model)]
 
 
 def _asks_for_remote_code(model: ModelSpec) -> bool:

@@ -33,6 +33,7 @@ _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*")
 def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     """The text of requirements.txt; ``versions`` are those that the row was measured with."""
     lines = ["# What train.py imports, in the versions that were measured."]
+    # A module that is not in the list becomes a comment: pip would install whatever has its name.
     unknown = []
     for package in dict.fromkeys(_packages(spec)):
         if package in _ALWAYS or package in _DISTRIBUTIONS.values():
@@ -54,8 +55,7 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
     if not is_synthetic_image:
         yield "datasets"
-    if spec.data.file is None:
-        yield "numpy"
+    yield "numpy"
     for requirement in _requirements(spec):
         if requirement.startswith(_PREFIX):
             module = requirement.removeprefix(_PREFIX)
@@ -78,5 +78,6 @@ def _requirements(spec: TrialSpec) -> Iterator[str]:
 
 def _pin(version: object) -> str:
     """``==5.23.0``; empty where the version is not known, or is no public one."""
+    # PyPI has public versions alone; the local part names a build, as in 2.13.0+cu130.
     public = str(version or "").partition("+")[0]
     return f"=={public}" if _VERSION.fullmatch(public) else ""

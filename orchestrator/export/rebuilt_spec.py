@@ -46,6 +46,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     identities then prove that the result is the trial that was measured. Raises NotExportableError
     where the config does not say enough.
     """
+    # A record says for certain what ran.
     trial_id = row["trial_id"]
     recorded = _recorded_spec(dataset.folder, trial_id)
     if recorded is not None:

@@ -55,7 +55,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
         {
             **_facts(spec),
             **model_code(spec),
-            **data_code(spec.data, spec.model.task),
+            **data_code(spec.data, spec.model),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
             "decay_groups": lifted(decay_groups),
@@ -106,14 +106,13 @@ def _only_code(value: Any) -> Code:
 
 def _facts(spec: TrialSpec) -> dict[str, Any]:
     """What both templates branch on."""
+    # A spec without a loop is one of the Trainer's.
     loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
     if loop.name not in _LOOPS:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
     return {
         "loop": _LOOPS[loop.name],
         "uses_deepspeed": spec.settings.deepspeed is not None,
-        "accumulates": spec.accumulation > 1,
-        "accumulation": literal(spec.accumulation),
     }
 
 
@@ -129,6 +128,7 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
 
 
 def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
+    # The registry alone decides what is called: a spec carries a name, never a path.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:

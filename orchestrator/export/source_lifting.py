@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,36 @@ def lifted(function: Callable[..., Any]) -> Code:
     function uses an import of its module, or has no source.
     """
     text = _module_source(function)
-    tree = ast.parse(text)
-    # What the module's top level defines, and what it imports.
-    definitions: dict[str, ast.stmt] = {}
-    imported: set[str] = set()
-    for node in tree.body:
-        definitions |= dict.fromkeys(_defined_names(node), node)
-        imported |= set(_imported_names(node))
-    if function.__name__ not in definitions:
+    module = _read_module(text)
+    if function.__name__ not in module.definitions:
         raise NotExportableError(f"{function.__qualname__} is not at the top level of its module")
-    needed = _needed_definitions(function.__name__, definitions, imported)
     # One statement may define several of the names, and is written once.
-    by_line = {definitions[name].lineno: definitions[name] for name in needed}
+    by_line = {}
+    for name in _needed_definitions(function.__name__, module):
+        statement = module.definitions[name]
+        by_line[statement.lineno] = statement
     sources = []
     for line in sorted(by_line):
         sources.append(ast.get_source_segment(text, by_line[line]) or "")
     return Code("\n\n\n".join(sources))
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """What a module's top level defines and imports."""
+
+    definitions: dict[str, ast.stmt]
+    """Name -> the statement that defines it."""
+    imported: set[str]
+
+
+def _read_module(text: str) -> _Module:
+    module = _Module({}, set())
+    for node in ast.parse(text).body:
+        for name in _defined_names(node):
+            module.definitions[name] = node
+        module.imported.update(_imported_names(node))
+    return module
 
 
 def _module_source(function: Callable[..., Any]) -> str:
@@ -48,23 +63,21 @@ def _module_source(function: Callable[..., Any]) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _needed_definitions(
-    function_name: str, definitions: dict[str, ast.stmt], imported: set[str]
-) -> set[str]:
+def _needed_definitions(function_name: str, module: _Module) -> set[str]:
     """The function's name, and the names of all definitions that it uses, directly or not."""
     needed: set[str] = set()
     waiting = [function_name]
     while waiting:
         name = waiting.pop()
         needed.add(name)
-        used = set(_used_names(definitions[name]))
-        missing = sorted(used & imported)
+        used = set(_used_names(module.definitions[name]))
+        missing = sorted(used & module.imported)
         if missing:
             raise NotExportableError(
                 f"{function_name} cannot stand alone: it uses {', '.join(missing)}, which its "
                 "module imports"
             )
-        waiting += (used & definitions.keys()) - needed
+        waiting += (used & module.definitions.keys()) - needed
     return needed
 
 

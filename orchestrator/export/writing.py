@@ -14,6 +14,7 @@ from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export import arguments
+from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import requirements
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
@@ -50,8 +51,12 @@ def export(
     or FileExistsError before it writes anything.
     """
     refuse_used_folder(folder, force=force)
+    # All texts first: a row that cannot be exported must leave no half-written folder.
     try:
-        texts = _texts(spec, label, epochs, peak_bytes)
+        texts = _settings_files(spec, epochs)
+        texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+        if spec.data.file is not None:
+            texts[FILE_NAME] = data_module()
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -60,6 +65,11 @@ def export(
         raise NotExportableError(
             f"the row's settings are not those of a trial ({error!r})"
         ) from None
+    return _written(texts, folder)
+
+
+def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
+    """Write the files, name -> text; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         # Beside and renamed: a link that stands under the name is replaced, never written through.
@@ -68,19 +78,22 @@ def export(
     return tuple(folder / name for name in texts)
 
 
-def _texts(spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None) -> dict[str, str]:
-    """train.py and its settings: file name -> text."""
+def _settings_files(spec: TrialSpec, epochs: float) -> dict[str, str]:
+    """Each library's settings: file name -> text."""
     settings = arguments.training_arguments(spec, epochs=epochs)
-    deepspeed = arguments.deepspeed(spec)
     texts = {
-        "train.py": train_script(spec, label, peak_bytes=peak_bytes),
         "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
-        "training_arguments.json": json.dumps(settings, indent=2) + "\n",
+        "training_arguments.json": _json(settings),
         "accelerate.yaml": yaml.safe_dump(arguments.accelerate(spec), sort_keys=False),
     }
+    deepspeed = arguments.deepspeed(spec)
     if deepspeed is not None:
-        texts[arguments.DEEPSPEED_FILE] = json.dumps(deepspeed, indent=2) + "\n"
+        texts[arguments.DEEPSPEED_FILE] = _json(deepspeed)
     return texts
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps(values, indent=2) + "\n"
 
 
 def export_candidate(
@@ -95,8 +108,9 @@ def export_candidate(
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
+    # An inferred candidate is its measured row with more accumulation or another micro-batch.
     if candidate.is_inferred:
-        spec = arguments.with_accumulation(spec, candidate.accumulation)
+        spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     return export(
@@ -126,6 +140,7 @@ def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None
 def _peak_bytes(candidate: Candidate) -> int | None:
     """The row's peak, where the exported training should reach the same."""
     row = candidate.measured.row
+    # Another batch has another peak, and on a CPU no peak is known.
     if candidate.is_inferred or not row["gpu_model"]:
         return None
     peak: int | None = row.get("peak_allocated_bytes")

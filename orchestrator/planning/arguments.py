@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
@@ -76,28 +77,54 @@ def owned_arguments() -> dict[str, str]:
     return owners
 
 
-@functools.cache
 def argument_names() -> frozenset[str] | None:
     """Every field of the installed ``TrainingArguments``; None where transformers is not installed.
 
+    A renamed argument is valid under both names.
+    """
+    defaults = argument_defaults()
+    if defaults is None:
+        return None
+    return frozenset({*defaults, *RENAMED, *RENAMED.values()})
+
+
+@functools.cache
+def argument_defaults() -> dict[str, Any] | None:
+    """Every field of the installed ``TrainingArguments`` -> its default, ``...`` where that is not
+    a plain value; None where transformers is not installed.
+
     Read from the source's text: importing transformers takes seconds, and a config's check must be
-    instant. A renamed argument is valid under both names.
+    instant.
     """
     text = source("training_args.py")
     if text is None:
         return None
     # The text before the first method is a class of fields alone, and parses in milliseconds.
-    # Only the part with the fields is parsed; the whole file would take ten times as long.
     start = text.index("class TrainingArguments")
     end = text.index("\n    def ", start)
     (fields,) = ast.parse(text[start:end]).body
     assert isinstance(fields, ast.ClassDef)
-    # Both names of what transformers renamed are accepted.
-    names = set(RENAMED) | set(RENAMED.values())
+    defaults: dict[str, Any] = {}
     for statement in fields.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            names.add(statement.target.id)
-    return frozenset(names)
+            defaults[statement.target.id] = plain_value(statement.value, unknown=...)
+    return defaults
+
+
+def plain_value(node: ast.expr | None, *, unknown: Any) -> Any:
+    """The value of a literal; ``unknown`` for any other expression.
+
+    ``field(default=0.1)`` and ``interval(min=0.0)(default=0.1)`` have the value of their keyword.
+    """
+    if isinstance(node, ast.Call):
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        node = keywords.get("default")
+    if node is None:
+        return unknown
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return unknown
 
 
 def architecture_names() -> frozenset[str] | None:

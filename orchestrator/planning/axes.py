@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -35,6 +35,17 @@ def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
     elif EFFECTIVE_BATCH in over:
         merged.pop(ACCUMULATION, None)
     return {**merged, **over}
+
+
+def deciding_axis(argument: str, used: Collection[str]) -> str | None:
+    """The axis among those ``used`` that sets a training argument; None where none does."""
+    axis = owned_arguments().get(argument, argument)
+    # An effective batch decides the accumulation.
+    if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
+        return EFFECTIVE_BATCH
+    if axis in used:
+        return axis
+    return None
 
 
 class AxisReader:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
+from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
+from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
@@ -26,9 +27,6 @@ _BATCH_KEYS = (
 _OFFLOADS = ("offload_optimizer", "offload_param")
 _HOST_DEVICES = ("cpu", "nvme")
 
-Check = Callable[[Part, Collection[str]], Iterable[Problem]]
-"""Yields what is wrong with a part, given the axes that the sweep uses."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseArguments:
@@ -37,35 +35,51 @@ class BaseArguments:
     training_arguments: Mapping[str, Any]
     deepspeed: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
+    """What of the user's file was left aside, in a line."""
 
 
 def read_base_arguments(document: Document, used: Collection[str]) -> BaseArguments:
-    """What the document, or the files that it names, say; ``used`` are the axes of the sweep."""
+    """What the document, or the files that it names, say; ``used`` are the axes of the sweep.
+
+    Arguments in the document itself must mean something. A file of the user's own training is taken
+    as it is, and what a measurement decides itself is left aside.
+    """
     problems: list[Problem] = []
-    arguments = _checked(document, "training_arguments", argument_problems, used, problems)
-    deepspeed = _checked(document, "deepspeed", deepspeed_problems, used, problems)
+    notes: list[str] = []
+    arguments = _part(document, "training_arguments", problems)
+    deepspeed = _part(document, "deepspeed", problems)
+    if arguments is not None and arguments.document is not document:
+        if deepspeed is None and arguments.value.get("deepspeed"):
+            # The file names its DeepSpeed configuration, as the Trainer reads it.
+            deepspeed = _part(arguments.document, "deepspeed", problems)
+        arguments, note = without_what_is_decided(arguments, used)
+        notes += note
+    if arguments is not None:
+        problems += argument_problems(arguments, used)
+    if deepspeed is not None:
+        problems += deepspeed_problems(deepspeed, used)
     return BaseArguments(
-        training_arguments=arguments or {}, deepspeed=deepspeed, problems=tuple(problems)
+        training_arguments=_value_of(arguments) or {},
+        deepspeed=_value_of(deepspeed),
+        problems=tuple(problems),
+        notes=tuple(notes),
     )
 
 
-def _checked(
-    document: Document,
-    key: str,
-    check: Check,
-    used: Collection[str],
-    problems: list[Problem],
-) -> dict[str, Any] | None:
+def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
     """The mapping under a key, None where there is none; adds what is wrong to ``problems``."""
     try:
-        part = part_of(document, key)
+        return part_of(document, key)
     except ConfigError as error:
         # The file that the key names cannot be read.
         problems += error.problems
         return None
+
+
+def _value_of(part: Part | None) -> dict[str, Any] | None:
     if part is None:
         return None
-    problems += check(part, used)
     return part.value
 
 
@@ -85,13 +99,10 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     fields = argument_names()
     if fields is not None and name not in fields:
         return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
-    axis = owned_arguments().get(name, name)
-    # An effective batch decides the accumulation, so the two contradict each other.
-    if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
-        axis = EFFECTIVE_BATCH
-    if axis in used:
+    axis = deciding_axis(name, used)
+    if axis is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'
-    return _size_problem(axis, value)
+    return _size_problem(owned_arguments().get(name, name), value)
 
 
 def _size_problem(axis: str, value: Any) -> str:

@@ -37,7 +37,7 @@ def build_config(
 ) -> SweepConfig:
     """The configuration of a file without problems."""
     # Paths in the file are relative to it, not to where the command runs.
-    name = section.name or path.stem
+    name = section.name or path.stem.strip(".") or "sweep"
     folder = path.absolute().parent
     return SweepConfig(
         name=name,

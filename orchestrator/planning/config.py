@@ -47,7 +47,7 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
     if problems:
         raise ConfigError(problems)
-    return build_config(Path(path), section, grids, base, renaming.notes)
+    return build_config(Path(path), section, grids, base, [*renaming.notes, *base.notes])
 
 
 def _content_problems(

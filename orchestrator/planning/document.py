@@ -18,6 +18,9 @@ _MAX_VALUES = 100_000
 """A file beyond either limit is a mistake or an attack: aliases of aliases can fill any memory."""
 _TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels"
 _TOO_MANY = f"more than {_MAX_VALUES:,} values, aliases (*) counted each time"
+_MAX_BYTES = 2**20
+"""The largest file that is parsed: PyYAML takes seconds for every mebibyte."""
+_TOO_LARGE = "larger than 1 MiB, which no configuration is"
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SHOWN_CHARACTERS = 40
 
@@ -81,11 +84,20 @@ def read_document(path: Path) -> Document:
     Raises ConfigError: unreadable, malformed, empty, or not a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        # No more than the limit is read: a device has no end, and a pipe no size.
+        with open(path, "rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise _unreadable(path, _TOO_LARGE)
+        text = content.decode("utf-8")
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
     except UnicodeDecodeError:
-        raise _unreadable(path, "not UTF-8 text") from None
+        reason = "not UTF-8 text"
+        if path.suffix == ".bin":
+            # The Trainer saves its arguments as training_args.bin.
+            reason = "a pickle, which could run code; write TrainingArguments.to_json_string()"
+        raise _unreadable(path, reason) from None
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML except for tabs between its tokens
     return _Reader(str(path)).read(text)

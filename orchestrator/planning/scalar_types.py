@@ -66,15 +66,17 @@ def _parsed(
 
 
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
+_BYTES: dict[str, Any] = {"type": "number", "minimum": 10**6}
+"""A size without a unit; a smaller number has lost its unit."""
 _NUMBER: dict[str, Any] = {"type": "number"}
 _TEXT: dict[str, Any] = {"type": "string"}
 _MAPPING: dict[str, Any] = {"type": "object"}
 _AUTO: dict[str, Any] = {"const": "auto"}
 _EPOCH: dict[str, Any] = {"const": "epoch"}
-_SIZE = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["16GiB", "24GB"]}
+_SIZE = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["16GiB", "24GB", "24G"]}
 _DURATION = {"type": "string", "pattern": f"^{DURATION_PATTERN}$", "examples": ["300s", "5m"]}
 
-Size = Annotated[int, *_parsed(size_bytes, _INTEGER, _SIZE)]
+Size = Annotated[int, *_parsed(size_bytes, _BYTES, _SIZE)]
 """Bytes."""
 Duration = Annotated[float, *_parsed(duration_seconds, _NUMBER, _DURATION)]
 """Seconds."""
@@ -82,7 +84,7 @@ Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, _EPOCH)]
 """None: one epoch."""
 Cpus = Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)]
 """0: auto."""
-HostMemory = Annotated[int, *_parsed(_host_memory, _INTEGER, _SIZE, _AUTO)]
+HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
 """Bytes; 0: auto."""
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
 Loggers = Annotated[dict[str, dict[str, Any]], *_parsed(read_loggers, *_logger_schemas())]

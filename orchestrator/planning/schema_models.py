@@ -5,6 +5,7 @@ Checked here, and the source of configs/schema.json and docs/configuration.md.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
@@ -23,6 +24,19 @@ from orchestrator.planning.search_choice import search_schema
 from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
 from orchestrator.storage.location import location
+
+_NAME_CHARACTERS = 100
+"""The longest name of a sweep; the name of a folder may have 255 bytes."""
+
+
+def _check_name(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if re.search(r"[/\\]", value) or value in (".", ".."):
+        raise ValueError("is a name, not a path; to choose the run folder, set output")
+    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
+        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
+    return value
 
 
 def _check_output(value: str | None) -> str | None:
@@ -126,7 +140,7 @@ class MeasureSection(Section):
     """Trials of each configuration."""
     timeout: Duration = Field(default=300.0, json_schema_extra={"default": "5m"})
     """A trial that takes longer is stopped."""
-    seed: int = Field(default=42, ge=0)
+    seed: int = Field(default=42, ge=0, lt=2**32)
     """Seed of weights, data and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
@@ -184,7 +198,7 @@ class SubsetSection(Section):
 class SweepSection(Section):
     """One sweep: a model, a base of TrainingArguments, and the axes to vary."""
 
-    name: str | None = None
+    name: Annotated[str | None, AfterValidator(_check_name)] = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""
@@ -213,7 +227,7 @@ class SweepSection(Section):
     resources: ResourcesSection = ResourcesSection()
     """CPU cores, host memory and GPUs of a trial."""
     budgets: list[Size] = Field(default_factory=list)
-    """Memory sizes. The report names the best configuration within each."""
+    """Memory sizes, each with a unit. The report names the best configuration within each."""
     search: Annotated[Any, WithJsonSchema(search_schema())] = DEFAULT_KIND
     """How the plan is walked: a kind of search, or a mapping of its kind and options."""
     loggers: Loggers = Field(default_factory=dict)

@@ -37,11 +37,11 @@ Event = Allocation | Free
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
-    """One part of a trial: the model being built, a micro-batch, or an update."""
+    """One part of a trial: building the model, a micro-batch, or an update."""
 
     events: tuple[Event, ...]
     samples: int = 0
-    """Micro-batch at which it was traced; 0: it does not depend on it."""
+    """Micro-batch at which the stream was traced; 0 where it does not depend on the micro-batch."""
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
 
@@ -57,6 +57,7 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
         return high
     if len(low.events) != len(high.events):
         return None
+    # Sizes of tensors are affine in the micro-batch: 0 is the low trace, 1 the high one.
     position = (samples - low.samples) / (high.samples - low.samples)
     events: list[Event] = []
     for low_event, high_event in zip(low.events, high.events, strict=True):
@@ -68,12 +69,16 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:
+    """The event between two of the same allocation or free; None where these are different."""
+    if low == high:
+        return low
     if isinstance(low, Free) or isinstance(high, Free):
-        return low if low == high else None
+        return None
     is_same = (low.number, low.formula) == (high.number, high.formula)
     if not is_same or len(low.integers) != len(high.integers):
         return None
-    if low.integers == high.integers:
-        return low
-    pairs = zip(low.integers, high.integers, strict=True)
-    return replace(low, integers=tuple(round(a + (b - a) * position) for a, b in pairs))
+    integers = []
+    for at_low, at_high in zip(low.integers, high.integers, strict=True):
+        # Rounded, because a size is a whole number of bytes or elements.
+        integers.append(round(at_low + (at_high - at_low) * position))
+    return replace(low, integers=tuple(integers))

@@ -18,7 +18,7 @@ _HIGHEST_ADDRESS = 2**47
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Part of a segment of device memory, linked to its neighbours there."""
+    """Part of a segment of device memory, linked to the blocks before and after it."""
 
     address: int
     size: int
@@ -55,6 +55,7 @@ class CachingAllocator:
         """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
         if nbytes <= 0:
             return None
+        # A cached block if one is large enough, else a new segment; what is left over is split off.
         size = rounded(nbytes)
         small = size <= SMALL_SIZE
         block = self._cached(size, small) or self._segment(size, small)
@@ -70,6 +71,7 @@ class CachingAllocator:
             return
         self.allocated -= block.size
         block.free = True
+        # Merge with the free neighbours, which leave the pool as blocks of their own.
         before = block.previous
         after = block.next
         if after is not None and after.free:
@@ -85,20 +87,30 @@ class CachingAllocator:
 
     def _cached(self, size: int, small: bool) -> Block | None:
         pool = self._free[small]
+        # The first block that is large enough: the pool is sorted by size, then by address.
         index = bisect_left(pool, (size, -1))
-        return pool.pop(index)[2] if index < len(pool) else None
+        if index == len(pool):
+            return None
+        _, _, block = pool.pop(index)
+        return block
 
     def _segment(self, size: int, small: bool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        address = self.reserved - nbytes if self.upwards else _HIGHEST_ADDRESS - self.reserved
+        # Segments adjoin each other, but blocks of two segments are never merged.
+        address = _HIGHEST_ADDRESS - self.reserved
+        if self.upwards:
+            address = self.reserved - nbytes
         return Block(address=address, size=nbytes, small=small)
 
     def _split(self, block: Block, size: int) -> None:
         remaining = block.size - size
-        is_worth_keeping = remaining >= MIN_BLOCK if block.small else remaining > SMALL_SIZE
-        if not is_worth_keeping:
+        # ``should_split`` of CUDACachingAllocator.cpp.
+        least = SMALL_SIZE + 1
+        if block.small:
+            least = MIN_BLOCK
+        if remaining < least:
             return
         rest = Block(address=block.address + size, size=remaining, small=block.small)
         _link(rest, block.next)
@@ -113,6 +125,7 @@ class CachingAllocator:
 
 def rounded(nbytes: int) -> int:
     """The size of a request: a multiple of 512 B."""
+    # -(-a // b) is a / b rounded up.
     blocks = max(1, -(-nbytes // MIN_BLOCK))
     return blocks * MIN_BLOCK
 

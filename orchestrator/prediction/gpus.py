@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 FOLDER = Path(__file__).parent / "gpus"
 _COMPLETE = "h200"
 """The GPU with a value for every constant."""
+_DESCRIPTIONS = ("name", "source", "assumed")
+"""Fields that are no constants."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +42,13 @@ class Gpu:
     """The same for products with a bias."""
     cudnn_attention: bool
     """Whether PyTorch prefers cuDNN's attention for 16-bit inputs (capability 9 and 10)."""
+    assumed: tuple[str, ...] = ()
+    """Constants that were not measured on this GPU: they are the H200's."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether every constant was measured on this GPU."""
+        return not self.assumed
 
 
 def load_gpu(name: str) -> Gpu:
@@ -57,11 +67,18 @@ def load_gpu(name: str) -> Gpu:
 
 
 def _calibrated(path: Path) -> Gpu:
+    # A file of several GPUs is read for the first.
     measured = (yaml.safe_load(path.read_text(encoding="utf-8")) or [{}])[0]
-    names = [field.name for field in fields(Gpu) if field.name in measured]
-    constants = {name: measured[name] for name in names}
+    constants: dict[str, Any] = {}
+    assumed = []
+    for field in fields(Gpu):
+        if field.name in measured:
+            constants[field.name] = measured[field.name]
+        elif field.name not in _DESCRIPTIONS:
+            assumed.append(field.name)
+    # What the file lacks is the H200's, and listed as assumed.
     constants |= {"name": str(measured.get("device", path)), "source": str(path)}
-    return replace(load_gpu(_COMPLETE), **constants)
+    return replace(load_gpu(_COMPLETE), **constants, assumed=tuple(assumed))
 
 
 def known_gpus() -> list[str]:

@@ -23,13 +23,17 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
     aten/src/ATen/native/cuda/Reduce.cuh for sums accumulated in 4 bytes.
     """
     reduced, kept = _coalesced(layout)
+    # The elements that are summed for an output, and the number of outputs.
     inputs = prod(size for _, size in reduced)
     outputs = prod(size for _, size in kept)
     if not reduced or not inputs or not outputs:
         return 0
+    # A block lies along the dimension that is closest in memory.
     along = not kept or reduced[0][0] < kept[0][0]
     width, vector = _vectorized(reduced, kept, along=along)
-    height = outputs if along else inputs
+    height = inputs
+    if along:
+        height = outputs
     block = _block(width, height, vector, along=along)
     return _shared_bytes(gpu, block, inputs, outputs)
 
@@ -40,9 +44,13 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
     Contiguous inputs are read as vectors. Along the reduction these are four inputs of one output.
     Across it they are as many outputs as divide every size and stride.
     """
-    closest_stride, width = (reduced if along else kept)[0]
+    closest = kept
+    if along:
+        closest = reduced
+    closest_stride, width = closest[0]
     if closest_stride != 1:
         return width, 1
+    # Across the reduction a thread reads as many neighbouring outputs as divide every stride.
     if not along:
         further = [stride for stride, _ in (*reduced, *kept[1:])]
         vector = _vector_length([width, *further])
@@ -65,17 +73,22 @@ class _ThreadBlock:
 
     @property
     def threads(self) -> int:
+        """Threads of the block."""
         return self.width * self.height
 
     @property
     def outputs(self) -> int:
         """Outputs that a block computes, in vectors."""
-        return 1 if self.along else self.width
+        if self.along:
+            return 1
+        return self.width
 
     @property
     def inputs_a_step(self) -> int:
         """Inputs of an output that a row of threads reads at a time."""
-        return self.width if self.along else 1
+        if self.along:
+            return self.width
+        return 1
 
 
 def _block(width: int, height: int, vector: int, *, along: bool) -> _ThreadBlock:
@@ -94,6 +107,7 @@ def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> i
     # Few inputs are summed without splitting them over the rows of a block.
     if -(-inputs // block.inputs_a_step) < min(block.height * 16, 256):
         return 0
+    # All blocks together already fill the GPU, or each thread has little to sum: nothing to share.
     inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
     blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
     blocks = -(-(outputs // block.vector) // block.outputs)
@@ -104,7 +118,10 @@ def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> i
     sharing = max(wanted, -(-inputs_a_thread // 256))
     if sharing <= 1:
         return 0
-    return _FLOAT_BYTES * outputs * sharing * block.outputs * (1 if block.along else block.vector)
+    partial_sums = outputs * sharing * block.outputs
+    if not block.along:
+        partial_sums *= block.vector
+    return _FLOAT_BYTES * partial_sums
 
 
 def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]:
@@ -113,9 +130,12 @@ def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]
     reduced: list[Dimension] = []
     kept: list[Dimension] = []
     for size, stride, is_reduced in sorted(dimensions, key=_stride):
-        merged = reduced if is_reduced else kept
         if size == 1:
             continue
+        merged = kept
+        if is_reduced:
+            merged = reduced
+        # A dimension that begins where the one before ends is part of it.
         if merged and merged[-1][0] * merged[-1][1] == stride:
             closer_stride, closer_size = merged[-1]
             merged[-1] = (closer_stride, closer_size * size)
@@ -148,6 +168,7 @@ def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> i
     """
     if indices <= 3072:
         return 0
+    # Ten indices make a partial sum, and every row has at least one.
     partial_rows = indices // 10 + min(indices, rows)
     index_bytes = 8 * (5 * indices + partial_rows)
     return index_bytes + _FLOAT_BYTES * partial_rows * (-(-width // _WARP) * _WARP)
@@ -169,6 +190,7 @@ def cudnn_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, key_heads: int
 ) -> int:
     """32-bit query gradients and row sums; keys and values per query head if heads share them."""
+    # Of each query: its gradient and one sum.
     accumulated = _FLOAT_BYTES * batch * heads * queries * (width + 1)
     if key_heads == heads:
         return accumulated
@@ -186,12 +208,16 @@ def efficient_attention_backward_bytes(
     aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
     """
     row_sums = _FLOAT_BYTES * batch * heads * queries
+    # Query gradients in tiles of 64 × 64 values and a lock of 4.
     tiles = batch * heads * -(-queries // 64) * -(-width // 64)
     tile_bytes = _FLOAT_BYTES * tiles * (64 * 64 + 4)
     if element == _FLOAT_BYTES:
+        # The product is free again before the tiles are taken.
         product = row_sums * width
         return 2 * row_sums + max(product, tile_bytes)
-    accumulators = _FLOAT_BYTES * batch * heads * 2 * keys * width if width > 64 else 0
+    if width <= 64:
+        return row_sums + tile_bytes
+    accumulators = _FLOAT_BYTES * batch * heads * 2 * keys * width
     return row_sums + tile_bytes + accumulators
 
 

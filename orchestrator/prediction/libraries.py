@@ -40,6 +40,7 @@ def without_gpus() -> Iterator[None]:
 
     PyTorch would open a context on one, and take memory from a measurement that runs there.
     """
+    # The variable is read when CUDA is first asked about, so it is restored afterwards.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
@@ -53,7 +54,9 @@ def without_gpus() -> Iterator[None]:
 
 def _uncompiled(function: Callable[..., Any] | None = None, **_: Any) -> Any:
     """``torch.compile`` as a decorator, with or without arguments, that compiles nothing."""
-    return _unchanged if function is None else function
+    if function is None:
+        return _unchanged
+    return function
 
 
 def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:

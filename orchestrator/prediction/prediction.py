@@ -9,8 +9,13 @@ from typing import Literal
 from jobs.spec import Choice
 from orchestrator.units import MIB
 
-Fit = Literal["yes", "tight", "no", "unknown"]
-"""yes: everything fits. no: tensors alone do not. tight: cached memory must be given back."""
+Fit = Literal["yes", "maybe", "tight", "no", "unknown"]
+"""Whether a trial runs on a card.
+
+yes: everything fits. maybe: everything would fit if the card behaved as the GPU whose constants
+were measured. tight: cached memory must be given back. no: tensors alone do not fit, or the trial
+raises.
+"""
 
 CARDS: Mapping[int, int] = {
     16: 15_360 * MIB,  # T4
@@ -21,6 +26,8 @@ CARDS: Mapping[int, int] = {
     141: 143_771 * MIB,  # H200
 }
 """Nominal GB -> bytes that NVML reports for the smallest common card of that size, ECC on."""
+_SAME_CARD = 0.01
+"""Share by which the memory of two cards of one model may differ, with ECC or without."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +40,18 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Elsewhere:
+    """What a GPU without measured constants may need, in bytes."""
+
+    least: int
+    """Tensors, context and libraries: less memory is never enough."""
+    high: int
+    """The upper end of the interval of the device's memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """A trial's peaks, or in ``unknown`` why there are none."""
+    """A trial's peaks on its worst batch, or why there are none."""
 
     trial_id: str
     choices: Mapping[str, Choice]
@@ -44,6 +61,16 @@ class Prediction:
     """Most bytes that the caching allocator holds."""
     device: Figure | None = None
     """What NVML would see, context and libraries included."""
+    elsewhere: Elsewhere | None = None
+    """The same on another GPU model; None: every card is like the GPU that was predicted for."""
+    typical_device: Figure | None = None
+    """``device`` on a typical batch of a data file; None where all batches are equally long."""
+    worst_tokens: int | None = None
+    """Tokens of the longest sequence; None where all batches are equally long."""
+    typical_tokens: int | None = None
+    """Tokens of a typical batch's longest sequence."""
+    measured_bytes: int | None = None
+    """Memory of the GPU whose constants were all measured; None where some were not."""
     anatomy: Mapping[str, int] = field(default_factory=dict)
     """Kind of memory -> bytes at the peak; they add up to ``allocated.bytes``.
 
@@ -51,6 +78,12 @@ class Prediction:
     """
     unknown: str = ""
     """Why nothing is predicted; empty where something is."""
+    refused: str = ""
+    """Why the trial would raise, whatever the memory; empty where it would run."""
+    largest_block: int | None = None
+    """Bytes of a step's largest request: what the allocator may keep twice."""
+    notes: tuple[str, ...] = ()
+    """Why the interval is wider than usual, a sentence each."""
 
     @property
     def cards(self) -> dict[int, Fit]:
@@ -59,13 +92,30 @@ class Prediction:
 
     def fits(self, card_bytes: int) -> Fit:
         """Whether the trial runs on a card of this size."""
+        if self.refused:
+            return "no"
         if self.device is None or self.allocated is None or self.reserved is None:
             return "unknown"
-        if self.device.high <= card_bytes:
-            return "yes"
         # Context and libraries, the part of the device's memory that no allocator gives back.
-        outside = self.device.low - self.reserved.low
-        return "no" if self.allocated.low + outside > card_bytes else "tight"
+        least = self.allocated.low + self.device.low - self.reserved.low
+        high = self.device.high
+        if self.elsewhere is not None and not self._is_measured(card_bytes):
+            least = self.elsewhere.least
+            high = self.elsewhere.high
+        if high <= card_bytes:
+            return "yes"
+        if least > card_bytes:
+            return "no"
+        # By the constants of the measured GPU it fits; the card's own are not known.
+        if self.device.high <= card_bytes:
+            return "maybe"
+        return "tight"
+
+    def _is_measured(self, card_bytes: int) -> bool:
+        """Whether a card of this size is the GPU whose constants were used."""
+        if self.measured_bytes is None:
+            return False
+        return abs(card_bytes - self.measured_bytes) <= _SAME_CARD * self.measured_bytes
 
 
 def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure:

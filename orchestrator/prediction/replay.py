@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.prediction.affine_stream import Allocation, Stream
-from orchestrator.prediction.allocator import Block, CachingAllocator
+from orchestrator.prediction.allocator import Block, CachingAllocator, rounded, segment_bytes
 from orchestrator.prediction.gpus import Gpu
 
 _STEPS = 3
@@ -45,6 +45,10 @@ class ReplayedPeaks:
     """The same with segments at rising addresses: where that differs, the order matters."""
     at_peak: Mapping[str, int]
     """Kind -> bytes at the moment of the allocated peak; they add up to it."""
+    largest_block: int = 0
+    """The segment of the largest request of a step: what one reuse that fails costs."""
+    kernel_workspaces: int = 0
+    """Bytes of a step's largest kernel workspace and of all libraries' workspaces."""
 
 
 def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
@@ -52,6 +56,7 @@ def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
 
     The peaks are those of the training, as the memory tracker resets them after the model is built.
     """
+    # The driver chooses the addresses of segments. Two orders show whether they matter.
     downwards = _Replay(gpu=gpu)
     downwards.train(trial)
     upwards = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
@@ -61,7 +66,36 @@ def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
         reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
         reserved_upwards=upwards.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
+        largest_block=_largest_block(trial, gpu),
+        kernel_workspaces=_kernel_workspaces(trial, gpu),
     )
+
+
+def _step_allocations(trial: TrialStreams) -> Iterator[Allocation]:
+    """The allocations of a step, without those of the model."""
+    for stream in (trial.first, trial.later, trial.first_update, trial.update):
+        if stream is not None:
+            for event in stream.events:
+                if isinstance(event, Allocation):
+                    yield event
+
+
+def _largest_block(trial: TrialStreams, gpu: Gpu) -> int:
+    """The segment that the largest request of a step would need, in bytes."""
+    sizes = [allocation.nbytes(gpu) for allocation in _step_allocations(trial)]
+    return segment_bytes(rounded(max(sizes, default=0)))
+
+
+def _kernel_workspaces(trial: TrialStreams, gpu: Gpu) -> int:
+    """What depends on the kernels that a GPU picks: the largest workspace, and the libraries'."""
+    largest = 0
+    libraries: dict[str, int] = {}
+    for allocation in _step_allocations(trial):
+        if allocation.kind == "kernel workspaces":
+            largest = max(largest, allocation.nbytes(gpu))
+        elif allocation.once:
+            libraries[allocation.once] = allocation.nbytes(gpu)
+    return largest + sum(libraries.values())
 
 
 @dataclass(slots=True)
@@ -82,11 +116,15 @@ class _Replay:
     def train(self, trial: TrialStreams) -> None:
         """Run a trial's streams in the order of a training."""
         self.run(trial.model)
+        # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()
         for step in range(_STEPS):
             temporary = self._micro_batches(trial)
-            self.run(trial.update if step else trial.first_update)
+            update = trial.update
+            if step == 0:
+                update = trial.first_update
+            self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
             for key in temporary:
                 self.free(key)
@@ -112,6 +150,7 @@ class _Replay:
         self.runs += 1
         left: dict[Key, None] = {}
         for event in stream.events:
+            # Numbers are unique within a stream, so the run tells streams apart.
             key = (self.runs, event.number)
             if not isinstance(event, Allocation):
                 self.free(key)

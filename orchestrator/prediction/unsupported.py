@@ -22,7 +22,6 @@ def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty where something is."""
     return (
         _untraced_kernels(spec)
-        or _untraced_data(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
@@ -37,12 +36,6 @@ def _untraced_kernels(spec: TrialSpec) -> str:
         return f"{attention} runs kernels that are not traced"
     if "kernels" in spec.settings.hooks:
         return "the trace cannot restrict attention to one kernel"
-    return ""
-
-
-def _untraced_data(spec: TrialSpec) -> str:
-    if spec.data.file is not None:
-        return "the lengths of a data file's samples are known only as batches are drawn"
     return ""
 
 
@@ -66,6 +59,7 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> str:
     config = spec.settings.deepspeed
     if config is None:
         return ""
+    # Where the optimizer's states and the parameters live.
     zero = config.get("zero_optimization", {})
     devices = {}
     for part in ("optimizer", "param"):

@@ -30,15 +30,20 @@ class ZeroEngine:
 
     @classmethod
     def of(cls, spec: TrialSpec, hidden_size: int) -> ZeroEngine:
-        """As the configuration says; "auto" buckets are what transformers makes of them."""
+        """As the trial's configuration says.
+
+        For "auto" buckets transformers takes the square of the model's ``hidden_size``.
+        """
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
         bucket = zero.get("reduce_bucket_size", _BUCKET_ELEMENTS)
+        if bucket == "auto":
+            bucket = hidden_size**2
         live = zero.get("stage3_max_live_parameters", _LIVE_ELEMENTS)
         return cls(
             stage=int(zero.get("stage", 0)),
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
-            bucket_elements=hidden_size**2 if bucket == "auto" else int(float(bucket)),
+            bucket_elements=int(float(bucket)),
             live_elements=int(float(live)),
         )
 
@@ -55,6 +60,7 @@ class ZeroEngine:
 
 def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
     """Cast parameters and buffers as the engine does; shared parameters stay shared."""
+    # Shared parameters are met more than once, and cast once.
     casts: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -85,6 +91,7 @@ def trial_streams(
     gets.
     """
     is_stage_3 = engine.stage == 3
+    # Stage 0 has no buckets.
     bucket_bytes = 0
     if engine.stage:
         bucket_bytes = engine.bucket_elements * _Trained.of(model).element_bytes
@@ -111,6 +118,7 @@ class _Trained:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> _Trained:
+        """The parameters of a model that get gradients."""
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         sizes = [parameter.numel() for parameter in parameters]
         return cls(
@@ -121,6 +129,7 @@ class _Trained:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all trained parameters in the training precision."""
         return self.elements * self.element_bytes
 
 
@@ -134,6 +143,7 @@ def _resident_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Eve
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:
     """Bytes and kind of each buffer, in order."""
     trained = _Trained.of(model)
+    # All weights lie in one flat buffer, except those that are not trained.
     yield trained.nbytes, "weights"
     for parameter in model.parameters():
         if not parameter.requires_grad:
@@ -153,6 +163,7 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event
     """An update on the GPU flattens the gradients and converts them to 32 bits."""
     if engine.optimizer_on_host:
         return
+    # One flat copy of the gradients in the training precision, one in 32 bits.
     trained = _Trained.of(model)
     sizes = [_FLOAT_BYTES * trained.elements]
     if engine.stage in (1, 2):
@@ -173,11 +184,14 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     """
     if not bucket_bytes:
         return stream
+    # A number that no event of the stream has.
     number = 1 + max(event.number for event in stream.events)
     bucket = Allocation(
         number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
     )
-    position = 0 if from_start else _first_allocation_after_a_gradient(stream.events)
+    position = 0
+    if not from_start:
+        position = _first_allocation_after_a_gradient(stream.events)
     events: list[Event] = []
     for index, event in enumerate(stream.events):
         if index == position:
@@ -191,6 +205,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
 
 def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:
     """The position of the first allocation that follows a free after a gradient; -1 for none."""
+    # First a gradient, then the frees of its inputs, then the bucket.
     has_gradient = False
     has_freed_inputs = False
     for index, event in enumerate(events):

@@ -15,8 +15,8 @@ dataset_card.py    the card of a run on the Hugging Face Hub
 schema_page.py     docs/schema.md
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
                    batch_size.py, plan.py and prediction.py
-recommendation_notes.py
-                   what to know before training with a candidate
+recommendation_json.py, recommendation_notes.py
+                   a recommendation as JSON; what to know before training
 workload.py        a user's own training: its time, price and energy
 config_reference.py  docs: every key of a config
 """

@@ -10,6 +10,7 @@ from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
 from orchestrator.labels import batch_label
+from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.terminal.safe_text import visible
 
 _WIDTH = 118
@@ -120,6 +121,7 @@ def _why_saturation(
 
 
 def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
+    # What the answer does not know, before what qualifies it.
     if answer.largest is None and answer.unfinished:
         yield "no size is known to fit"
     elif answer.largest is None:
@@ -127,6 +129,8 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         effective_batch = answer.effective_batch
         yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
+    yield from _left_out(answer)
+    yield from _nearby(answer)
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     if answer.alignment is not None:
@@ -141,6 +145,28 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
         listed = ", ".join(map(_measured, answer.sizes))
         trials = units.count(len(answer.sizes), "trial")
         yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
+
+
+def _left_out(answer: BatchSizeAnswer) -> Iterator[str]:
+    """The sizes that are no answer because they train something else."""
+    for size in answer.left_out:
+        reasons = ", ".join(map(with_heading, size.flags))
+        speed = f"{units.number(size.speed)} samples/s"
+        yield f"left out: {_batch(size)} ({speed}): {reasons}"
+
+
+def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
+    """Effective batches near the one asked for that are much faster."""
+    for nearby in answer.nearby:
+        candidate = nearby.candidate
+        speed = units.number(candidate.configuration.samples_per_second)
+        size = units.memory(candidate.configuration.memory_bytes)
+        bound = ("at least ", "at most ") if candidate.is_inferred else ("", "")
+        yield (
+            f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
+            f"{candidate.micro_batch}×{candidate.accumulation}, {bound[0]}{speed} samples/s in "
+            f"{bound[1]}{size}"
+        )
 
 
 def _precision_note(error95: float) -> str:

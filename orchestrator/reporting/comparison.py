@@ -50,6 +50,7 @@ def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str
 
 
 def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
+    # What was compared, how the runs differ, then what changed.
     yield f"### {_name(before)} → {_name(after)}"
     yield ""
     yield f"{_counts(comparison)}."

@@ -9,6 +9,7 @@ from jobs.flags import LOSS, FlagKind, has_any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.loss_parity import CheckState
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
@@ -25,6 +26,14 @@ MARKS_MEAN = {
 }
 """Mark -> what it says of a configuration."""
 
+LOSS_STATES: Mapping[CheckState, str] = {
+    CheckState.MATCHES: "match the reference",
+    CheckState.MISMATCH: "do not match the reference",
+    CheckState.NOT_CHECKED: "not checked",
+    CheckState.REFERENCE: "the reference",
+}
+"""What is known of a configuration's losses, in words."""
+
 MEMORY_MEANS: Mapping[str, str] = {
     "device_peak_bytes": "peak of the whole GPU as NVML reports it, CUDA context included",
     "peak_allocated_bytes": "peak of the bytes in tensors, without CUDA context and fragmentation",
@@ -35,6 +44,8 @@ MEMORY_MEANS: Mapping[str, str] = {
 CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
 SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
+LOSSES = Column(key="losses", heading="losses", is_detail=True)
+TRIAL = Column(key="trial_id", heading="trial")
 ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
 
 
@@ -48,12 +59,22 @@ def row_of(
         "samples_per_second": configuration.samples_per_second,
         "samples_per_second_error95": configuration.error95,
         "marks": marks(results, configuration),
+        "losses": losses(configuration),
+        "loss_check": configuration.loss_state,
         "trial_id": configuration.trial_ids[0],
         "choices": dict(configuration.choices),
         "training_recipe": configuration.training_recipe.by_axis,
         "effective_batch": configuration.effective_batch,
         "flags": flags.to_json(configuration.flags),
     }
+
+
+def losses(configuration: Configuration) -> str:
+    """What is known of a configuration's losses, and of those of its recipe."""
+    is_wrong = configuration.loss_state is CheckState.MISMATCH
+    if configuration.same_losses is not None and not is_wrong:
+        return "same as the reference, measured"
+    return LOSS_STATES[configuration.loss_state]
 
 
 def marks(results: EnvironmentResults, configuration: Configuration) -> list[str]:
@@ -106,6 +127,7 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     challenger = labels[comparison.trial_id]
     reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
+    # Half the 95 % interval of the paired ratio.
     uncertainty = error(comparison.ci95)
     # The ratio is the challenger's speed divided by the reference's.
     gain = 100 * (comparison.ratio - 1)

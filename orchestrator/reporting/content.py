@@ -106,6 +106,7 @@ class Table:
     @property
     def is_wide(self) -> bool:
         """Whether it needs the whole width of a page."""
+        # Lists of trials fold out, which needs the whole width.
         formats = [column.format for column in self.shown_columns]
         return Format.TRIALS in formats or len(formats) > _MAX_NARROW_COLUMNS
 

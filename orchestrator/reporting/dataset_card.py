@@ -33,6 +33,7 @@ def render(report: Report, uri: str) -> str:
     hardware = ", ".join(dict.fromkeys(results.hardware for results in dataset.environments))
     if hardware:
         name = f"{name} on {hardware}"
+    # The viewer shows one configuration a Parquet file.
     tables = [_table(path) for path in sorted(report.files) if path.suffix == ".parquet"]
     front = {"pretty_name": name, "tags": _TAGS, "configs": tables}
     header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.analysis.explanation import CLOSE, Breakdown, Difference, Explanation, Side, Term
 from orchestrator.analysis.loss_curves import LossCurves
-from orchestrator.analysis.loss_parity import LossWindow
+from orchestrator.analysis.loss_parity import MAX_BOUND, CheckState, LossWindow
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.json_output import strict
@@ -82,6 +82,14 @@ RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 """Name of a runtime difference -> its words, and how its values are written."""
 
 
+_LOSS_RESULTS: Mapping[CheckState, str] = {
+    CheckState.MATCHES: "B's losses match the reference, A",
+    CheckState.MISMATCH: "loss mismatch",
+    CheckState.NOT_CHECKED: "not checked",
+}
+"""What the comparison of the two losses says."""
+
+
 def render(explanation: Explanation) -> str:
     """Lines of text: the trials, their time and memory, what ran differently, losses, cautions."""
     return visible("\n".join(_lines(explanation)))
@@ -147,6 +155,7 @@ def _breakdown(
     source = "from the table: not both were profiled"
     if breakdown.source == "anatomy":
         source = "both trials profiled"
+    # Figures within CLOSE of each other are the same for any decision.
     yield ""
     if before and after and abs(after / before - 1) <= CLOSE:
         yield f"{title}: the same, {write(after)} ({source})."
@@ -232,9 +241,7 @@ def loss_lines(curves: LossCurves) -> Iterator[str]:
         return
     furthest = curves.furthest_step
     difference = abs(curves.after[furthest] - curves.before[furthest])
-    result = "loss mismatch"
-    if curves.match:
-        result = "B's losses match the reference, A"
+    result = _LOSS_RESULTS[curves.state]
     where = f"in step {furthest + 1} of {steps}"
     yield f"Losses: {result}. The largest difference is {difference:.4g}, {where}."
     yield from _loss_table(curves)
@@ -261,7 +268,8 @@ def _window(window: LossWindow) -> str:
         steps = f"step {window.end}"
     means = f"mean loss {window.reference:.4g} -> {window.own:.4g}"
     line = f"{steps}: {means}, a difference of {_percent(window.difference)}"
-    # A bound of 100 % could be exceeded by no loss that falls.
-    if window.allowed >= 1:
-        return f"{line}; too few steps to set a bound"
+    if window.allowed >= MAX_BOUND and window.has_power:
+        return f"{line}; step by step it is below {_percent(window.bound)}"
+    if not window.has_power:
+        return f"{line}; not checked: over so few steps it could be chance"
     return f"{line}; up to {_percent(window.allowed)} is a match"

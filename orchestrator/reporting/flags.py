@@ -185,6 +185,7 @@ def _by_size(group: FlagGroup) -> int:
 
 def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
     wording = WORDINGS[kind]
+    # NaN stands for a single counted step, which has no interval.
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return wording.without_value

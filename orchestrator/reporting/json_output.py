@@ -15,6 +15,7 @@ from orchestrator.reporting.report import Report
 def to_json(report: Report) -> dict[str, Any]:
     """The run's head, then every section under its name, whole: no table is shortened."""
     dataset = report.dataset
+    # Sections stand under their environment, those of the run at the top level.
     environments = [_environment(report, results) for results in dataset.environments]
     document: dict[str, Any] = strict(
         {

@@ -58,6 +58,7 @@ def _part(part: Part) -> list[str]:
         if part.environment is None:
             level = "##"
         lines += [f"{level} {text(content.title)}", ""]
+    # Sentences, then each table, then the notes on their marks.
     lines += _sentences(content.text)
     for table in content.tables:
         if table.caption:

@@ -18,10 +18,13 @@ _SHOWN_TRIALS = 8
 _SHOWN_VALUES = 12
 
 
-def describe(plan: Plan, config: SweepConfig) -> str:
-    """How many trials over which axes, what is ruled out and why, and where the results go."""
+def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, str]] = ()) -> str:
+    """How many trials over which axes, what is ruled out and why, and where the results go.
+
+    ``model_facts`` are names and texts about the model, which come first.
+    """
     lines = [f"{config.name}: {_subject(config)}"]
-    lines += _table(_facts(plan, config))
+    lines += _table([*model_facts, *_facts(plan, config)])
     lines += _ruled_out(plan)
     lines += _first_trials(plan.trials, config)
     return visible("\n".join(lines))
@@ -78,6 +81,7 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     yield "plan", trials
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
+    # What is measured, then how, then what follows from it.
     yield from _axes(plan, config)
     measures = {trial.measure for trial in plan.trials}
     for measure in sorted(measures, key=repr):

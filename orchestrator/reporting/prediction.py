@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from jobs.anatomy.memory.kinds import KINDS
@@ -20,20 +21,54 @@ _SHOWN_BYTES = MIB
 """Smaller parts of the anatomy are left out."""
 
 
-def table(predictions: Sequence[Prediction], labels: Mapping[str, str]) -> str:
+def table(
+    predictions: Sequence[Prediction],
+    labels: Mapping[str, str],
+    versions: Mapping[str, str] | None = None,
+) -> str:
     """Figures in GiB, the interval of the device's total, the cards that suffice, and the label.
 
-    ``labels`` maps a trial's id to its label. The line under each trial has its anatomy.
+    ``labels`` maps a trial's id to its label. The lines under each trial have its anatomy and what
+    is special about it. The first line names the versions that the figures are for; None: those
+    that are installed.
     """
     if not predictions:
         return "no trials"
     # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
-    lines = [f"{header}  {cards} GB"]
+    lines = [_version_line(versions or installed_versions()), f"{header}  {cards} GB"]
     for prediction in predictions:
         lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
+    lines += _explanations(predictions)
     return visible("\n".join(lines))
+
+
+def installed_versions() -> dict[str, str]:
+    """The libraries that decide the figures, with their versions on this machine."""
+    return {name: version(name) for name in ("transformers", "torch")}
+
+
+def _version_line(versions: Mapping[str, str]) -> str:
+    listed = " and ".join(f"{name} {number}" for name, number in versions.items())
+    return f"for {listed}; other versions may take other memory"
+
+
+def _explanations(predictions: Sequence[Prediction]) -> Iterator[str]:
+    """A line for each word and each widening that the table has."""
+    notes: dict[str, None] = {}
+    fits: set[str] = set()
+    for prediction in predictions:
+        notes |= dict.fromkeys(prediction.notes)
+        fits |= set(prediction.cards.values())
+    yield from notes
+    if "maybe" in fits:
+        yield (
+            "maybe: fits by the constants of the GPU that was predicted for; the context, kernels "
+            "and workspaces of this card were not measured"
+        )
+    if "tight" in fits:
+        yield "tight: fits only if the allocator gives cached memory back"
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
@@ -48,9 +83,17 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "trial_id": prediction.trial_id,
         "choices": json.dumps(dict(prediction.choices)),
         "unknown": prediction.unknown,
+        "refused": prediction.refused,
     }
     for name in _FIGURES:
         values |= _figure_columns(name, getattr(prediction, name))
+    values |= _figure_columns("typical_device", prediction.typical_device)
+    values["worst_tokens"] = prediction.worst_tokens
+    values["typical_tokens"] = prediction.typical_tokens
+    values["largest_block_bytes"] = prediction.largest_block
+    values["notes"] = "; ".join(prediction.notes)
+    values |= installed_versions()
+    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
     is_known = prediction.allocated is not None
     for kind in KINDS:
         column = f"{kind.replace(' ', '_').lower()}_bytes"
@@ -70,15 +113,30 @@ def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     trial_id = f"{prediction.trial_id:<12}"
+    if prediction.refused:
+        yield f"{trial_id}  refused: {prediction.refused}  | {words}"
+        return
     if prediction.allocated is None or prediction.reserved is None:
         yield f"{trial_id}  unknown: {prediction.unknown}  | {words}"
         return
     allocated = f"{_gib(prediction.allocated.bytes):>9}"
     reserved = f"{_gib(prediction.reserved.bytes):>8}"
     device = f"{_device(prediction.device):>22}"
+    # One column a card, as wide as its heading.
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
+    if prediction.typical_device is not None:
+        yield f"{'':<12}  {_batch_lengths(prediction)}"
     yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+
+
+def _batch_lengths(prediction: Prediction) -> str:
+    """The worst batch, of which the figures above are, beside the typical one."""
+    return (
+        f"worst batch: {prediction.worst_tokens} tokens, device {_device(prediction.device)}; "
+        f"typical batch: {prediction.typical_tokens} tokens, "
+        f"device {_device(prediction.typical_device)}"
+    )
 
 
 def _device(device: Figure | None) -> str:

@@ -16,7 +16,8 @@ from orchestrator.reporting.html import page
 from orchestrator.reporting.plots import frontier
 from orchestrator.reporting.report import Report
 from orchestrator.storage import layout
-from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.kept_rows import refuse_fewer_rows
+from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_metadata import read_run
 from orchestrator.storage.run_reader import losses_of
 from orchestrator.storage.tables import parquet
@@ -34,14 +35,15 @@ _WRITTEN = (
 )
 
 
-def publish(run_folder: Path) -> Report:
+def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     """Write tables and pages, each beside its place and then moved there; the report names them.
 
     Raises FileNotFoundError where the folder holds neither records nor a table, UnreadableRunError
-    on a damaged file.
+    on a damaged file. With ``keeps_rows``, FewerRowsError where the table that is there has rows
+    that the records do not tell.
     """
     # Tables first: if a page cannot be drawn, the figures are there.
-    dataset = write_tables(run_folder)
+    dataset = write_tables(run_folder, keeps_rows=keeps_rows)
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
     _write(frontier.render(dataset), run_folder / layout.FRONTIER_PLOT)
@@ -52,12 +54,19 @@ def publish(run_folder: Path) -> Report:
     return dataclasses.replace(report, files=files)
 
 
-def write_tables(run_folder: Path) -> Dataset:
-    """The folder's data set; its tables are written where it has records."""
-    records = read_records(run_folder)
+def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
+    """The folder's data set; its tables are written where it has records.
+
+    Raises FewerRowsError as ``publish`` does.
+    """
+    contents = find_records(run_folder)
+    records = contents.in_order()
     if not records:
         return load_dataset(run_folder)
-    table = table_of_records(records, read_run(run_folder))
+    unreadable = contents.sentences()
+    if keeps_rows:
+        refuse_fewer_rows(run_folder, {record.trial_id for record in records}, unreadable)
+    table = table_of_records(records, read_run(run_folder), unreadable=unreadable)
     dataset = build_dataset(table, losses_of(records), run_folder)
     parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
     parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
@@ -82,11 +91,12 @@ def frontier_table(dataset: Dataset) -> Any:
 def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
     """Each configuration with its values of ``FRONTIER_COLUMNS``."""
     for results in dataset.environments:
+        # On a front of its recipe, and on that of all recipes together.
         of_recipes: set[tuple[str, ...]] = set()
         for front in results.fronts.values():
             of_recipes |= _trial_ids(front)
         across = _trial_ids(results.front_across_recipes)
-        for front in fronts_by(results.configurations, _trains_like).values():
+        for front in fronts_by(results.sound, _trains_like).values():
             for configuration in front:
                 yield (
                     configuration,

@@ -1,25 +1,20 @@
-"""A recommendation as people read it, and as JSON."""
+"""A recommendation as people read it."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import MILLION
-from orchestrator.analysis.recommendation import ConstraintCost, Recommendation
+from orchestrator.analysis.recommendation import ConstraintCost, NearbyBatch, Recommendation
 from orchestrator.labels import recipe_label
-from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
     labels_of_trials,
     memory_meaning,
     tie_break_sentence,
 )
-from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
-from orchestrator.reporting.sections.budgets import check_to_json
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.workload import Workload
 from orchestrator.units import count, memory, number
@@ -56,20 +51,21 @@ def _lines(
         yield f"  environments are never ranked together: {count(others, 'smaller one')} left out"
     yield from _answer(dataset, recommendation, workload)
     # What else a reader may want: other techniques, other constraints.
+    # The next sets of techniques, for readers who cannot use the best one.
     if recommendation.runners_up:
         yield "next best, with other techniques:"
         for candidate in recommendation.runners_up:
             line = _line(dataset, recommendation, candidate)
             yield f"  {line}{short_notes(dataset, candidate)}"
+    if recommendation.nearby:
+        yield "near this effective batch:"
+        for nearby in recommendation.nearby:
+            yield f"  {_nearby(dataset, recommendation, nearby)}"
     if recommendation.costs:
         yield "what the constraints cost:"
         for cost in recommendation.costs:
             yield f"  {_cost(dataset, recommendation, cost)}"
-    if recommendation.refused:
-        refused = count(recommendation.refused, "configuration")
-        yield (
-            f"left out: {refused} whose losses do not match the reference (--require-loss-parity)"
-        )
+    yield from left_out_lines(dataset, recommendation)
 
 
 def _question(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
@@ -107,8 +103,6 @@ def _asked(recommendation: Recommendation) -> str:
         parts.append(f"effective batch {constraints.effective_batch}")
     if constraints.memory_bytes is not None:
         parts.append(f"within {memory(constraints.memory_bytes)}")
-    if constraints.require_loss_parity:
-        parts.append("losses that match the reference")
     if constraints.all_recipes:
         parts.append("all training recipes")
     parts.append(_BEST_IN[constraints.objective.name])
@@ -148,8 +142,9 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     configuration = candidate.configuration
     speed = f"{number(configuration.samples_per_second)} samples/s"
     size = memory(configuration.memory_bytes)
+    # Bounds are said as such: an inferred figure is no measurement.
     figures = [speed, size]
-    if candidate.is_inferred:
+    if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]
     # The figure that the answer is best in comes first; the speed is there already.
     objective = recommendation.constraints.objective
@@ -158,13 +153,46 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
         figures.insert(0, f"{memory(figure)} of host memory")
     elif objective.name != "samples_per_second" and figure is not None:
         figures.insert(0, f"{number(figure)} {objective.unit}")
-    return f"{dataset.label(configuration.choices)}: {', '.join(figures)}"
+    trial_id = candidate.measured.trial_ids[0]
+    return f"{dataset.pick_label(configuration)}: {', '.join(figures)}, trial {trial_id}"
+
+
+def _nearby(dataset: Dataset, recommendation: Recommendation, nearby: NearbyBatch) -> str:
+    """``256 instead of 257: 9.89 times the samples/s: batch 32×8 · bf16: at least 299 ...``."""
+    wanted = recommendation.constraints.effective_batch
+    batches = f"{nearby.effective_batch} instead of {wanted}"
+    line = _line(dataset, recommendation, nearby.candidate)
+    parts = [batches, _gain(recommendation, nearby.ratio), line]
+    return ": ".join(part for part in parts if part) + short_notes(dataset, nearby.candidate)
+
+
+def left_out_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """How many configurations were left out because they train something else."""
+    left_out = recommendation.left_out
+    if left_out.best is None:
+        return
+    what = _left_out_count(recommendation)
+    line = _line(dataset, recommendation, left_out.best)
+    notes_of_best = short_notes(dataset, left_out.best)
+    yield f"left out: {what} whose losses do not match the reference; the best of them:"
+    yield f"  {line}{notes_of_best}"
+
+
+def _left_out_count(recommendation: Recommendation) -> str:
+    """``3 configurations, 2 of them better,``."""
+    left_out = recommendation.left_out
+    if recommendation.best is None:
+        return count(left_out.count, "configuration")
+    if left_out.better == left_out.count:
+        return count(left_out.count, "better configuration")
+    better = left_out.better or "none"
+    return f"{count(left_out.count, 'configuration')}, {better} of them better,"
 
 
 def _cost(dataset: Dataset, recommendation: Recommendation, cost: ConstraintCost) -> str:
     """``with 9.37 GiB instead of 8: 10 % less energy per sample: batch 8 · bf16``."""
-    label = dataset.label(cost.candidate.configuration.choices)
-    parts = [_loosened(recommendation, cost), _gain(recommendation, cost), label]
+    label = dataset.pick_label(cost.candidate.configuration)
+    parts = [_loosened(recommendation, cost), _gain(recommendation, cost.ratio), label]
     return ": ".join(part for part in parts if part)
 
 
@@ -184,88 +212,21 @@ def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
         case "effective_batch":
             batch = configuration.effective_batch
             return f"with an effective batch of {batch} instead of {constraints.effective_batch}"
-        case "loss_parity":
-            return "without --require-loss-parity"
     recipe = recipe_label(configuration.training_recipe)
     return f"with another training recipe ({recipe})"
 
 
-def _gain(recommendation: Recommendation, cost: ConstraintCost) -> str:
+def _gain(recommendation: Recommendation, ratio: float | None) -> str:
     """``10 % less energy per sample``; empty where there is no best to compare with."""
-    if cost.ratio is None:
+    if ratio is None:
         return ""
     noun = _NOUNS[recommendation.constraints.objective.name]
     # A doubling is easier to grasp as a factor, smaller gains as whole percent.
-    if cost.ratio >= 2:
-        return f"{number(cost.ratio)} times the {noun}"
-    percent = round(100 * (cost.ratio - 1))
+    if ratio >= 2:
+        return f"{number(ratio)} times the {noun}"
+    percent = round(100 * (ratio - 1))
     if percent > 0:
         return f"{percent} % more {noun}"
     if percent < 0:
         return f"{-percent} % less {noun}"
     return f"the same {noun}"
-
-
-def to_json(
-    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
-) -> dict[str, Any]:
-    """The same as plain JSON values: bytes, seconds, and the objective's own unit."""
-
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        return _entry(dataset, recommendation, candidate, workload)
-
-    best = None
-    if recommendation.best is not None:
-        best = entry(recommendation.best)
-    costs = []
-    for cost in recommendation.costs:
-        about = {"constraint": cost.constraint, "ratio": cost.ratio}
-        costs.append({**about, **entry(cost.candidate)})
-    document: dict[str, Any] = strict(
-        {
-            "run": dataset.name,
-            **_environment(dataset),
-            "objective": recommendation.constraints.objective.name,
-            "best": best,
-            "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": costs,
-            "left_out_for_loss_parity": recommendation.refused,
-            "cap_check": check_to_json(recommendation.check),
-            "tie_breaks": list(map(dataclasses.asdict, recommendation.comparisons)),
-        }
-    )
-    return document
-
-
-def _environment(dataset: Dataset) -> dict[str, str | None]:
-    """Where the answer was measured; null where nothing ended ok."""
-    if dataset.main is None:
-        return {"hardware": None, "memory_column": None}
-    return {"hardware": dataset.main.hardware, "memory_column": dataset.main.memory_column}
-
-
-def _entry(
-    dataset: Dataset,
-    recommendation: Recommendation,
-    candidate: Candidate,
-    workload: Workload | None,
-) -> dict[str, Any]:
-    """A candidate's configuration, figures, notes, and what the user's own training takes."""
-    configuration = candidate.configuration
-    entry = {
-        "configuration": dataset.label(configuration.choices),
-        "trial_id": candidate.measured.trial_ids[0],
-        "choices": configuration.choices,
-        "training_recipe": configuration.training_recipe,
-        "accumulation": candidate.accumulation,
-        "inferred": candidate.is_inferred,
-        "memory_bytes": configuration.memory_bytes,
-        "samples_per_second": configuration.samples_per_second,
-        recommendation.constraints.objective.name: recommendation.figure(candidate),
-        "flags": flags.to_json(configuration.flags),
-        "notes": notes(dataset, candidate),
-    }
-    if workload is not None:
-        price_per_hour = recommendation.constraints.price_per_hour
-        entry["training"] = workload.to_json(candidate, price_per_hour)
-    return entry

@@ -57,6 +57,7 @@ PURPOSES: Mapping[Purpose, str] = {
 
 def render() -> str:
     """The page as Markdown."""
+    # In the order of a reader's questions: trials, their steps, their anatomies, the front.
     lines = [INTRODUCTION]
     lines += _section("trials.parquet: one row a trial", _columns((*BASE, *FOLLOW_UP)))
     lines += _section("trials.parquet: one column an axis", [AXES])

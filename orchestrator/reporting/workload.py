@@ -34,6 +34,7 @@ class Workload:
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
         if joules is None:
             return None
+        # Joules per sample times samples, in kWh of 3.6 million joules.
         return joules * self.samples * self.epochs / _JOULES_PER_KWH
 
     def describe(self, candidate: Candidate, price_per_hour: float | None) -> str:
@@ -41,6 +42,7 @@ class Workload:
         work = f"{self.samples:,} samples"
         if self.epochs != 1:
             work = f"{work} × {self.epochs:g} epochs"
+        # Time is always known; price and energy only where they were given or measured.
         parts = [duration(self.seconds(candidate))]
         price = self.price(candidate, price_per_hour)
         if price is not None:

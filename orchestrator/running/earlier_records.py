@@ -25,6 +25,8 @@ class EarlierRecords:
     """GPU model that is not there today -> its records of today's plan, which stay as they are."""
     superseded: int = 0
     """Records moved aside."""
+    tables: int = 0
+    """Tables moved aside."""
     moved_to: str = ""
     """The folder of the records that were moved aside."""
     is_fresh: bool = False
@@ -40,6 +42,9 @@ class EarlierRecords:
             if not self.is_fresh:
                 moved += " of another plan"
             yield f"{moved}: moved to {self.moved_to}, not deleted"
+        elif self.tables:
+            moved = count(self.tables, "table")
+            yield f"{moved} of rows whose records are gone: moved to {self.moved_to}, not deleted"
 
 
 def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:
@@ -146,6 +151,7 @@ class _Sorting:
             wanted=self._wanted,
             of_absent_models=self._absent,
             superseded=len(self._superseded),
+            tables=self._folder.superseded.tables,
             moved_to=str(self._folder.superseded.path or ""),
             is_fresh=is_fresh,
         )

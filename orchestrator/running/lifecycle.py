@@ -12,7 +12,7 @@ from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
 from orchestrator.running.earlier_records import EarlierRecords
-from orchestrator.running.nodes import Cluster
+from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
 from orchestrator.storage.run_folder import RunFolder
@@ -67,7 +67,10 @@ def opening_lines(
         yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
-        yield f"-- {path} is not a record of this program, or of a newer one; it is left alone"
+        yield (
+            f"-- {path} is not a record of this program; it is left alone, or moves to superseded/"
+            " if its trial is measured"
+        )
 
 
 def environment_lines(
@@ -123,7 +126,7 @@ def measure(
 
     What the trials ``to_build_for`` need is built first, once per node. ``needs`` is what the
     configuration wants a trial to reserve, ``run`` what ``run.json`` says of the run, and
-    ``on_slots`` as in ``run_trials``. Raises RunFolderError.
+    ``on_slots`` as in ``run_trials``. Raises RunFolderError or ClusterError.
     """
     reused_at_first = session.reused
     try:
@@ -131,7 +134,11 @@ def measure(
         # What is built once is no part of any trial, so it is built before the first.
         described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
-        notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        try:
+            notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        except ClusterError:
+            session.write_missing_records()
+            raise
         session.write_missing_records()
         # A search that makes its trials as it goes meets earlier records only now.
         if session.reused > reused_at_first:

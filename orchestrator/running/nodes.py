@@ -77,6 +77,8 @@ class Cluster:
     """Whether trials are kept on these nodes, because Ray has others, too."""
     allowed_models: tuple[str, ...] = ()
     """Words in the names of the GPU models that the configuration allows; empty: all models."""
+    is_own: bool = False
+    """Whether Ray was started for this sweep: it has no other user, and no node can join."""
     known_models: frozenset[str] = frozenset()
     """GPU models of the cluster that this is a part of."""
 
@@ -146,7 +148,9 @@ class Cluster:
         if not chosen:
             names = " or ".join(models)
             raise NoSuchGpuError(f"no node has a GPU called {names}: there is {self.hardware}")
-        return Cluster(nodes=tuple(chosen), pinned=True, allowed_models=tuple(models))
+        return dataclasses.replace(
+            self, nodes=tuple(chosen), pinned=True, allowed_models=tuple(models)
+        )
 
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU, and what is ``asked`` of the node's cores and memory.

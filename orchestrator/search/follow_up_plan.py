@@ -15,7 +15,7 @@ from orchestrator.planning.settings import FollowUpPolicy
 from orchestrator.search.follow_up_trials import profiled, tie_break, under_cap
 
 MAX_FAILED_CHECKS = 3
-"""Picks of a budget that may fail under its cap; after that the budget gets no further check."""
+"""A budget gets no further check after this many of its picks failed under its cap."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,29 +39,33 @@ class FollowUpPlan:
 
     def of_budgets(self) -> list[BudgetFollowUps]:
         """The follow-ups of each budget that the run names, smallest budget first."""
-        return [
-            BudgetFollowUps(
-                tie_break=self._tie_break(pick),
-                cap_checks=self._cap_checks(pick),
+        follow_ups = []
+        for pick in self._picks():
+            budget = BudgetFollowUps(
+                tie_break=self._tie_break(pick), cap_checks=self._cap_checks(pick)
             )
-            for pick in self._picks()
-        ]
+            follow_ups.append(budget)
+        return follow_ups
 
     def profiles(self) -> list[TrialSpec]:
         """Profiles of the budgets' picks, then of the front: its ends first."""
         wanted: list[Configuration] = []
         for pick in self._picks():
             wanted += _picked(pick)
+        # The front rises from its leanest end; its fastest end comes before the middle.
         front = self.results.front
         wanted += [*front[-1:], *front]
-        trial_ids = dict.fromkeys(own.trial_ids[0] for own in wanted)
+        # A configuration may be wanted twice. A dict keeps the first of each, in order.
+        trial_ids = dict.fromkeys(configuration.trial_ids[0] for configuration in wanted)
         first = itertools.islice(trial_ids, self.policy.profiles)
         return [profiled(self.records[trial_id]) for trial_id in first]
 
     def _picks(self) -> Sequence[BudgetPick]:
         # Without budgets the results fall back to the sizes of common GPUs. Those are not worth
         # follow-ups.
-        return self.results.budget_picks if self.results.run.budgets else ()
+        if not self.results.run.budgets:
+            return ()
+        return self.results.budget_picks
 
     def _tie_break(self, pick: BudgetPick) -> list[TrialSpec]:
         records = [self._record_of(contender) for contender in pick.contenders]
@@ -73,7 +77,8 @@ class FollowUpPlan:
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
             return []
-        return [under_cap(self._record_of(own), pick.budget_bytes) for own in _picked(pick)]
+        records = map(self._record_of, _picked(pick))
+        return [under_cap(record, pick.budget_bytes) for record in records]
 
     def _record_of(self, configuration: Configuration) -> TrialRecord:
         """The configuration's first repeat."""

@@ -10,17 +10,20 @@ from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 
 
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
-    """Close configurations again, in rounds that go there and back: A B, B A, A B ...
+    """Close configurations again, in rounds whose order alternates: A B, B A, A B ...
 
-    So a steady drift, such as a GPU that warms up, slows all of them equally. Empty if there is
-    nothing to compare.
+    So a steady drift, such as a GPU that warms up, slows all configurations equally. Empty for
+    fewer than two records, because there is nothing to compare.
     """
     if len(records) < 2:
         return []
+    # Every round has the same configurations. Odd rounds run them backwards.
     compared = tuple(record.trial_id for record in records)
     trials = []
     for number in range(rounds):
-        ordered = records if number % 2 == 0 else records[::-1]
+        ordered = records
+        if number % 2:
+            ordered = records[::-1]
         for record in ordered:
             follow_up = FollowUp(
                 follows_trial=record.trial_id,
@@ -43,7 +46,10 @@ def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
 
 
 def _non_allocator_bytes(record: TrialRecord) -> int:
-    """What the trial took besides PyTorch's allocator: CUDA context and libraries. 0 if unknown."""
+    """Bytes that the trial took outside PyTorch's allocator: CUDA context and libraries.
+
+    0 if unknown.
+    """
     used = record.measurements.get("device_peak_bytes") or 0
     reserved = record.measurements.get("peak_reserved_bytes") or 0
     if not used or not reserved:
@@ -52,7 +58,7 @@ def _non_allocator_bytes(record: TrialRecord) -> int:
 
 
 def profiled(record: TrialRecord) -> TrialSpec:
-    """A configuration again, profiled. Its speed is known by now, so one counted step is enough."""
+    """A configuration again, profiled. Its speed is known, so one counted step is enough."""
     return replace(
         record.spec,
         measure=replace(record.spec.measure, steps=1, profile=True),

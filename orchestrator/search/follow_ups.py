@@ -20,11 +20,11 @@ Series = Sequence[TrialSpec]
 class FollowUps(Search):
     """A search, then its follow-ups: tie-breaks and cap checks of budgets, then profiles.
 
-    The wrapped search is told nothing of follow-ups. Which follow-ups run depends on the records
-    alone, so a resumed sweep asks for the same ones. They run only if the search's records are all
-    of one environment, because there a follow-up meets the conditions of the trial that it follows.
-    Their slot time stays within the policy's share of the search's. A budget whose check found no
-    time keeps its inferred pick.
+    The wrapped search gets no records of follow-ups. Which follow-ups run depends on the records
+    alone, so a resumed sweep asks for the same follow-ups. They run only if the search's records
+    are all of one environment. There a follow-up meets the conditions of the trial that it follows.
+    The slot time of follow-ups stays within the policy's share of the search's slot time. A budget
+    whose check found no time keeps its inferred pick.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class FollowUps(Search):
         budgets: Sequence[int],
         baseline: Mapping[str, Choice],
     ) -> None:
+        # Records are kept apart: the search never sees those of follow-ups.
         self._search = search
         self._policy = policy
         self._run = RunMetadata(budgets=tuple(budgets), baseline=baseline)
@@ -42,8 +43,9 @@ class FollowUps(Search):
         """Trial -> record, of the search."""
         self._follow_up_records: dict[str, TrialRecord] = {}
         self._charged_seconds: dict[str, float] = {}
-        """Slot time of every follow-up that was asked for; until its record is there, that of the
-        trial it follows."""
+        """Follow-up that was asked for -> its slot time in seconds.
+
+        Until its record is there, this is the slot time of the trial that it follows."""
         self._out: dict[str, TrialSpec] = {}
         """Trials that are out, of the search and follow-ups."""
         self._plan: FollowUpPlan | None = None
@@ -51,6 +53,7 @@ class FollowUps(Search):
         self._is_plan_current = False
 
     def ask(self) -> TrialSpec | None:
+        """The next trial of the search, and at its end the next affordable follow-up."""
         trial = self._search.ask()
         if trial is None:
             trial = next(self._affordable(), None)
@@ -61,6 +64,7 @@ class FollowUps(Search):
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """What the search runs instead; a follow-up stays."""
         if spec.follow_up is not None:
             return spec
         del self._out[spec.trial_id]
@@ -70,6 +74,7 @@ class FollowUps(Search):
         return chosen
 
     def tell(self, record: TrialRecord) -> None:
+        """Take the record of a trial of the search, or of a follow-up that was asked for."""
         trial_id = record.trial_id
         self._out.pop(trial_id, None)
         self._is_plan_current = False
@@ -85,17 +90,21 @@ class FollowUps(Search):
 
     @property
     def exhausted(self) -> bool:
+        """Whether the search has ended and no follow-up is affordable."""
         if not self._search.exhausted or self._out:
             return False
         return next(self._affordable(), None) is None
 
     def skipped(self) -> Iterable[TrialRecord]:
+        """What the search skipped."""
         return self._search.skipped()
 
     def pending(self) -> Iterable[TrialSpec]:
+        """What the search has pending, and the affordable follow-ups."""
         return [*self._search.pending(), *self._affordable()]
 
     def summary(self) -> Mapping[str, Any]:
+        """The summary of the search."""
         return self._search.summary()
 
     def _affordable(self) -> Iterator[TrialSpec]:
@@ -106,6 +115,8 @@ class FollowUps(Search):
         plan = self._current_plan()
         if plan is None:
             return
+        # What the allowance has left is spent on one series after another. A series that was begun
+        # is finished.
         seconds = self._allowed_seconds() - sum(self._charged_seconds.values())
         for series, reserved_seconds in self._by_importance(plan):
             missing = self._not_asked_for(series)
@@ -118,7 +129,9 @@ class FollowUps(Search):
     def _by_importance(self, plan: FollowUpPlan) -> Iterator[tuple[Series, float]]:
         """Each series, with the seconds that it has to leave to more important ones after it."""
         budgets = plan.of_budgets()
-        checks = [trial for budget in budgets for trial in budget.cap_checks]
+        checks: list[TrialSpec] = []
+        for budget in budgets:
+            checks += budget.cap_checks
         seconds_of_checks = self._expected_seconds(self._not_asked_for(checks))
         for budget in budgets:
             # A tie-break comes first, because it decides the pick. It leaves time for every
@@ -135,26 +148,34 @@ class FollowUps(Search):
     def _allowed_seconds(self) -> float:
         """Slot time for all follow-ups."""
         searched = sum(record.slot_seconds for record in self._records.values())
+        # A share of the search's time, and after a short search at least the minimum.
         return max(self._policy.min_seconds, self._policy.slot_share * searched)
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
         """Slot time to expect of follow-ups: that of the trials they follow."""
-        followed = [trial.follow_up.follows_trial for trial in trials if trial.follow_up]
-        return sum(self._records[trial_id].slot_seconds for trial_id in followed)
+        seconds = 0.0
+        for trial in trials:
+            if trial.follow_up is not None:
+                seconds += self._records[trial.follow_up.follows_trial].slot_seconds
+        return seconds
 
     def _not_asked_for(self, trials: Iterable[TrialSpec]) -> list[TrialSpec]:
         return [trial for trial in trials if trial.trial_id not in self._charged_seconds]
 
     def _is_running(self, series: Series) -> bool:
         """Whether a series has begun and not ended."""
-        begun = [trial.trial_id for trial in series if trial.trial_id in self._charged_seconds]
-        return any(trial_id not in self._follow_up_records for trial_id in begun)
+        for trial in series:
+            has_begun = trial.trial_id in self._charged_seconds
+            if has_begun and trial.trial_id not in self._follow_up_records:
+                return True
+        return False
 
     def _current_plan(self) -> FollowUpPlan | None:
         """The plan from all records so far.
 
         None while the search runs, or if its records are not of one environment.
         """
+        # A follow-up waits for the last record of the search itself.
         is_searching = any(trial.follow_up is None for trial in self._out.values())
         if is_searching or not self._search.exhausted:
             return None
@@ -173,7 +194,8 @@ class FollowUps(Search):
         records = [record for record in self._records.values() if record.environment]
         if not records or not (self._run.budgets or self._policy.profiles):
             return None
-        if any(record.environment != records[0].environment for record in records):
+        environment = records[0].environment
+        if any(record.environment != environment for record in records):
             return None
         dataset = dataset_of_records([*records, *self._follow_up_records.values()], self._run)
         return dataset.main

@@ -16,22 +16,29 @@ class Grid(Search):
     def __init__(self, trials: Iterable[TrialSpec]) -> None:
         # An OrderedDict, because removing the first key of a plain dict takes time that grows with
         # every removal.
-        self._pending = OrderedDict((trial.trial_id, trial) for trial in trials)
+        self._pending: OrderedDict[str, TrialSpec] = OrderedDict()
+        for trial in trials:
+            self._pending[trial.trial_id] = trial
 
     def ask(self) -> TrialSpec | None:
+        """The next trial of the plan; None at its end."""
         if not self._pending:
             return None
         return self._pending.popitem(last=False)[1]
 
     def tell(self, record: TrialRecord) -> None:
+        """Take the record of a trial, which is not asked for any more."""
         self._pending.pop(record.trial_id, None)
 
     @property
     def exhausted(self) -> bool:
+        """Whether every trial was asked for or has a record."""
         return not self._pending
 
     def skipped(self) -> Iterable[TrialRecord]:
+        """None: a grid skips nothing."""
         return ()
 
     def pending(self) -> Iterable[TrialSpec]:
+        """The trials that were neither asked for nor recorded, in the order of the plan."""
         return tuple(self._pending.values())

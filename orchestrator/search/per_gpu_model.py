@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,11 @@ from orchestrator.search.base import Search
 
 
 class PerGpuModel(Search):
-    """Asks the search of the GPU model with the most idle slots; no model waits for another.
+    """Asks the search of the GPU model with the most idle slots. No model waits for another.
 
-    ``searches`` maps a GPU model to the search over its own trials (``for_gpu_model``), ``slots``
-    to the number of trials it runs at once. Each search is told only the records of its own model.
+    ``searches`` maps a GPU model to the search over its own trials (``for_gpu_model``). ``slots``
+    maps it to the number of trials that run at once. Each search is told only the records of its
+    own model.
     """
 
     def __init__(self, searches: Mapping[str, Search], slots: Mapping[str, int]) -> None:
@@ -24,26 +26,32 @@ class PerGpuModel(Search):
         self._out: dict[str, set[str]] = {model: set() for model in searches}
         """GPU model -> ids of its trials that are out."""
         self._tie_break_model: str | None = None
-        """The model whose tie-break was asked for last: one slot runs all its rounds, so they are
-        asked for in a row."""
+        """The model of the last trial, if that was a round of a tie-break.
+
+        One slot runs all rounds of a tie-break, so they are asked for in a row."""
 
     def ask(self) -> TrialSpec | None:
+        """The next trial of the first model that has room and a trial."""
+        # The first model in the order that has a trial.
         for model in self._models_to_ask():
             trial = self._searches[model].ask()
-            if trial is not None:
-                self._out[model].add(trial.trial_id)
-                is_tie_break = trial.purpose is Purpose.TIE_BREAK
-                self._tie_break_model = model if is_tie_break else None
-                return trial
+            if trial is None:
+                continue
+            self._out[model].add(trial.trial_id)
+            self._tie_break_model = None
+            if trial.purpose is Purpose.TIE_BREAK:
+                self._tie_break_model = model
+            return trial
         return None
 
     def _models_to_ask(self) -> list[str]:
         """A tie-break's model first, then the models with room, most idle slots first.
 
-        A model has room for one trial more than it has slots, so that no slot waits for its next
-        trial.
+        A model has room for one trial more than it has slots. So no slot waits for its next trial.
         """
-        models = [] if self._tie_break_model is None else [self._tie_break_model]
+        models = []
+        if self._tie_break_model is not None:
+            models.append(self._tie_break_model)
         for model in sorted(self._slots, key=self._trials_beyond_slots):
             if self._trials_beyond_slots(model) <= 0 and model not in models:
                 models.append(model)
@@ -53,6 +61,7 @@ class PerGpuModel(Search):
         return len(self._out[model]) - self._slots[model]
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """What the search of the trial's model runs instead of it."""
         out = self._out[spec.gpu_model]
         out.discard(spec.trial_id)
         chosen = self._searches[spec.gpu_model].reconsider(spec)
@@ -61,6 +70,7 @@ class PerGpuModel(Search):
         return chosen
 
     def tell(self, record: TrialRecord) -> None:
+        """Pass the record on to the search of its GPU model."""
         model = record.spec.gpu_model
         if model in self._searches:
             self._out[model].discard(record.trial_id)
@@ -68,13 +78,22 @@ class PerGpuModel(Search):
 
     @property
     def exhausted(self) -> bool:
+        """Whether every model's search is exhausted."""
         return all(search.exhausted for search in self._searches.values())
 
     def skipped(self) -> Iterable[TrialRecord]:
-        return [record for search in self._searches.values() for record in search.skipped()]
+        """What any model's search skipped."""
+        records: list[TrialRecord] = []
+        for search in self._searches.values():
+            records += search.skipped()
+        return records
 
     def pending(self) -> Iterable[TrialSpec]:
-        return [trial for search in self._searches.values() for trial in search.pending()]
+        """What any model's search has pending."""
+        trials: list[TrialSpec] = []
+        for search in self._searches.values():
+            trials += search.pending()
+        return trials
 
     def summary(self) -> Mapping[str, Any]:
         """The counts of all models added up.
@@ -82,23 +101,29 @@ class PerGpuModel(Search):
         An audit is about one model, so it is left out if there are several.
         """
         summaries = [search.summary() for search in self._searches.values()]
-        return _sum_of([summary for summary in summaries if summary])
+        # A search that skips nothing by nature has an empty summary.
+        return _sum_of(list(filter(None, summaries)))
 
 
 def _sum_of(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """One summary of several, as ``Search.summary`` describes it; empty for none."""
     if not summaries:
         return {}
     if len(summaries) == 1:
         return summaries[0]
-    skipped: dict[str, int] = {}
+    # Counts of several models add up, rule by rule.
+    planned = 0
+    measured = 0
+    skipped: Counter[str] = Counter()
     for summary in summaries:
-        for rule, trials in summary["skipped"].items():
-            skipped[rule] = skipped.get(rule, 0) + trials
+        planned += summary["planned"]
+        measured += summary["measured"]
+        skipped.update(summary["skipped"])
     return {
         "kind": summaries[0]["kind"],
-        "planned": sum(summary["planned"] for summary in summaries),
-        "measured": sum(summary["measured"] for summary in summaries),
-        "skipped": skipped,
+        "planned": planned,
+        "measured": measured,
+        "skipped": dict(skipped),
     }
 
 
@@ -110,5 +135,5 @@ def per_gpu_model(searches: Mapping[str, Search], slots: Mapping[str, int]) -> S
 
 
 def for_gpu_model(trials: Iterable[TrialSpec], gpu_model: str) -> tuple[TrialSpec, ...]:
-    """The same trials, which only this GPU model may run; any model if the name is empty."""
+    """The same trials for one GPU model alone. With an empty name any model may run them."""
     return tuple(replace(trial, gpu_model=gpu_model) for trial in trials)

@@ -32,8 +32,9 @@ class RegisteredSearch:
     make: Callable[..., Search]
     """From trials, and by keyword the options that ``search_kinds`` describes."""
     uses_predicted_memory: bool = False
-    """``make`` also takes ``predicted_bytes``: trial -> predicted memory, a mapping that may
-    grow."""
+    """Whether ``make`` also takes ``predicted_bytes``: trial -> predicted memory.
+
+    The mapping may grow while the search runs."""
 
 
 SEARCHES: Mapping[str, RegisteredSearch] = {
@@ -54,10 +55,14 @@ class SearchFactory:
     """Whether follow-ups come after each search. They need a GPU."""
 
     def build(self, trials: Sequence[TrialSpec], gpu_model: str) -> Search:
-        """The search that the config names, over the trials of one GPU model."""
+        """The search that the config names, over the trials of one GPU model.
+
+        Follow-ups come after it where the factory has them.
+        """
         choice = self.config.search
         registered = SEARCHES[choice.kind]
         options = dict(choice.options)
+        # Only some kinds of searches use predicted memory.
         if registered.uses_predicted_memory and self.predictor is not None:
             options["predicted_bytes"] = self.predictor.of(trials, gpu_model)
         search = registered.make(trials, **options)

@@ -1,4 +1,4 @@
-"""Several independent searches as one: they are asked in turn."""
+"""Several independent searches as one search: they are asked in turn."""
 
 from __future__ import annotations
 
@@ -11,35 +11,47 @@ from orchestrator.search.base import Search
 
 
 class RoundRobin(Search):
-    """The search that was asked longest ago comes first.
+    """Asks the search first that was asked longest ago.
 
-    Each is told every record, and knows its own trials.
+    Each search is told every record, and ignores records of trials that are not its own.
     """
 
     def __init__(self, searches: Sequence[Search]) -> None:
         self._searches = tuple(searches)
         self._queue = deque(searches)
-        """The next to be asked is first."""
+        """The search to ask next is first."""
 
     def ask(self) -> TrialSpec | None:
+        """The next trial of the first search that has one."""
         for search in self._queue:
             trial = search.ask()
             if trial is not None:
+                # A search that gave a trial is asked last the next time.
                 self._queue.remove(search)
                 self._queue.append(search)
                 return trial
         return None
 
     def tell(self, record: TrialRecord) -> None:
+        """Pass the record on to every search."""
         for search in self._searches:
             search.tell(record)
 
     @property
     def exhausted(self) -> bool:
+        """Whether every search is exhausted."""
         return all(search.exhausted for search in self._searches)
 
     def skipped(self) -> Iterable[TrialRecord]:
-        return [record for search in self._searches for record in search.skipped()]
+        """What any of the searches skipped."""
+        records: list[TrialRecord] = []
+        for search in self._searches:
+            records += search.skipped()
+        return records
 
     def pending(self) -> Iterable[TrialSpec]:
-        return [trial for search in self._searches for trial in search.pending()]
+        """What any of the searches has pending."""
+        trials: list[TrialSpec] = []
+        for search in self._searches:
+            trials += search.pending()
+        return trials

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-DISTRIBUTION = "orchestrator"
-"""The name that pip knows the program by."""
+DISTRIBUTION = "training-frontier"
+"""The name that pip knows the program by; "orchestrator" on the index is another program."""
 
 
 def tool_version() -> str:

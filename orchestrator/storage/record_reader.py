@@ -20,7 +20,10 @@ from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
 from orchestrator.storage.layout import record_files
 from orchestrator.storage.migration import upgraded_record
 from orchestrator.storage.tables.anatomy_rows import is_sound
+from orchestrator.units import count
 
+_NAMED_FILES = 4
+"""Unreadable files that a sentence names; of more it gives the number."""
 _YEAR_2100 = 4102444800.0
 """As Unix time: no clock, however wrong, starts a trial later."""
 
@@ -33,10 +36,49 @@ class RecordsFound:
     """File and record, by file name."""
     unreadable: tuple[Path, ...]
     """Files that are no record of this version."""
+    newer: tuple[Path, ...] = ()
+    """Those of them that a newer version of this program wrote."""
+
+    def in_order(self) -> list[TrialRecord]:
+        """The records, oldest first, those that never started last."""
+        return sorted((record for _, record in self.records), key=_order)
+
+    def sentences(self) -> tuple[str, ...]:
+        """How many files cannot be read, and which; nothing where all can."""
+        damaged = [path for path in self.unreadable if path not in self.newer]
+        kinds = (
+            (damaged, "cannot be read (damaged, or no record of this program)"),
+            (self.newer, "cannot be read: a newer version of this program wrote it"),
+        )
+        listed = []
+        for paths, reason in kinds:
+            if paths:
+                listed.append(f"{count(len(paths), 'record')} {reason}: {_listed(paths)}")
+        return tuple(listed)
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    left_out = len(paths) - _NAMED_FILES
+    names = ", ".join(str(path) for path in paths[:_NAMED_FILES])
+    if left_out > 0:
+        return f"{names} and {left_out} more"
+    return names
+
+
+class NewerRecordError(ValueError):
+    """A record that a newer version of this program wrote."""
 
 
 def read_record(path: Path) -> TrialRecord | None:
     """The record in a file; None where there is none that a table can hold."""
+    try:
+        return _record(path)
+    except NewerRecordError:
+        return None
+
+
+def _record(path: Path) -> TrialRecord | None:
+    """As ``read_record``. Raises NewerRecordError."""
     try:
         if not path.is_file():  # a pipe would block, a device never ends
             return None
@@ -45,12 +87,14 @@ def read_record(path: Path) -> TrialRecord | None:
         # Records without a version are of the first.
         version = raw.get("schema_version", 1)
         if version > SCHEMA_VERSION:
-            return None
+            raise NewerRecordError(str(path))
         if version < SCHEMA_VERSION:
             raw = {**upgraded_record(raw), "schema_version": SCHEMA_VERSION}
             text = json.dumps(raw).encode()
         _shape().validate_json(text, strict=True)  # every value of its type
         record = record_from_json(raw)  # no field that this version does not know
+    except NewerRecordError:
+        raise
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     if _fits_a_table(record):
@@ -62,19 +106,25 @@ def find_records(run_folder: Path) -> RecordsFound:
     """Every record of a run folder, and the files that are none."""
     records: list[tuple[Path, TrialRecord]] = []
     unreadable = []
+    newer = []
     for path in record_files(run_folder):
-        record = read_record(path)
+        try:
+            record = _record(path)
+        except NewerRecordError:
+            newer.append(path)
+            record = None
         if record is None:
             unreadable.append(path)
         else:
             records.append((path, record))
-    return RecordsFound(records=tuple(_with_todays_ids(records)), unreadable=tuple(unreadable))
+    return RecordsFound(
+        records=tuple(_with_todays_ids(records)), unreadable=tuple(unreadable), newer=tuple(newer)
+    )
 
 
 def read_records(run_folder: Path) -> list[TrialRecord]:
     """Every readable record, oldest first, those that never started last."""
-    records = [record for _, record in find_records(run_folder).records]
-    return sorted(records, key=_order)
+    return find_records(run_folder).in_order()
 
 
 def _order(record: TrialRecord) -> tuple[bool, float]:

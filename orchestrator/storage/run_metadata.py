@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 from pydantic_core import from_json
+from typing_extensions import TypedDict
 
 from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
@@ -65,11 +66,43 @@ class RunMetadata:
         # An old run wrote null where it had nothing to say; the default says the same.
         given = {key: value for key, value in cleaned.items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
+        _CONFIG.validate_python(dict(run.config))
         if run.schema_version > SCHEMA_VERSION:
             raise ValueError(f"written by a newer version (schema {run.schema_version})")
         if run.search:
             _SEARCH_SUMMARY.validate_python(dict(run.search))
         return run
+
+
+class _ModelConfig(TypedDict, total=False):
+    task: str
+    architecture: str | None
+    config: dict[str, Any]
+    name_or_path: str | None
+
+
+class _DataConfig(TypedDict, total=False):
+    synthetic: dict[str, Any] | None
+    file: dict[str, Any] | None
+
+
+class _Config(TypedDict, total=False):
+    """The parts of a kept configuration that pages and comparisons read; others are free."""
+
+    model: _ModelConfig
+    data: _DataConfig
+    training_arguments: dict[str, Any]
+    deepspeed: dict[str, Any] | None
+    axes: dict[str, list[Choice]]
+    subsets: dict[str, dict[str, list[Choice]]]
+    baseline: dict[str, Choice]
+    measure: dict[str, Any]
+    follow_up: dict[str, Any] | None
+    resources: dict[str, Any] | None
+    search: dict[str, Any] | None
+
+
+_CONFIG = TypeAdapter(_Config)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

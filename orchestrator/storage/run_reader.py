@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 from jobs.anatomy_record import Anatomy
 from jobs.record import TrialRecord
 from orchestrator.storage.layout import TRIALS
-from orchestrator.storage.record_reader import read_records
-from orchestrator.storage.run_metadata import read_run
+from orchestrator.storage.record_reader import find_records, read_records
+from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.tables.table_reader import (
     losses_in_steps_file,
     profiled_trials,
@@ -35,11 +36,19 @@ def read_run_folder(run_folder: Path) -> RunContents:
     Raises FileNotFoundError where the folder holds neither records nor ``trials.parquet``,
     UnreadableRunError on a file that cannot be read.
     """
-    records = read_records(run_folder)
+    contents = find_records(run_folder)
+    records = contents.in_order()
+    unreadable = contents.sentences()
     if records:
-        trials = table_of_records(records, read_run(run_folder))
+        trials = table_of_records(records, read_run(run_folder), unreadable=unreadable)
         return RunContents(trials=trials, losses=losses_of(records))
-    trials = read_trials_file(run_folder / TRIALS)
+    try:
+        trials = read_trials_file(run_folder / TRIALS)
+    except FileNotFoundError as error:
+        if unreadable:
+            raise UnreadableRunError("; ".join(unreadable)) from None
+        raise error
+    trials = dataclasses.replace(trials, unreadable=unreadable)
     return RunContents(trials=trials, losses=losses_in_steps_file(run_folder))
 
 

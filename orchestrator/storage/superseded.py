@@ -36,6 +36,8 @@ class Superseded:
         """Where the files went; None while there are none."""
         self.records = 0
         """Record files that were moved aside."""
+        self.tables = 0
+        """Tables that were moved aside."""
 
     def remember_run(self) -> None:
         """Keep what ``run.json`` says now: the earlier run's, before today's takes its place."""
@@ -58,10 +60,12 @@ class Superseded:
             table = self._run_folder / name
             if table.is_file():
                 _move(table, self._folder())
+                self.tables += 1
 
     def _folder(self) -> Path:
         """The folder for what this driver moves aside, with the run.json of the earlier run."""
         if self.path is None:
+            self.remember_run()
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
             path = _free(self._run_folder / SUPERSEDED / stamp)
             path.mkdir(parents=True)

@@ -21,7 +21,7 @@ from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.cluster.messages import RECORD, Assignment
-from orchestrator.running.lifecycle import wanted_records
+from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
@@ -223,7 +223,7 @@ def resume(trials: int, folder: Path) -> None:
     plan = planned(trials)
     planned_ids = {spec.trial_id for spec in plan}
     run_folder = RunFolder(folder)
-    earlier = wanted_records(run_folder, lambda spec: spec.trial_id in planned_ids)
+    earlier = sort_earlier(run_folder, lambda spec: spec.trial_id in planned_ids).wanted
     session = Session(Grid(plan), run_folder)
     environment = next(iter(earlier.values())).environment
     assert session.reuse(earlier, [environment], resume=True) == trials

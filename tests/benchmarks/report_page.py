@@ -11,7 +11,6 @@ processes.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +25,9 @@ from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.columns import trial_table_columns
 from orchestrator.storage.tables.trial_table import TrialTable
 from orchestrator.units import GIB, MIB
+from tests.support.browser import chromium
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
+CHROMIUM = chromium()
 DRAWN = '#chart[aria-busy="false"]'
 FRAME = (
     "new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(performance.now() / "

@@ -30,7 +30,7 @@ def write(path: Path, results: Sequence[SweepResult], drawn: int, command: str) 
 def _origin(command: str) -> Iterator[str]:
     yield ""
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    yield f"`{command}`, {today}, Ray {ray.__version__}, {_machine()}:"
+    yield f"`{command}`, {today}, Ray {ray.__version__}, {machine()}:"
     yield ""
 
 
@@ -75,6 +75,7 @@ def table(results: Sequence[SweepResult], drawn: int) -> Iterator[str]:
     yield ""
 
 
-def _machine() -> str:
+def machine() -> str:
+    """This machine, in words."""
     memory = psutil.virtual_memory().total / 2**30
     return f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"

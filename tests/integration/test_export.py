@@ -9,11 +9,12 @@ import multiprocessing
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import transformers
@@ -25,6 +26,7 @@ from jobs.spec import (
     DataSpec,
     ModelSpec,
     SyntheticData,
+    Task,
     TrialSpec,
     spec_from_json,
     to_json,
@@ -74,11 +76,16 @@ def _measure(spec: dict[str, Any], folder: Path) -> None:
     (folder / "record.json").write_text(json.dumps(record_to_json(record)))
 
 
-def _train(steps: int, folder: Path) -> None:
+AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
+"""Options of an exported script that trains on what the trial trained on, and nothing else."""
+
+
+def _train(options: Sequence[str], folder: Path) -> None:
     for name in list(sys.modules):
         if name.partition(".")[0] in OWN_PACKAGES:
             sys.modules[name] = None  # type: ignore[assignment]
-    sys.argv = ["train.py", "--max_steps", str(steps), "--disable_tqdm", "true"]
+    sys.argv = ["train.py", "--disable_tqdm", "true", *options]
+    sys.path.insert(0, str(folder))  # as python does for a script
     with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
         runpy.run_path(str(folder / "train.py"), run_name="__main__")
 
@@ -91,7 +98,7 @@ def _measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) 
 
 
 CASES: Mapping[str, dict[str, Any]] = {
-    "plain": {"accumulation": 4, "activations": "checkpoint", "precision": "bf16"},
+    "plain": {"activations": "checkpoint", "precision": "bf16"},
     "lora_and_a_hook": {"adapter": "lora_r8", "optimizer": "adam8bit_decay_groups"},
     "accelerate_loop": {
         "loop": "accelerate",
@@ -113,9 +120,108 @@ def test_exported_files_train_with_the_trials_losses(
     assert len(set(losses)) > 1
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
-    _in_a_process(processes, _train, len(losses), exported)
-    figures = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
+    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
+    figures = _figures(processes, options, exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+
+
+def _figures(context: ForkServerContext, options: Sequence[str], exported: Path) -> dict[str, Any]:
+    """What an exported training prints at its end."""
+    _in_a_process(context, _train, options, exported)
+    figures: dict[str, Any] = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
+    return figures
+
+
+NO_DROPOUT = {
+    "bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    "llama": {},
+}
+DIVIDES = {"bert": "the Trainer divides", "llama": "the model divides"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", NO_DROPOUT)
+def test_exported_accumulation_has_the_losses_of_one_whole_batch(
+    architecture: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    # BERT's classifier ignores num_items_in_batch, Llama divides by it.
+    task = "sequence-classification" if architecture == "bert" else "causal-lm"
+    config = {**MODELS[task].config, **NO_DROPOUT[architecture]}
+    model = ModelSpec(task=MODELS[task].task, architecture=architecture, config=config)
+    losses = {}
+    for accumulation in (1, 4):
+        choices = {"micro_batch": 8 // accumulation, "accumulation": accumulation}
+        spec = dataclasses.replace(tiny_spec(choices), model=model)
+        exported = tmp_path / str(accumulation)
+        export(spec, exported, label="a test")
+        options = ["--max_steps", "5", *AS_MEASURED, "--learning_rate", "1e-2"]
+        losses[accumulation] = _figures(processes, options, exported)["train_loss"]
+    assert losses[4] == pytest.approx(losses[1], rel=1e-4)
+    log = (tmp_path / "4" / "log.txt").read_text()
+    assert f"accumulation checked: {DIVIDES[architecture]} the loss by 4" in log
+
+
+@pytest.mark.slow
+def test_exported_accumulation_that_would_be_wrong_stops_with_a_sentence(
+    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    export(tiny_spec({"micro_batch": 2, "accumulation": 4}), tmp_path / "train", label="a test")
+    path = tmp_path / "train" / "train.py"
+    # A model that divides by something else, and a Trainer that does not divide.
+    broken = path.read_text().replace(
+        "    return model.to(device)",
+        "    import functools\n"
+        "    plain = model.forward\n"
+        "    @functools.wraps(plain)\n"
+        "    def forward(*args, num_items_in_batch=None, **kwargs):\n"
+        "        outputs = plain(*args, **kwargs)\n"
+        "        outputs.loss = outputs.loss / (num_items_in_batch or 1) ** 0.5\n"
+        "        return outputs\n"
+        "    model.forward = forward\n"
+        "    return model.to(device)",
+    )
+    path.write_text(broken)
+    with pytest.raises(AssertionError, match="accumulated correctly"):
+        _figures(processes, ["--max_steps", "2", *AS_MEASURED], path.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
+def test_exported_training_evaluates_saves_and_goes_on(
+    loop: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    import torch
+
+    exported = tmp_path / "train"
+    spec = tiny_spec({"loop": loop, "micro_batch": 2, "accumulation": 2})
+    export(spec, exported, label="a test")
+    _in_a_process(processes, _train, ["--synthetic", "--max_steps", "4"], exported)
+    printed = (exported / "printed.txt").read_text()
+    assert printed.count("eval_loss") == 4
+    saved = sorted(path.name for path in (exported / "output").iterdir() if path.is_dir())
+    assert saved == ["checkpoint-3", "checkpoint-4"]
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(exported / "output")
+    whole = model.state_dict()
+
+    # Nothing overwrites it, and a training that goes on from step 3 ends in the same weights.
+    with pytest.raises(AssertionError, match="holds an earlier training"):
+        _in_a_process(processes, _train, ["--synthetic", "--max_steps", "4"], exported)
+    checkpoint = str(exported / "output" / "checkpoint-3")
+    options = ["--synthetic", "--max_steps", "4", "--resume_from_checkpoint", checkpoint]
+    _in_a_process(processes, _train, [*options, "--output_dir", str(tmp_path / "on")], exported)
+    resumed = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "on")
+    for name, weights in resumed.state_dict().items():
+        assert torch.allclose(weights, whole[name], atol=1e-6), name
+
+
+@pytest.mark.slow
+def test_exported_training_refuses_synthetic_data_unless_asked(
+    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    export(tiny_spec(), tmp_path / "train", label="a test")
+    with pytest.raises(AssertionError, match="measured on synthetic data, which teaches a model"):
+        _in_a_process(processes, _train, ["--max_steps", "1"], tmp_path / "train")
+    assert not (tmp_path / "train" / "output").exists()
 
 
 TINY = {
@@ -145,7 +251,9 @@ MODELS: Mapping[str, ModelSpec] = {
 def _script(spec: TrialSpec, folder: Path) -> dict[str, Any]:
     """The functions of an exported train.py."""
     export(spec, folder, label="a test")
-    return runpy.run_path(str(folder / "train.py"), run_name="exported")
+    sys.modules.pop("measured_data", None)  # of another export
+    with patch.object(sys, "path", [str(folder), *sys.path]):
+        return runpy.run_path(str(folder / "train.py"), run_name="exported")
 
 
 def _values(dataset: Any) -> list[dict[str, Any]]:
@@ -157,6 +265,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+OPTIONS = SimpleNamespace(synthetic=True, eval_share=0.05)
 ARGUMENTS = SimpleNamespace(max_steps=4, train_batch_size=4, gradient_accumulation_steps=2, seed=42)
 
 
@@ -173,9 +282,9 @@ def test_exported_synthetic_data_is_the_trials(
     synthetic = SyntheticData(sequence_length=16, samples=8, padding=padding)
     spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=synthetic))
     script = _script(spec, tmp_path)
-    config = script["model_config"]()
+    config = script["model_config"](OPTIONS)
     assert config.to_dict() == models.architecture_config(spec.model).to_dict()
-    exported, _ = script["make_dataset"](config, ARGUMENTS)
+    exported, _ = script["make_dataset"](config, ARGUMENTS, OPTIONS)
     trials, _ = data.load(spec.data, spec.model.task, config, samples=32, seed=42)
     assert len(exported) == 32
     assert _values(exported) == _values(trials)
@@ -201,14 +310,81 @@ def test_exported_checkpoint_and_dataset_are_the_trials(
     spec = dataclasses.replace(tiny_spec(), model=model, data=DataSpec(file=file))
     script = _script(spec, tmp_path / "exported")
     device = torch.device("cpu")
-    exported_config = script["model_config"]()
-    exported = script["make_model"](exported_config, device).state_dict()
+    exported_config = script["model_config"](OPTIONS)
+    exported = script["make_model"](exported_config, device, OPTIONS).state_dict()
     trials = models.build(spec.model, spec.settings.model_kwargs, device).state_dict()
     assert exported.keys() == trials.keys()
     assert all(torch.equal(exported[name], trials[name]) for name in exported)
-    dataset, _ = script["make_dataset"](exported_config, ARGUMENTS)
+    dataset, _ = script["make_dataset"](exported_config, ARGUMENTS, OPTIONS)
     expected, _ = data.load(spec.data, spec.model.task, exported_config, samples=None, seed=42)
     assert _values(dataset) == _values(expected)
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message.role }} : {{ message.content }} . {% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+CHAT = [{"role": "user", "content": "good film"}, {"role": "assistant", "content": "a fine one"}]
+ROWS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "chats": ("causal-lm", [{"messages": CHAT}]),
+    "prompts": ("causal-lm", [{"prompt": "good", "completion": "film"}]),
+    "pairs": ("seq2seq-lm", [{"text": "good film", "target": "fine"}]),
+    "names of classes": (
+        "sequence-classification",
+        [{"text": "good film", "label": "yes"}, {"text": "a film", "label": "no"}],
+    ),
+    "words": ("token-classification", [{"text": ["good", "film"], "labels": ["A", "B"]}]),
+}
+"""Task and rows of a user's file, as people have them."""
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_exported_reading_of_a_file_is_the_trials(
+    kind: str, tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    task, rows = ROWS[kind]
+    (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows * 4))
+    _save_tokenizer(tmp_path / "tokenizer")
+    file = DatasetFile(
+        path=str(tmp_path / "rows.json"),
+        format="json",
+        tokenizer=str(tmp_path / "tokenizer"),
+        max_length=16,
+    )
+    architecture = {"causal-lm": "llama", "seq2seq-lm": "t5"}.get(task, "bert")
+    config = {"vocab_size": 64} if architecture == "t5" else {**TEXT, "num_labels": 3}
+    model = ModelSpec(task=cast(Task, task), architecture=architecture, config=config)
+    spec = dataclasses.replace(tiny_spec(), model=model, data=DataSpec(file=file))
+    script = _script(spec, tmp_path / "exported")
+    exported_config = script["model_config"](OPTIONS)
+    dataset, collator = script["make_dataset"](exported_config, ARGUMENTS, OPTIONS)
+    trials, trials_collator = data.load(
+        spec.data, spec.model.task, exported_config, samples=None, seed=42
+    )
+    assert dataset.features == trials.features
+    assert _values(dataset) == _values(trials)
+    assert type(collator) is type(trials_collator)
+    script["fit_classes"](exported_config, dataset)
+    fitted = data.fitted(model, trials, config_labels=models.architecture_config(model).num_labels)
+    assert exported_config.num_labels == models.architecture_config(fitted).num_labels
+
+
+def _save_tokenizer(folder: Path) -> None:
+    """A tokenizer of a few words, with a chat template."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = ["[PAD]", "[UNK]", "</s>", "good", "film", "a", "fine", "one", "user", "assistant"]
+    words += [":", "."]
+    tokens = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokens.pre_tokenizer = Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokens, pad_token="[PAD]", unk_token="[UNK]", eos_token="</s>"
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,3 +268,79 @@ def test_sweep_predict_shows_the_plan_with_its_memory(
     assert trial_ids == [small["trial_id"], large["trial_id"]]
     assert 0 < small["allocated_bytes"] <= large["allocated_bytes"]
     assert sweep.main([str(config), "--predict", "h2000"]) == 2
+
+
+def _tokenizer(folder: Path) -> Path:
+    """A tokenizer of words w0 to w99 on disk."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"[PAD]": 0, "[UNK]": 1} | {f"w{number}": number + 2 for number in range(100)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    fast.save_pretrained(folder)
+    return folder
+
+
+def _of_file(folder: Path, lengths: Sequence[int], *, positions: int = 512) -> list[Prediction]:
+    """Predictions for texts of these lengths, at micro-batches 2 and 4."""
+    texts = folder / "texts.jsonl"
+    with texts.open("w") as file:
+        for number, length in enumerate(lengths):
+            row = {"text": " ".join(["w5"] * length), "label": number % 2}
+            file.write(json.dumps(row) + "\n")
+    config = folder / "file.yaml"
+    config.write_text(
+        f"""
+model:
+  task: sequence-classification
+  architecture: bert
+  config: {{hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 2, vocab_size: 128,
+           intermediate_size: 128, max_position_embeddings: {positions}}}
+data:
+  file:
+    path: {texts}
+    columns: {{text: text, labels: label}}
+    tokenizer: {_tokenizer(folder / "tokenizer")}
+    max_length: 512
+axes: {{micro_batch: [2, 4]}}
+"""
+    )
+    return predict(plan(load_config(config)).trials, H200)
+
+
+def test_predict_data_file_has_worst_and_typical_batch(tmp_path: Path) -> None:
+    _, ragged = _of_file(tmp_path, [20] * 99 + [480])
+    assert (ragged.worst_tokens, ragged.typical_tokens) == (480, 20)
+    assert ragged.device is not None
+    assert ragged.typical_device is not None
+    assert ragged.typical_device.bytes < ragged.device.bytes
+    _, long = _of_file(tmp_path, [480] * 100)
+    assert long.typical_device is None
+    assert long.allocated is not None
+    assert ragged.allocated is not None
+    # Of one long row and three short ones all are padded to the long one.
+    assert ragged.allocated.bytes >= long.allocated.bytes
+    assert ragged.notes
+    assert not long.notes
+
+
+def test_predict_data_file_beyond_the_positions_is_refused(tmp_path: Path) -> None:
+    for prediction in _of_file(tmp_path, [20] * 99 + [480], positions=128):
+        assert "480 tokens" in prediction.refused
+        assert "positions for 128" in prediction.refused
+        assert set(prediction.cards.values()) == {"no"}
+
+
+def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec: SpecFactory) -> None:
+    spec = tiny_spec({"micro_batch": 4, "attention": "eager"})
+    synthetic = spec.data.synthetic
+    assert synthetic is not None
+    data = replace(spec.data, synthetic=replace(synthetic, padding=0.3))
+    plain, padded = predict([spec, replace(spec, data=data)], H200)
+    assert plain.allocated is not None
+    assert padded.allocated is not None
+    assert padded.anatomy["inputs"] > plain.anatomy["inputs"]
+    assert padded.notes
+    assert not plain.notes

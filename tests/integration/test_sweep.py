@@ -15,6 +15,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import sweep
+from orchestrator.api import load
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
@@ -223,6 +224,24 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
     for name in FILES:
         assert (folder / name).stat().st_size > 0
         assert name == "run.json" or str(folder / name) in resumed.stdout
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_rows_of_an_earlier_plan_move_aside_and_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    optimizer = "optimizer: [sgd]"
+    assert run_sweep(config_of(tmp_path, [1, 2], axis=optimizer), folder) == 0
+    before = {path.name: path.read_bytes() for path in folder.glob("records/*.json")}
+    capsys.readouterr()
+    longer = config_of(tmp_path, [1], axis=optimizer, steps=3)
+    assert run_sweep(longer, folder, "--resume") == 0
+    assert "2 earlier records of another plan: moved to" in capsys.readouterr().out
+    (aside,) = (folder / "superseded").iterdir()
+    assert {path.name: path.read_bytes() for path in aside.glob("records/*.json")} == before
+    assert len(load(aside).configurations) == 2, "it is a run of its own"
+    assert "2 earlier records" in (folder / "report.md").read_text()
 
 
 @pytest.mark.usefixtures("ray_session")

@@ -68,6 +68,20 @@ def note_variables(model: Any, task: str, arguments: Any, *, file: str, names: l
     return model
 
 
+@hook("faults.sleep_between_steps")
+def sleep_between_steps(model: Any, task: str, arguments: Any, *, seconds: float) -> Any:
+    """No fault: a Trainer callback that sleeps at the end of every step, as a slow logger would."""
+    import transformers
+    from transformers import trainer
+
+    class Sleeper(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            time.sleep(seconds)
+
+    trainer.DEFAULT_CALLBACKS.append(Sleeper)
+    return model
+
+
 @hook("faults.kill")
 def kill(model: Any, task: str, arguments: Any) -> None:
     """End as if another process had killed this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -80,8 +81,93 @@ def test_run_compared_with_itself_has_no_change(run: orchestrator.Run) -> None:
     assert not [change for change in run.compare(run).changes if change.is_regression]
 
 
+def test_run_recommends_for_a_size_as_people_write_it(run: orchestrator.Run) -> None:
+    as_text = orchestrator.recommend(RUN, memory="8GiB").best
+    as_number = run.recommend(memory_bytes=8 * 2**30).best
+    assert as_text is not None
+    assert as_number is not None
+    assert as_text.configuration.trial_ids == as_number.configuration.trial_ids
+    with pytest.raises(ValueError, match="needs a unit: 24GiB"):
+        run.recommend(memory=24)
+
+
+def test_verbs_are_functions_of_the_package_and_modules_all_the_same(
+    run: orchestrator.Run,
+) -> None:
+    trials = [row["trial_id"] for row in run.dataset.rows if row["outcome"] == "ok"][:2]
+    assert orchestrator.compare(run, RUN).matched
+    assert orchestrator.explain(run, *trials) == run.explain(*trials)
+    from orchestrator import recommend
+
+    assert callable(recommend.main)
+    assert "memory" in inspect.signature(orchestrator.recommend).parameters
+    assert recommend is orchestrator.recommend
+
+
+def test_package_lists_what_it_offers() -> None:
+    assert {"sweep", "predict", "load", "recommend", "compare", "explain"} <= {*dir(orchestrator)}
+    for name in orchestrator.__all__:
+        assert getattr(orchestrator, name)
+
+
+@pytest.mark.parametrize("name", orchestrator.__all__)
+def test_package_documents_everything_it_offers(name: str) -> None:
+    from orchestrator import api
+
+    documented = getattr(api, name)
+    assert name == "__version__" or len(inspect.getdoc(documented) or "") > 20
+
+
+def test_run_plots_its_frontier(run: orchestrator.Run, tmp_path: Path) -> None:
+    picture = run.plot()
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    assert picture.save(tmp_path / "frontier.png").read_bytes() == picture.png
+
+
+def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path: Path) -> None:
+    from orchestrator.planning.config import ConfigError
+
+    (tmp_path / "sweep.yaml").write_text(
+        "model: {task: causal-lm, architecture: gpt2}\ndata: {file: {path: none.jsonl}}\n"
+    )
+    with pytest.raises(ConfigError, match="there is no file"):
+        orchestrator.sweep(tmp_path / "sweep.yaml")
+    with pytest.raises(ConfigError, match="there is no file"):
+        orchestrator.predict(tmp_path / "sweep.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sweep_returns_the_run_that_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mini.yaml").write_text(
+        "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 32, "
+        "num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 64, vocab_size: 128, "
+        "max_position_embeddings: 16}}\n"
+        "data: {synthetic: {sequence_length: 8, samples: 8}}\n"
+        "measure: {warmup_steps: 1, steps: 2}\n"
+    )
+    predicted = orchestrator.predict("mini.yaml")
+    assert len(predicted.to_pandas()) == len(predicted) == 1
+    assert "allocated" in repr(predicted)
+    measured = orchestrator.sweep("mini.yaml", output="here", time_budget="5m")
+    assert len(measured.to_pandas()) == 1
+    assert (tmp_path / "here" / "report.html").exists()
+
+
 def test_package_has_no_other_attributes(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match="nothing"):
         _ = orchestrator.nothing
     with pytest.raises(FileNotFoundError):
         orchestrator.load(tmp_path / "nowhere")
+
+
+def test_run_frontier_and_answers_leave_out_what_trains_wrongly(run: orchestrator.Run) -> None:
+    assert any(own.trains_wrongly for own in run.configurations)
+    assert not any(own.trains_wrongly for own in run.frontier(all_recipes=True))
+    answer = run.recommend(memory_bytes=8 * 2**30, effective_batch=4, all_recipes=True)
+    assert answer.best is not None
+    assert not answer.best.configuration.trains_wrongly
+    assert answer.recommendation.left_out.count > 0

@@ -52,12 +52,16 @@ OPENED = {
 }
 # Modules that the node's own environment names, and fixed lists.
 IMPORT_BY_NAME = {
+    "jobs/own_process.py",  # of our own packages only
+    "orchestrator/__init__.py",
+    "orchestrator/callable_verb.py",
     "jobs/techniques/hooks.py",
     "jobs/isolation/preload.py",
     "orchestrator/prediction/fake_step.py",
 }
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
 WHOLE_ENVIRONMENT = {
+    "orchestrator/storage/child_process.py",
     "jobs/isolation/slot.py",
     "jobs/isolation/prewarm.py",
     "jobs/node/calibration.py",

@@ -21,29 +21,82 @@ from orchestrator.units import (
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("16GiB", 16 * GIB), ("24GB", 24 * 10**9), (" 1.5 MiB ", 1.5 * MIB), ("8B", 8), (7, 7)],
+    [
+        ("16GiB", 16 * GIB),
+        ("24GB", 24 * 10**9),
+        ("24gb", 24 * 10**9),
+        ("24G", 24 * 10**9),
+        ("24gib", 24 * GIB),
+        ("24Gi", 24 * GIB),
+        (" 1.5 MiB ", 1.5 * MIB),
+        ("24000000000", 24 * 10**9),
+        (24000000000, 24 * 10**9),
+        (24e9, 24 * 10**9),
+        ("8B", 8),
+    ],
 )
 def test_size_bytes_reads_units_of_both_bases(text: object, size: float) -> None:
     assert size_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["16", "many", "-1GiB", "0B", 0, True, None, 1.5, "1GiB2"])
+@pytest.mark.parametrize("value", [16, "24", 80.0])
+def test_size_bytes_of_a_small_number_asks_for_its_unit(value: object) -> None:
+    with pytest.raises(ValueError, match=f"needs a unit: {value}GiB .* or {value}GB"):
+        size_bytes(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "many",
+        "-1GiB",
+        "0B",
+        0,
+        True,
+        None,
+        1.5,
+        math.nan,
+        math.inf,
+        "1GiB2",
+        "16i",
+        "1e3G",
+        "9" * 999 + "G",
+        1e300,
+    ],
+)
 def test_size_bytes_refuses_what_is_no_size(text: object) -> None:
     with pytest.raises(ValueError, match="must be a size above zero"):
         size_bytes(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("300s", 300), ("5m", 300), ("1h30m", 5400), ("1h 1s", 3601), (2.5, 2.5)]
+    ("text", "seconds"),
+    [
+        ("300s", 300),
+        ("5m", 300),
+        ("5 min", 300),
+        ("1h30m", 5400),
+        ("1H 30M", 5400),
+        ("1h 1s", 3601),
+        ("2d", 172800),
+        (2.5, 2.5),
+        ("15", 15),
+        ("1.5", 1.5),
+    ],
 )
 def test_duration_seconds_reads_hours_minutes_and_seconds(text: object, seconds: float) -> None:
     assert duration_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "0s", "soon", -1, True, math.inf])
+@pytest.mark.parametrize("text", ["", "0s", "soon", "m", -1, True, math.inf])
 def test_duration_seconds_refuses_what_is_no_time(text: object) -> None:
     with pytest.raises(ValueError, match="must be a time above zero"):
         duration_seconds(text)
+
+
+def test_duration_seconds_beyond_a_year_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most a year"):
+        duration_seconds(1e12)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def ledger(
     The entries add up to ``readings.peak``; without readings, to the bytes of the tensors at the
     peak.
     """
+    # Tensors first, the largest on top.
     for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:

@@ -47,6 +47,7 @@ def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
     """
     by_address: dict[int, LiveTensor] = {}
     for name, tensor in _named_tensors(model, optimizer):
+        # Views share a storage, and only the storage takes memory.
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0 or storage.data_ptr() == 0:  # an empty shell, as ZeRO-3 leaves
             continue

@@ -87,6 +87,7 @@ def _blocks(
     changes = []
     for event in trace.memory_events:
         if event.nbytes > 0:
+            # A new block at an old address is another block.
             block = _Block(address=event.address, nbytes=event.nbytes, allocation=event)
             allocated[event.address] = block
             blocks.append(block)
@@ -199,6 +200,7 @@ class _RunningTotals:
         self.total += event.nbytes
         # Every name has a peak of its own, at another time than the step's.
         self.peak_by_name[name] = max(self.peak_by_name[name], self.held[name])
+        # Which operator saved it: the table of activations is by operator.
         if name == SAVED and block.allocation is not None:
             self.saved[block.allocation.operator] += event.nbytes
         # Strictly above: of equal peaks the first is kept.

@@ -30,6 +30,7 @@ def modules(trace: Trace) -> Iterator[Entry]:
         if phase in _PASSES:
             # The trace has only some of a step's micro-batches.
             seconds[work.module or OUTSIDE] += work.seconds * trace.weight(phase)
+    # Where no module was marked, a table of one row would say nothing.
     if seconds.keys() == {OUTSIDE}:
         return
     for name, spent in sorted(seconds.items(), key=lambda item: -item[1]):
@@ -61,6 +62,7 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     with ExitStack() as handles:
         for module in model.modules():
             if module is model or not _is_block_of_torch(module):
+                # Hooks run even if the forward pass raises, so that the stack stays in order.
                 before = module.register_forward_pre_hook(open_range)
                 after = module.register_forward_hook(close_range, always_call=True)
                 handles.callback(before.remove)

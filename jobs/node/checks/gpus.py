@@ -14,6 +14,7 @@ def driver(machine: Machine) -> Iterator[Finding]:
     # From good to bad: each kind of error has a fix of its own.
     error = machine.nvml_error
     if not error:
+        # All is well: say which CUDA the driver supports, which decides on the torch build.
         cuda = ".".join(map(str, machine.driver_cuda or ()))
         yield ok(f"NVML answers: driver {machine.driver}, CUDA up to {cuda}")
     elif not machine.nvidia_device:

@@ -49,7 +49,7 @@ def packages() -> dict[str, str]:
 def requirements() -> tuple[str, ...]:
     """From the installed distribution; without one, from the source tree's pyproject.toml."""
     try:
-        lines = importlib.metadata.requires("orchestrator") or ()
+        lines = importlib.metadata.requires("training-frontier") or ()
     except importlib.metadata.PackageNotFoundError:
         # The tree's root is three folders above this one.
         project = Path(__file__).parents[3] / "pyproject.toml"

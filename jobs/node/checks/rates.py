@@ -18,6 +18,7 @@ Values = Mapping[str, Any]
 def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
     """A finding for each GPU, compared with the fastest of its model."""
     for calibration in calibrations:
+        # The beginning of a UUID is enough to tell GPUs of a node apart.
         name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
         figures = _figures(calibration)
         # The doctor warns of any GPU that is behind the best, so that its user can look.

@@ -27,6 +27,7 @@ class DeviceSeries:
         index = self._length % _BLOCK
         if index == 0:
             self._blocks.append(self._new_block(pinned=scalar.is_cuda))
+        # Into pinned memory, so that the copy waits in the stream and the host does not.
         self._blocks[-1][index].copy_(scalar.detach(), non_blocking=True)
         self._length += 1
 

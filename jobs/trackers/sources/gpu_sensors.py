@@ -33,6 +33,7 @@ class GpuSensors:
             celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
             self._temperature.append(celsius)
         with contextlib.suppress(nvml.NVMLError):
+            # A bit for each reason; only the power limit is of interest for a whole series.
             reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
             self._power_capped.append(bool(reasons & nvml.nvmlClocksThrottleReasonSwPowerCap))
 
@@ -51,8 +52,10 @@ class GpuSensors:
         for column, series in means.items():
             readings = series.between(begin, end)
             if readings:
+                # Readings come at equal intervals, so that their mean is the mean over time.
                 values[column] = statistics.fmean(readings)
         temperatures = self._temperature.between(begin, end)
         if temperatures:
+            # The highest: a GPU throttles at its peak, not at its mean.
             values["gpu_temperature_celsius"] = int(max(temperatures))
         return values

@@ -29,6 +29,7 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
     """
     totals = [1 / row["samples_per_second"] for row in rows]
     parts: list[dict[str, float]] = []
+    # A profile of the kernels says more than the table; it counts if both trials have one.
     if anatomies is not None:
         for anatomy, row in zip(anatomies, rows, strict=True):
             parts.append(_scaled(_busy(anatomy), _per_sample(anatomy, row)))
@@ -63,9 +64,12 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
     source: Source = "columns"
     if anatomies is not None:
         source = "anatomy"
-        parts.extend(anatomy.values("memory") for anatomy in anatomies)
+        for anatomy in anatomies:
+            parts.append(anatomy.values("memory"))
     else:
-        parts.extend(memory_layers(row) or {} for row in rows)
+        for row in rows:
+            parts.append(memory_layers(row) or {})
+    # Parts of one trial alone would make the other's memory look like one lump.
     if not all(parts):
         parts = [{}, {}]
     return _breakdown(totals, parts, source, REST)
@@ -86,7 +90,9 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
 def _busy(anatomy: Anatomy) -> dict[str, float]:
     """Kind of operation -> seconds of the profiled step, idle time left out."""
     operations = anatomy.values("operations")
-    return {name: seconds for name, seconds in operations.items() if name != IDLE}
+    busy = dict(operations)
+    busy.pop(IDLE, None)
+    return busy
 
 
 def _per_sample(anatomy: Anatomy, row: Row) -> float:
@@ -94,6 +100,7 @@ def _per_sample(anatomy: Anatomy, row: Row) -> float:
 
     A profiled step that was busy for longer than a counted step lasts is scaled down to that step.
     """
+    # A profiler slows the step down, so its seconds are shares of the step without one.
     counted_step = row["effective_batch"] / row["samples_per_second"]
     step = max(sum(_busy(anatomy).values()), counted_step)
     return float(1 / step / row["samples_per_second"])
@@ -118,7 +125,8 @@ def _breakdown(
 
 def _with_rest(parts: Mapping[str, float], total: float, rest: str) -> dict[str, float]:
     # The profiler's own residual is against its own total; here the rest is against the trial's.
-    named = {name: value for name, value in parts.items() if name != RESIDUAL}
+    named = dict(parts)
+    named.pop(RESIDUAL, None)
     return {**named, rest: total - sum(named.values())}
 
 

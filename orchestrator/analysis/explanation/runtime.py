@@ -52,7 +52,8 @@ def differing_columns(rows: Rows, columns: Mapping[str, str]) -> Iterator[Differ
     ``columns`` maps the name of a difference to its column.
     """
     for name, column in columns.items():
-        before, after = (row.get(column) for row in rows)
+        before = rows[0].get(column)
+        after = rows[1].get(column)
         if before != after and (before or after):
             yield Difference(name=name, before=before, after=after)
 
@@ -62,12 +63,16 @@ def runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference
     yield from differing_columns(rows, {column: column for column in EFFECTIVE_COLUMNS})
     if anatomies is not None:
         yield from _efficiency(anatomies)
+    # Shares of idle time are small numbers, whose every difference may explain a speed.
     for column in IDLE_COLUMNS:
-        before, after = (row.get(column) for row in rows)
+        before = rows[0].get(column)
+        after = rows[1].get(column)
         if _is_finite(before) and _is_finite(after) and before != after:
             yield Difference(name=column, before=before, after=after)
+    # Power and clocks vary by about a percent from trial to trial.
     for column in POWER_COLUMNS:
-        before, after = (row.get(column) for row in rows)
+        before = rows[0].get(column)
+        after = rows[1].get(column)
         if before is None or after is None:
             continue
         if abs(before - after) > CLOSE * max(before, after):
@@ -83,7 +88,9 @@ def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
 
 
 def _first_step(rows: Rows) -> Iterator[Difference]:
-    before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
+    before = rows[0].get(FIRST_STEP) or 0.0
+    after = rows[1].get(FIRST_STEP) or 0.0
+    # Start-up varies, so only a compilation's difference is worth a line.
     shortest, longest = sorted((before, after))
     is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
     if is_longer and longest - shortest > _FIRST_STEP_SECONDS:

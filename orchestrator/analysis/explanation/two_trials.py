@@ -38,6 +38,7 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     """
     rows = (_find(run, before), _find(run, after))
     _check(rows)
+    # Without both anatomies the breakdowns fall back to the table's columns.
     anatomies = _anatomies(run, rows)
     sides = (_side(run, rows[0]), _side(run, rows[1]))
     environment = run.environment_of(rows[0]["environment_id"])

@@ -1,5 +1,6 @@
 """Mistakes that text and files can tell before the first trial. Read in this order:
 
+arguments_file.py       the user's own TrainingArguments, without what a measurement decides
 configuration_class.py  the keys that an architecture's configuration knows, read from its source
 model_keys.py           model.config checked against them
 checkpoints.py          folders and names of models and tokenizers

@@ -8,11 +8,17 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.planning.arguments import configuration_classes, module_of, source, sources
+from orchestrator.planning.arguments import (
+    configuration_classes,
+    module_of,
+    plain_value,
+    source,
+    sources,
+)
 
 _BASE_CLASS = "PreTrainedConfig"
 _BASE_NAMES = (_BASE_CLASS, "PretrainedConfig")
@@ -76,41 +82,43 @@ def configuration_class(model_type: str) -> ConfigurationClass | None:
 
 @functools.cache
 def named_class(name: str, module: str) -> ConfigurationClass | None:
-    """A class by its name, defined in or imported by a module of ``transformers/models``."""
-    keys: set[str] = set()
-    defaults: dict[str, Any] = {}
-    other_names: dict[str, str] = {}
-    sub_configs: dict[str, str] = {}
-    fields_of_all: set[str] = set()
+    """A class by its name, defined in or imported by a module of ``transformers/models``.
+
+    None where the class cannot be read whole, up to the base of all configurations.
+    """
     definitions = list(_line_of_descent(name, module))
     if not definitions or definitions[-1].name != _BASE_CLASS:
-        return None  # what cannot be read whole is not checked
+        return None
     # From the base down, so that a class overrides what it inherits.
-    for definition in reversed(definitions):
-        fields = _fields_of(definition)
-        fields_of_all |= fields.keys()
-        keys |= fields.keys()
-        defaults |= {key: value for key, value in fields.items() if value is not _UNKNOWN}
-        keys |= _constructor_keys(definition)
+    definitions.reverse()
+    fields: dict[str, Any] = {}
+    taken_keys: set[str] = set()
+    other_names: dict[str, str] = {}
+    sub_configs: dict[str, str] = {}
+    for definition in definitions:
+        fields |= _fields_of(definition)
+        taken_keys |= _constructor_keys(definition)
         attributes = _attributes_of(definition)
         other_names |= _texts(attributes.get("attribute_map"))
         for attribute in _SUB_CONFIGS:
             sub_configs |= _classes(attributes.get(attribute))
-    keys |= _settable_properties()
-    # The base class looks at the old keys for every model, but does nothing with them without the
-    # new one.
-    if "rope_parameters" in keys:
-        keys |= _ROTARY_KEYS
-    else:
-        keys -= _ROTARY_KEYS - fields_of_all
     return ConfigurationClass(
         name=name,
         module=module,
-        keys=frozenset(keys | other_names.keys()),
-        defaults=defaults,
+        keys=_keys(fields.keys(), taken_keys) | other_names.keys(),
+        defaults={key: value for key, value in fields.items() if value is not _UNKNOWN},
         other_names=other_names,
         sub_configs=sub_configs,
     )
+
+
+def _keys(fields: Collection[str], taken_keys: Collection[str]) -> frozenset[str]:
+    """What a class with these fields does something with, besides its other names."""
+    keys = {*fields, *taken_keys, *_settable_properties()}
+    if "rope_parameters" in fields:
+        return frozenset(keys | _ROTARY_KEYS)
+    # The base class looks at these keys for every model, but does nothing with them here.
+    return frozenset(keys - (_ROTARY_KEYS - set(fields)))
 
 
 def reads_key(module: str, key: str) -> bool:
@@ -208,17 +216,7 @@ def _fields_of(definition: ast.ClassDef) -> dict[str, Any]:
 
 
 def _plain_value(node: ast.expr | None) -> Any:
-    # ``interval(min=0.0)(default=0.02)`` and ``field(default=0.02)`` carry theirs as a keyword.
-    if isinstance(node, ast.Call):
-        for keyword in node.keywords:
-            if keyword.arg == "default":
-                return _plain_value(keyword.value)
-    if node is None:
-        return _UNKNOWN
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return _UNKNOWN
+    return plain_value(node, unknown=_UNKNOWN)
 
 
 def _constructor_keys(definition: ast.ClassDef) -> set[str]:

@@ -16,7 +16,7 @@ from orchestrator.planning.prechecks.configuration_class import (
     named_class,
     reads_key,
 )
-from orchestrator.planning.problems import KeyPath, advice
+from orchestrator.planning.problems import KeyPath, advice, closest
 
 _QUANTIZATION = "quantization_config"
 _SYNONYMS = (
@@ -78,8 +78,10 @@ def _unknown(described_class: ConfigurationClass, key: str) -> str:
 def _synonym(key: str, keys: frozenset[str]) -> str:
     """The class's own name for a size that other architectures call ``key``; empty without one."""
     for names in _SYNONYMS:
-        if key in names:
-            return next(iter(keys.intersection(names)), "")
+        candidates = [name for name in names if name in keys]
+        if key in names and candidates:
+            # Some classes take two of the names; the one that looks like the key reads best.
+            return closest(key, candidates) or candidates[0]
     return ""
 
 

@@ -6,17 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
-from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
-from orchestrator.reporting.configurations import memory_meaning, recipe_name
+from orchestrator.labels import label
+from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.anatomy_data import plain_anatomy
+from orchestrator.reporting.html.batch_lines import batch_lines
+from orchestrator.reporting.html.decisions import decisions, offered_batches
 from orchestrator.reporting.html.downsampling import Shown
 from orchestrator.reporting.html.measures import measures, short
-from orchestrator.reporting.plots.frontier import encoded_axes
+from orchestrator.reporting.html.pairs import explained_pairs
+from orchestrator.reporting.plots.encoding import (
+    encoded_axes,
+    key_of,
+    label_axes,
+    shown_budgets,
+    values_of,
+)
+from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
+from orchestrator.reporting.sections.headline import first_budget
 
 MAX_ANATOMIES = 200
 """A page holds no more of them: each takes about 10 kB. ``anatomy.parquet`` holds all."""
@@ -44,17 +55,26 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     """Axes, environments, and the configurations as one table, as plain JSON values."""
     configurations = _in_order(dataset, shown)
     recipes = _recipes(dataset)
-    axes = {axis: _values(axis, configurations) for axis in dataset.varying_axes}
-    colour, marker = _encoded_axes(dataset)
+    axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
+    # Trials are known to the script by their row number.
+    index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
+    environments = []
+    for results in dataset.environments:
+        environment = _environment(results, recipes, axes)
+        environment["budgets"] = shown_budgets(dataset, results)
+        environment["batches"] = list(offered_batches(results))
+        environment["decisions"] = decisions(dataset, results, recipes, index_of)
+        environment["lines"] = batch_lines(dataset, results, index_of)
+        environments.append(environment)
     return {
         "name": dataset.run.name,
-        "axes": [{"name": axis, "values": values} for axis, values in axes.items()],
-        "colour": colour or next(iter(axes), ""),
-        "marker": marker or "",
-        "environments": [_environment(results, recipes, axes) for results in dataset.environments],
+        **_encoding(dataset, axes),
+        "budget": first_budget(dataset),
+        "environments": environments,
         "measures": measures(configurations),
         "memoryLayers": [name for name, _ in MEMORY_LAYERS],
-        "anatomies": _anatomies(dataset, configurations),
+        "anatomies": _anatomies(dataset, index_of),
+        "pairs": explained_pairs(dataset, index_of),
         "columns": _columns(dataset, shown, recipes, axes),
     }
 
@@ -75,11 +95,21 @@ def _recipes(dataset: Dataset) -> list[TrainingRecipe]:
     return list(recipes)
 
 
-def _encoded_axes(dataset: Dataset) -> tuple[str | None, str | None]:
-    """The axes that colours and markers show at first."""
-    if dataset.main is None:
-        return None, None
-    return encoded_axes(dataset, dataset.main)
+def _encoding(dataset: Dataset, axes: Mapping[str, Sequence[Choice]]) -> dict[str, Any]:
+    """The axes with their values' colours, and which of them colours and markers show at first."""
+    colour, marker = None, None
+    if dataset.main is not None:
+        colour, marker = encoded_axes(dataset, dataset.main)
+    listed = []
+    for axis, values in axes.items():
+        listed.append({"name": axis, "values": values, "colours": colours_of(values)})
+    return {
+        "axes": listed,
+        "colour": colour or next(iter(axes), ""),
+        "marker": marker or "",
+        "palette": PALETTE,
+        "rising": RISING,
+    }
 
 
 def _environment(
@@ -112,11 +142,13 @@ def _columns(
     recipe_index = {recipe: index for index, recipe in enumerate(recipes)}
     rows = []
     for index, results in enumerate(dataset.environments):
+        short_axes = label_axes(dataset, results)
         for configuration in shown[results.environment_id]:
-            row = _row(dataset, results, configuration)
+            row = _row(dataset, results, configuration, short_axes)
             row["environment"] = index
             row["recipe"] = recipe_index[configuration.training_recipe]
             rows.append(row)
+    # Columns compress better than rows, and the script reads them faster.
     configurations = _in_order(dataset, shown)
     columns = _transposed(rows)
     return {
@@ -128,18 +160,23 @@ def _columns(
 
 
 def _row(
-    dataset: Dataset, results: EnvironmentResults, configuration: Configuration
+    dataset: Dataset,
+    results: EnvironmentResults,
+    configuration: Configuration,
+    short_axes: Sequence[str],
 ) -> dict[str, Any]:
     """A configuration's value in each column that depends on no other configuration."""
     return {
         "label": dataset.label(configuration.choices),
+        "short": label(configuration.choices, short_axes),
         "capChecks": _cap_checks(configuration, results),
         "batch": configuration.effective_batch,
         "repeats": len(configuration.trial_ids),
         "trial": configuration.trial_ids[0],
-        "ci95": short(configuration.error95),
+        "error95": short(configuration.error95),
         "hostBound": int(configuration.is_host_bound),
         "lossMismatch": int(bool(configuration.loss_flags)),
+        "losses": LOSS_STATES[configuration.loss_state],
         "flags": list(map(with_heading, configuration.flags)),
         "memoryLayers": _layers(configuration),
     }
@@ -166,13 +203,8 @@ def _indices(
     axis: str, values: Sequence[Choice], configurations: Iterable[Configuration]
 ) -> list[int]:
     """Each configuration's choice as its index among the axis's values."""
-    index_of = {_key(value): index for index, value in enumerate(values)}
-    return [index_of[_key(configuration.choices[axis])] for configuration in configurations]
-
-
-def _key(value: Choice) -> tuple[str, Choice]:
-    """Distinguishes 1, True and 1.0."""
-    return type(value).__name__, value
+    index_of = {key_of(value): index for index, value in enumerate(values)}
+    return [index_of[key_of(configuration.choices[axis])] for configuration in configurations]
 
 
 def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> list[list[Any]]:
@@ -184,24 +216,6 @@ def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> li
             speed = short(check.samples_per_second)
             checks.append([check.budget_bytes, int(check.fits), speed, check.memory_bytes])
     return checks
-
-
-def _values(axis: str, configurations: Iterable[Configuration]) -> list[Choice]:
-    """The values of an axis that occur: variants in their technique's order, numbers by size."""
-    occurring: dict[tuple[str, Choice], Choice] = {}
-    for configuration in configurations:
-        value = configuration.choices[axis]
-        occurring[_key(value)] = value
-    values = list(occurring.values())
-    if axis not in AXES or AXES[axis].integer_argument:
-        return sorted(values, key=_order)
-    variants = [value for value in AXES[axis].variants if value in values]
-    return variants + [value for value in values if value not in variants]
-
-
-def _order(value: Choice) -> tuple[bool, bool, Any]:
-    """Nothing, then numbers by size, then names."""
-    return isinstance(value, str), value is not None, value or 0
 
 
 def _details(configurations: Sequence[Configuration]) -> dict[str, Any]:
@@ -235,7 +249,7 @@ def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
     return {"of": different, "at": at}
 
 
-def _anatomies(dataset: Dataset, configurations: Sequence[Configuration]) -> dict[str, Any]:
+def _anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
     """Index of a configuration -> its anatomy, for those that a reader asks for first."""
     if not dataset.anatomies:
         return {}
@@ -243,7 +257,6 @@ def _anatomies(dataset: Dataset, configurations: Sequence[Configuration]) -> dic
     for results in dataset.environments:
         wanted += asked_first(results)
     profiled = anatomies_of(dataset, wanted)
-    index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
     anatomies: dict[str, Any] = {}
     for trial_id, anatomy in profiled.items():
         if trial_id in index_of and len(anatomies) < MAX_ANATOMIES:

@@ -33,6 +33,7 @@ def _thinned(configurations: Sequence[Configuration], every: int) -> Sequence[Co
     """Every n-th configuration, and those on a front of equal recipe and effective batch."""
     if every == 1:
         return configurations
+    # Identity, because configurations are not hashable by value.
     kept = set(map(id, configurations[::every]))
     for front in fronts_by(configurations, _trains_like).values():
         kept.update(map(id, front))

@@ -36,6 +36,7 @@ MEASURES: Mapping[str, Measure] = {
 
 def measures(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
     """What was measured anywhere. Costs are left to the script: the reader sets a price."""
+    # Memory is always measured, and least is best.
     memory = [configuration.memory_bytes for configuration in configurations]
     measures = [_measure("memory_bytes", MEMORY, is_higher_better=False, values=memory)]
     for name, objective in OBJECTIVES.items():

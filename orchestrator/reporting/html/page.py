@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -13,12 +13,16 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.content import Content
 from orchestrator.reporting.html.chart_data import chart_data
+from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.html.downsampling import left_out, shown_configurations
+from orchestrator.reporting.html.security import content_security_policy
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.report import Part, Report
 from orchestrator.reporting.sections import pareto_front
+from orchestrator.reporting.sections.headline import first_budget
+from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import TRIALS
-from orchestrator.units import memory
+from orchestrator.units import memory, number
 
 _ESCAPED = "<>&\u2028\u2029"
 """Signs that could end a script element, or a line of JavaScript."""
@@ -34,23 +38,31 @@ def render(report: Report) -> str:
         loader=PackageLoader("orchestrator.reporting", "html"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # Sizes in templates read as they do in every other output.
     pages.filters["memory"] = memory
     # The script's data: what it draws and filters, thinned where there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
     data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
+    # The script is rendered first: the policy names it and the library by their hashes.
+    library = chart_library()
+    script = pages.get_template("report.script.j2").render(front=dataset.main is not None)
     return pages.get_template("report.html.j2").render(
         name=dataset.name or "Run",
+        policy=content_security_policy([script, library]),
+        script=Markup(script),
+        first=first_verdict(data, dataset),
         opening=list(_opening(report, left_out(dataset, shown))),
         front=_front(dataset),
         budgets=_budgets(dataset),
         has_anatomies=bool(data["anatomies"]),
         parts=list(_parts(report)),
-        library=Markup(packed_library()),
-        data=Markup(script_json(data)),
+        library=Markup(packed(library)),
+        data=Markup(script_json(_all_visible(data))),
         command=dataset.run.command,
         config=_config(dataset),
         queries=queries(dataset),
@@ -75,7 +87,7 @@ def _opening(report: Report, missing: str) -> Iterator[str]:
     """What the run was, the sentences of sections without a title, and what the page leaves out."""
     yield f"{report.headline}."
     for part in report.parts:
-        if not part.content.title:
+        if part.section.on_page and not part.content.title:
             yield from part.content.text
     if missing:
         yield missing
@@ -104,11 +116,49 @@ def _config(dataset: Dataset) -> str:
     return json.dumps(dataset.run.config, indent=2, sort_keys=True)
 
 
-def packed_library() -> str:
-    """The chart library, gzip in base64: 40 % of its size. All browsers since 2023 unpack it."""
+def _visible(value: Any) -> Any:
+    """Text with control and bidi characters as escapes; markup of our own as it is."""
+    from markupsafe import Markup
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return value
+
+
+def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
+    """The decision that the page opens with, in words: it reads without a script, too."""
+    if dataset.main is None:
+        return None
+    budget = first_budget(dataset)
+    asked = "Fastest of all"
+    if budget is not None:
+        asked = f"Fastest in {memory(budget)}"
+    environment = data["environments"][0]
+    question = f"samples_per_second/any/{environment['ranked']}"
+    decision = decision_at(environment["decisions"], question, budget)
+    if decision is None:
+        nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
+        return {**nothing, "asked": asked, "label": "Nothing measured fits"}
+    speed = number(decision["figures"]["samples_per_second"])
+    return {
+        "gain": decision["gain"],
+        "faster": decision["faster"],
+        "asked": asked,
+        "label": decision["label"],
+        "figures": f"{speed} samples/s in {memory(decision['memory'])}",
+        "default": decision["default"],
+    }
+
+
+def chart_library() -> str:
+    """The text of the chart library."""
     scripts = files("bokeh") / "server" / "static" / "js"
-    parts = [(scripts / name).read_text() for name in ("bokeh.min.js", "bokeh-api.min.js")]
-    return base64.b64encode(gzip.compress("\n".join(parts).encode(), mtime=0)).decode()
+    return "\n".join((scripts / name).read_text() for name in ("bokeh.min.js", "bokeh-api.min.js"))
+
+
+def packed(text: str) -> str:
+    """Gzip in base64: 40 % of the library's size. All browsers since 2023 unpack it."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def script_json(value: Any) -> str:
@@ -117,6 +167,17 @@ def script_json(value: Any) -> str:
     for sign in _ESCAPED:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def _all_visible(value: Any) -> Any:
+    """Plain values whose texts hold no control or bidi characters."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): _all_visible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(_all_visible, value))
+    return value
 
 
 def queries(dataset: Dataset) -> list[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation
 from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.analysis.loss_parity import CheckState
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
 from orchestrator.reporting.terminal.safe_text import visible
@@ -41,6 +42,7 @@ def render(explanation: Explanation) -> bytes:
     panels = len(breakdowns)
     if explanation.losses is not None:
         panels += 1
+    # The picture grows by a panel for the losses.
     height = _HEADING + _PANEL * panels
     figure = new_figure(_WIDTH, height)
     _heading(figure, explanation, height)
@@ -48,9 +50,16 @@ def render(explanation: Explanation) -> bytes:
         axes = _panel(figure, index, height, f"{title}: {_source(breakdown)}")
         _bars(axes, breakdown, write)
     if explanation.losses is not None:
-        title = "Loss of each step; grey is where B's mean (dashed) matches A"
+        title = _losses_title(explanation.losses)
         _curves(_panel(figure, len(breakdowns), height, title), explanation.losses)
     return png(figure)
+
+
+def _losses_title(losses: LossCurves) -> str:
+    """What the band means; without one, that nothing was checked."""
+    if losses.state is CheckState.NOT_CHECKED:
+        return "Loss of each step; not checked: over so few steps a mismatch could be chance"
+    return "Loss of each step; grey is where B's mean (dashed) matches A"
 
 
 def _heading(figure: Any, explanation: Explanation, height: float) -> None:
@@ -79,6 +88,8 @@ def _panel(figure: Any, index: int, height: float, title: str) -> Any:
 def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
+        if not window.has_power:
+            continue
         # The bound is relative to the window's scale; half a step on either side fills the band.
         margin = window.allowed * window.scale
         steps = (window.begin + 0.5, window.end + 0.5)
@@ -121,6 +132,7 @@ def _parts(breakdown: Breakdown) -> list[_Part]:
         part = _Part(name=term.name, before=max(0.0, term.before), after=max(0.0, term.after))
         if max(part.before, part.after) > 0:
             parts.append(part)
+    # The largest parts have the palette's first colours.
     parts.sort(key=_largest, reverse=True)
     rest = parts[MAX_PARTS:]
     if rest:
@@ -154,6 +166,7 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
         axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
     axes.invert_yaxis()
+    # 16 % more than the longer bar leaves room for its figure.
     axes.set_xlim(0, 1.16 * max(ends))
     axes.set_xticks([])
     _legend(axes)

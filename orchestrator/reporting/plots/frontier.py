@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,20 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import label as label_of
 from orchestrator.reporting.configurations import memory_meaning
+from orchestrator.reporting.plots.encoding import (
+    encoded_axes,
+    label_axes,
+    shown_budgets,
+    values_of,
+)
 from orchestrator.reporting.plots.frontier_legend import DOTTED, Encoding, draw_legend
 from orchestrator.reporting.plots.labels import Label, Line, labelled, write
 from orchestrator.reporting.plots.style import (
     FAINT,
     INK,
     MARKERS,
-    PALETTE,
     SOFT,
+    colours_of,
     new_figure,
     png,
 )
@@ -27,14 +33,11 @@ from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
-MAX_SIGNS = len(PALETTE)
 LOG_FROM = 8
 """Memory is logarithmic if the largest is more than this many times the smallest."""
 _RANKED_POINTS = {"s": 40, "alpha": 0.9, "zorder": 4}
 _OTHER_RECIPE_POINTS = {"s": 20, "alpha": 0.28, "zorder": 2}
 """Area in points squared, opacity, and the layer that a point is drawn in."""
-_FIRST_COLOUR_AXES = ("precision", "optimizer")
-_FIRST_MARKER_AXES = ("activations", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,43 +63,6 @@ class _Picture:
         return sizes, speeds
 
 
-def encoded_axes(dataset: Dataset, results: EnvironmentResults) -> tuple[str | None, str | None]:
-    """The axes for colours and for markers: preferred axes first, then names before numbers.
-
-    An axis needs 2 to 8 values, so that its signs can be distinguished.
-    """
-    named: list[str] = []
-    numeric: list[str] = []
-    for axis in dataset.varying_axes:
-        values = _values(results, axis)
-        if not 2 <= len(values) <= MAX_SIGNS:
-            continue
-        if all(map(_is_number, values)):
-            numeric.append(axis)
-        else:
-            named.append(axis)
-    fitting = named + numeric
-    colour = _first_of((*_FIRST_COLOUR_AXES, *fitting), fitting)
-    left = [axis for axis in fitting if axis != colour]
-    return colour, _first_of((*_FIRST_MARKER_AXES, *left), left)
-
-
-def _first_of(wanted: Sequence[str], candidates: Sequence[str]) -> str | None:
-    for axis in wanted:
-        if axis in candidates:
-            return axis
-    return None
-
-
-def _is_number(value: Choice) -> bool:
-    return isinstance(value, (int, float))
-
-
-def _values(results: EnvironmentResults, axis: str) -> list[Choice]:
-    """The values of an axis that occur, in order of appearance."""
-    return list(dict.fromkeys(own.choices[axis] for own in results.configurations))
-
-
 def render(dataset: Dataset) -> bytes:
     """A PNG of the environment with most configurations, 1600 × 1000 pixels."""
     figure = new_figure(10, 6.25)
@@ -112,8 +78,8 @@ def render(dataset: Dataset) -> bytes:
 def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> None:
     picture = _picture(figure, axes, dataset, results)
     colour_axis, marker_axis = encoded_axes(dataset, results)
-    colours = _encoding(results, colour_axis, PALETTE)
-    markers = _encoding(results, marker_axis, MARKERS)
+    colours = _encoding(results, colour_axis, colours_of)
+    markers = _encoding(results, marker_axis, _markers_of)
     _scatter(picture, colours, markers)
     _fronts(picture)
     _dress(picture)
@@ -134,22 +100,18 @@ def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResul
     )
 
 
-def _encoding(results: EnvironmentResults, axis: str | None, signs: Sequence[str]) -> Encoding:
-    """Numbers by size, names by the speed they reached."""
+def _encoding(
+    results: EnvironmentResults, axis: str | None, signs_of: Callable[[Sequence[Choice]], list[str]]
+) -> Encoding:
+    """A sign for each value of an axis, in the order that report.html lists them."""
     if axis is None:
-        return Encoding(axis=None, signs={None: signs[0]})
-    best_speeds: dict[Choice, float] = {}
-    for configuration in results.configurations:
-        value = configuration.choices[axis]
-        best_speeds[value] = max(configuration.samples_per_second, best_speeds.get(value, 0.0))
+        return Encoding(axis=None, signs={None: signs_of([None])[0]})
+    values = values_of(axis, results.configurations)
+    return Encoding(axis=axis, signs=dict(zip(values, signs_of(values), strict=True)))
 
-    def order(value: Choice) -> tuple[bool, float, str]:
-        if isinstance(value, (int, float)):
-            return False, float(value), str(value)
-        return True, -best_speeds[value], str(value)
 
-    values = sorted(best_speeds, key=order)
-    return Encoding(axis=axis, signs=dict(zip(values, signs, strict=False)))
+def _markers_of(values: Sequence[Choice]) -> list[str]:
+    return [MARKERS[index % len(MARKERS)] for index in range(len(values))]
 
 
 def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
@@ -197,7 +159,9 @@ def _dress(picture: _Picture) -> None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.xaxis.set_minor_locator(NullLocator())
+    # Room for the labels of the outermost points.
     axes.margins(x=0.06, y=0.12)
+    # Speeds start at zero, so that heights compare.
     axes.set_ylim(bottom=0)
     axes.grid(True, color="#eceff2", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -210,8 +174,18 @@ def _dress(picture: _Picture) -> None:
 
 
 def _budgets(picture: _Picture) -> None:
+    # Named budgets are always in the picture; the sizes of common cards only where points are.
+    named = picture.dataset.run.budgets
+    if named:
+        least, most = picture.axes.get_xlim()
+        # Two percent keep the line off the frame.
+        margin = 1.02
+        picture.axes.set_xlim(
+            min(least, min(named) / picture.unit / margin),
+            max(most, max(named) / picture.unit * margin),
+        )
     least, most = picture.axes.get_xlim()
-    for budget in picture.dataset.run.budgets:
+    for budget in shown_budgets(picture.dataset, picture.results):
         x = budget / picture.unit
         if least < x < most:
             picture.axes.axvline(x, color="#8fb4d9", linewidth=1, zorder=1)
@@ -228,6 +202,7 @@ def _budgets(picture: _Picture) -> None:
 
 
 def _title(picture: _Picture) -> None:
+    # The run, then what was measured on which hardware.
     results = picture.results
     title = "Memory against speed"
     if picture.dataset.run.name:
@@ -246,7 +221,7 @@ def _labels(picture: _Picture) -> None:
     """Names for a few configurations of the front, saying only what varies in its recipe."""
     results = picture.results
     ranked = [own for own in results.configurations if own.training_recipe == results.recipe]
-    axes = _axes_of_labels(picture.dataset, ranked)
+    axes = label_axes(picture.dataset, results)
     wanted: list[Configuration] = []
     # Budgets that the run names are a reader's question; the sizes of common cards are not.
     if picture.dataset.run.budgets:
@@ -257,16 +232,6 @@ def _labels(picture: _Picture) -> None:
         _steps(picture.coordinates(results.front_across_recipes)),
     ]
     write(picture.axes, labels, picture.coordinates(ranked), lines)
-
-
-def _axes_of_labels(dataset: Dataset, ranked: Sequence[Configuration]) -> Sequence[str]:
-    """The axes that vary among the ranked configurations."""
-    varying = []
-    for axis in dataset.varying_axes:
-        values = {configuration.choices[axis] for configuration in ranked}
-        if len(values) > 1:
-            varying.append(axis)
-    return varying or dataset.varying_axes
 
 
 def _label(picture: _Picture, configuration: Configuration, axes: Sequence[str]) -> Label:

@@ -33,6 +33,7 @@ def labelled(
 
     Its ends, those ``wanted``, then the ones furthest from all before.
     """
+    # Most important first: the fastest, the smallest, then what the caller wants.
     by_trials = {own.trial_ids: own for own in (front[-1], front[0], *wanted)}
     chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
+
+from jobs.spec import Choice
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#6c757d")
 """Okabe and Ito's colours, which people with any colour vision can distinguish, and two more."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+RISING = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39")
+"""Viridis without its palest end: numbers by size, in an order that is seen without a legend."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "h", "*")
+"""matplotlib's names of the shapes that report.html draws in the same order."""
 INK = "#1b1f24"
 SOFT = "#57606a"
 FAINT = "#d8dee4"
@@ -15,11 +21,29 @@ FAINT = "#d8dee4"
 _DOTS_PER_INCH = 160
 
 
+def colours_of(values: Sequence[Choice]) -> list[str]:
+    """A colour for each value of an axis: the same in every picture and page.
+
+    More than two numbers rise from dark to light; other values have the palette's colours, and
+    where these do not suffice hues around the wheel.
+    """
+    last = len(values) - 1
+    if last > 1 and all(isinstance(value, (int, float)) for value in values):
+        # Spread evenly over the scale, whatever their number.
+        return [RISING[round(index * (len(RISING) - 1) / last)] for index in range(len(values))]
+    colours = list(PALETTE[: len(values)])
+    for index in range(len(colours), len(values)):
+        # Steps of 47 degrees meet no hue twice before 360 values.
+        colours.append(f"hsl({index * 47 % 360} 55% 50%)")
+    return colours
+
+
 def new_figure(width: float, height: float) -> Any:
     """An empty figure of a size in inches, which no window ever shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    # Agg draws without a display and the same everywhere.
     figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
     FigureCanvasAgg(figure)
     return figure

@@ -10,6 +10,7 @@ from orchestrator.reporting.sections import (
     effects,
     environment,
     failures,
+    headline,
     hf_guide,
     one_time_costs,
     pareto_front,
@@ -18,6 +19,7 @@ from orchestrator.reporting.sections import (
 )
 
 SECTIONS: tuple[RunSection | EnvironmentSection, ...] = (
+    headline.SECTION,
     search_summary.SECTION,
     pareto_front.SECTION,
     budgets.SECTION,

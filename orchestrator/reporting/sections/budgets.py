@@ -13,15 +13,17 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
     CONFIGURATION,
     ERROR95,
+    LOSSES,
     MEMORY,
     SPEED,
+    TRIAL,
     labels_of_trials,
     mark_notes,
     row_of,
     tie_break_sentence,
 )
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
-from orchestrator.units import memory
+from orchestrator.units import count, memory, number
 
 INFERRED = "inferred"
 NO_CAP_NEEDED = "whole GPU"
@@ -36,14 +38,14 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
-    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION)
+    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
     # Budgets with the same contenders would repeat their tie-break.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
         tables=(Table(columns=columns, rows=tuple(rows)),),
-        notes=(*notes, *_cap_notes(dataset, results)),
+        notes=(*notes, *_cap_notes(dataset, results), *_left_out_notes(dataset, results)),
     )
 
 
@@ -64,9 +66,11 @@ def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> It
 def _row(
     dataset: Dataset, results: EnvironmentResults, pick: BudgetPick, configuration: Configuration
 ) -> dict[str, Any]:
+    # A cap check is evidence for this budget, or for one that includes it.
     check = pick.check_of(configuration)
     return {
         **row_of(dataset, results, configuration),
+        "configuration": dataset.pick_label(configuration),
         "under_cap": _under_cap(results, pick, check),
         "cap_check": check_to_json(check),
     }
@@ -132,6 +136,19 @@ def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
     for check in results.cap_checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."
+
+
+def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    """What is faster in each budget, but trains something else than its reference."""
+    for pick in results.budget_picks:
+        if pick.left_out:
+            fastest = pick.left_out[0]
+            number_left_out = count(len(pick.left_out), "faster configuration")
+            yield (
+                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{number(fastest.samples_per_second)} samples/s."
+            )
 
 
 SECTION = EnvironmentSection(name="budgets", make=make, terminal_rows=24)

@@ -22,11 +22,13 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     steps = results.cumulative_steps
     if not steps:
         return None
+    # Each step is compared with the first one, the baseline.
     rows = tuple(_row(dataset, results, step) for step in steps)
     return Content(
         title="Cumulative effect",
         text=(
-            "One technique on top of another, at the baseline's effective batch.",
+            f"One technique on top of another, at an effective batch of "
+            f"{steps[0].configuration.effective_batch}.",
             "The one with least memory comes next; other training recipes come last.",
         ),
         tables=(Table(columns=COLUMNS, rows=rows),),

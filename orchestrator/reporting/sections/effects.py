@@ -15,6 +15,7 @@ COLUMNS = (
     Column(key="training", heading="training"),
     MEMORY_RATIO,
     SPEED_RATIO,
+    Column(key="micro_batch", heading="at micro-batch", format=Format.COUNT),
     Column(key="pairs", heading="pairs", format=Format.COUNT),
 )
 
@@ -25,12 +26,20 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         return None
     return Content(
         title="Effect of each technique",
-        text=(
-            "Medians over pairs of configurations that differ in nothing else; accumulation is "
-            "compared at equal effective batch.",
-        ),
+        text=(_text(results),),
         tables=(Table(columns=COLUMNS, rows=tuple(map(_row, results.effects))),),
     )
+
+
+def _text(results: EnvironmentResults) -> str:
+    """What is compared, and at which micro-batch."""
+    pairs = "Medians over pairs of configurations that differ in nothing else"
+    accumulation = "accumulation is compared at equal effective batch"
+    size = results.useful_micro_batch
+    if size is None:
+        return f"{pairs}; {accumulation}."
+    useful = f"at micro-batch {size}, where the baseline's techniques are about as fast as they get"
+    return f"{pairs}, {useful}, or the largest below it with a pair; {accumulation}."
 
 
 def _row(effect: TechniqueEffect) -> Row:
@@ -41,6 +50,7 @@ def _row(effect: TechniqueEffect) -> Row:
         "training": _training(effect),
         "memory_ratio": effect.memory_ratio,
         "speed_ratio": effect.speed_ratio,
+        "micro_batch": effect.micro_batch,
         "pairs": effect.pairs,
     }
 

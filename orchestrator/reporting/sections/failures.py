@@ -31,6 +31,7 @@ def make(dataset: Dataset) -> Content | None:
     if not groups:
         return None
     rows = [_row(dataset, group) for group in groups.values()]
+    # What ran and failed is more urgent than what was skipped.
     rows.sort(key=_order)
     return Content(
         title="Failed and skipped",

@@ -7,9 +7,11 @@ from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
     CONFIGURATION,
     ERROR95,
+    LOSSES,
     MEMORY,
     OTHER_RECIPE,
     SPEED,
+    TRIAL,
     mark_notes,
     memory_meaning,
     row_of,
@@ -27,7 +29,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION)
+    # Memory first: readers look for what fits.
+    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),

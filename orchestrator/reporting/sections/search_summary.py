@@ -51,6 +51,7 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
         rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
         left_out = f"{left_out} ({rules})"
     yield f"Search ({search['kind']}): {measured}, {left_out}."
+    # The audit says how far off the search's own predictions were.
     audit = search.get("audit")
     if not skipped or audit is None:
         return

@@ -46,6 +46,7 @@ def render(report: Report) -> RenderableType:
     """The same as something rich can print."""
     trials, _, rest = report.headline.partition(": ")
     lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), visible(rest))]
+    # Sections that a terminal has no room for are in the pages.
     for part in report.parts:
         if part.section.terminal_rows:
             lines += _part(part)
@@ -84,6 +85,7 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
         grid.add_column(
             Text(visible(column.heading)), justify=_justified(column), no_wrap=not may_wrap
         )
+    # A long curve is thinned evenly, any other table cut.
     rows = _rows(table, room)
     for row in rows:
         grid.add_row(*[Text(_short(column, row)) for column in columns])

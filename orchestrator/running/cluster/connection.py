@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ import psutil
 import ray
 from ray import tune
 
+from jobs import own_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
 from orchestrator.running.cluster import own_ray
@@ -26,6 +26,8 @@ from orchestrator.running.nodes import Cluster, ClusterError, Node
 from orchestrator.running.ray_address import advice, ray_address, why_unreachable
 
 _ERROR_CHARACTERS = 600
+_SURVEY_SECONDS = 180.0
+"""How long a node may take to describe itself; one that takes longer gets no trial."""
 _RAYS_OWN_SHARE = 0.1
 """Of the memory that Ray gives out on a node; left to Ray itself."""
 
@@ -37,11 +39,13 @@ def connected(address: str | None) -> Iterator[Cluster]:
     Raises ClusterError if it cannot be joined, for example because it runs another Ray version.
     """
     with contextlib.ExitStack() as stack:
+        is_own = False
         if not ray.is_initialized():
+            is_own = ray_address(address) == "local"
             stack.enter_context(_ray_at(ray_address(address)))
         stack.enter_context(watched_head())
         stack.enter_context(_errors_of_ray())
-        yield Cluster(nodes=_survey())
+        yield Cluster(nodes=_survey(), is_own=is_own)
 
 
 @contextmanager
@@ -55,31 +59,31 @@ def _ray_at(address: str) -> Iterator[None]:
             ray.shutdown()
         return
     with own_ray.temporary_folder() as folder:
-        started: list[psutil.Process] = []
-        with own_ray.watched() as watch:
-            _join(address, folder)
-            watch.is_started = True
-            try:
+        try:
+            with own_ray.watched() as watch:
+                _join(address, folder)
+                watch.is_started = True
                 yield
-            finally:
-                started = own_ray.descendants()
-        _shut_down(started)
+        finally:
+            _shut_down()
 
 
-def _shut_down(started: Sequence[psutil.Process]) -> None:
+def _shut_down() -> None:
     """End a Ray that was started here, and what it started: a stopped process ends in no other
     way.
     """
-    ray_processes = [process for process in started if _is_below_raylet(process)]
-    ray.shutdown()
+    ray_processes = [process for process in own_ray.descendants() if _is_of_ray(process)]
+    # Ray asks its raylet before it ends it, and one that stands still would never answer.
+    with own_ray.killed_after_a_while(ray_processes):
+        ray.shutdown()
     own_ray.end_those_left(ray_processes)
 
 
-def _is_below_raylet(process: psutil.Process) -> bool:
-    """Whether the raylet started the process, directly or not."""
+def _is_of_ray(process: psutil.Process) -> bool:
+    """Whether it is Ray's server or raylet, or the raylet started it, directly or not."""
     with contextlib.suppress(psutil.Error):
-        names = [parent.name() for parent in process.parents()]
-        return "raylet" in names
+        names = [relative.name() for relative in (process, *process.parents())]
+        return not own_ray.PROCESS_NAMES.isdisjoint(names)
     return False
 
 
@@ -120,10 +124,21 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
         )
     except Exception as error:  # Ray raises bare Exception, too: whatever it is, Ray is not there
         refusal = _one_line(error)
+        if isinstance(error, OSError) and _is_at_home(error):
+            raise ClusterError(
+                f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
+                " that can be written"
+            ) from error
         if address == "local":
             raise ClusterError(f"Ray could not be started here: {refusal}; try again") from error
         sentence = f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
         raise ClusterError(sentence) from error
+
+
+def _is_at_home(error: OSError) -> bool:
+    """Whether it was a file below the home folder that could not be used."""
+    home = os.path.expanduser("~")
+    return str(error.filename or "").startswith(home)
 
 
 def ask_nodes(
@@ -169,7 +184,7 @@ def _survey() -> tuple[Node, ...]:
         if raw["Alive"] and raw["Resources"].get("CPU"):
             nodes.append(_node(raw))
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
-    ray.wait(references, num_returns=len(references))
+    ray.wait(references, num_returns=len(references), timeout=_SURVEY_SECONDS)
     described = []
     for node, reference in zip(nodes, references, strict=True):
         answer = _answer(reference)
@@ -213,7 +228,7 @@ def _call(question: Callable[[], Any]) -> Any:
 
 def _build(ops: list[str]) -> Any:
     """Runs on a node: op -> seconds, or the exit status of the build."""
-    command = [sys.executable, "-m", "jobs.isolation.build_ops", *ops]
+    command = own_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     if done.returncode != 0:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from jobs.flags import SHARED, has_any
+from jobs.infrastructure import NOT_STARTED, SLOT_UNRESPONSIVE, unmeasured
 from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.node import cuda_probe, environment, nvml
 from jobs.record import Outcome, TrialRecord, delivered
@@ -22,6 +23,8 @@ INFRASTRUCTURE_RETRIES = 2
 RELEASE_SECONDS = 10.0
 """How long to wait for memory that another process holds. Some processes leave soon, and the
 driver takes a moment to free the memory of a killed one."""
+OWN_RELEASE_SECONDS = 120.0
+"""How much longer to wait for the memory of our own processes that are ending."""
 WATCH_SECONDS = 2.0
 """Between two looks at an unfit GPU."""
 _POLL_SECONDS = 0.02
@@ -136,6 +139,7 @@ class GpuSlot:
         # Lost slots and other processes on the GPU are no fault of the trial, so it runs again.
         record = None
         death = ""
+        rule = ""
         for _ in range(INFRASTRUCTURE_RETRIES):
             unfit = self._check_before()
             if unfit is not None:
@@ -144,12 +148,16 @@ class GpuSlot:
                 record = _with_earlier_attempt(record, self._run(spec))
             except SlotDiedError as error:
                 death = str(error)
+                rule = rule or error.rule
                 continue
             if not self._should_repeat(record):
                 break
         if record is None:
             reason = f"{death}, {INFRASTRUCTURE_RETRIES} times"
-            record = crashed(spec, reason, environment.describe())
+            if rule:
+                record = unmeasured(spec, rule, reason, environment=environment.describe())
+            else:
+                record = crashed(spec, reason, environment.describe())
         return self._check_after(record) or record
 
     def _run(self, spec: TrialSpec) -> TrialRecord:
@@ -229,8 +237,11 @@ class GpuSlot:
         give_up_at = self._clock() + self._release_seconds
         while True:
             reason = self._shared()
-            # Of our own processes one may wait. Others are ending, and still hold memory.
-            if not reason or (self._clock() >= give_up_at and self._own_processes <= 1):
+            # Of our own processes one may wait. Others are ending, and still hold memory. They are
+            # waited for longer, but not without end: a hung driver may never let them go.
+            seconds_over = self._clock() - give_up_at
+            only_others = seconds_over >= 0 and self._own_processes <= 1
+            if not reason or only_others or seconds_over >= OWN_RELEASE_SECONDS:
                 return reason
             self._sleep(_POLL_SECONDS)
 
@@ -273,6 +284,8 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
 def _may_blame_gpu(record: TrialRecord) -> bool:
     """Whether the trial ended in a way that an ill GPU could explain."""
     if record.outcome in (Outcome.CRASHED, Outcome.TIMED_OUT):
+        return True
+    if record.rule in (NOT_STARTED, SLOT_UNRESPONSIVE):
         return True
     said = f"{record.reason} {record.delivery.log}"
     return record.outcome is Outcome.FAILED and _CUDA_ERROR.search(said) is not None

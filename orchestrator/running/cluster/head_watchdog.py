@@ -13,6 +13,8 @@ from typing import Any
 import ray
 import ray._private.worker
 
+from orchestrator.running.cluster.own_ray import end_at_once
+
 _CHECK_SECONDS = 1.0
 _QUESTION = b"orchestrator"
 """A key that no cluster has: the answer is short."""
@@ -53,7 +55,8 @@ def _limit_seconds() -> float:
 
 def _answers() -> bool:
     """Whether the head answers a question: one that stands still would still take a connection."""
-    client: Any = ray._private.worker.global_worker.gcs_client
+    worker: Any = ray._private.worker.global_worker
+    client = worker.gcs_client
     try:
         client.internal_kv_get(_QUESTION, namespace=_QUESTION, timeout=_CHECK_SECONDS)
     except ray.exceptions.RayError:
@@ -64,4 +67,4 @@ def _answers() -> bool:
 def _end_process(address: str) -> None:
     sentence = f"the Ray cluster was lost: its head at {address} does not answer; --resume goes on"
     print(sentence, file=sys.stderr, flush=True)
-    os._exit(1)
+    end_at_once()

@@ -65,6 +65,8 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self._unfit = UnfitGpus(session.message, [node.node_id for node in cluster.nodes])
         self._known_nodes: set[str] | None = None
         """Nodes that need not be asked for their GPU model: those of the first look are not new."""
+        self.given_up = ""
+        """Why the sweep ends at once; empty while it goes on."""
         self._next_look = 0.0
         self._empty_since: float | None = None
 
@@ -104,7 +106,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
     def stop_all(self) -> bool:
         """Whether to end now: no node joined in time, or no record can be written any more."""
-        if self._session.is_futile:
+        if self._session.is_futile or self.given_up:
             return True
         if self._empty_since is None:
             return False
@@ -112,6 +114,10 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
             return False
         self._session.close(CloseReason.NO_NODES)
         return True
+
+    def give_up(self, reason: str) -> None:
+        """End the sweep at the next look."""
+        self.given_up = reason
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether Tune shall stop a trial: only one that keeps an unfit GPU is ever stopped."""

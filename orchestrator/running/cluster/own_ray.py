@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import psutil
@@ -24,12 +24,18 @@ LOOK_SECONDS = 0.25
 """Between two looks at Ray's processes."""
 STANDSTILL_SECONDS = 30.0
 """How long a process of Ray may be stopped (SIGSTOP) before it counts as lost."""
+GCS_SECONDS = 40.0
+"""How long Ray's first process may take to appear. Ray itself ends this process after 60 s."""
 START_SECONDS = 180.0
 """How long Ray may take to start."""
+SHUTDOWN_SECONDS = 20.0
+"""How long Ray may take to shut down before its processes are killed."""
 _END_SECONDS = 3.0
 """How long Ray's processes have to end by themselves."""
 _WATCHED = {"gcs_server": "GCS", "raylet": "raylet"}
 """Process name -> Ray's word for it."""
+PROCESS_NAMES = frozenset(_WATCHED)
+"""The processes of Ray that this process starts itself."""
 _LONGEST_FOLDER = 40
 """Characters. The path of a Unix socket has at most 107, of which Ray needs 62."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -38,11 +44,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 class OwnRay:
     """Looks at the GCS and the raylet among this process's children, and says if one is lost."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Collection[psutil.Process] | None = None,
+    ) -> None:
+        """``earlier``: children that are not of this Ray; None: those that there are now."""
+        if earlier is None:
+            earlier = psutil.Process().children()
         self._clock = clock
         self._began = clock()
         self._processes: dict[str, psutil.Process] = {}
         self._stopped_since: dict[str, float] = {}
+        self._earlier = earlier
         self.is_started = False
         """Set when Ray has started: from then on its processes are known."""
 
@@ -54,6 +68,10 @@ class OwnRay:
             state = self._state(name, process)
             if state:
                 return f"its {_WATCHED[name]} {state}"
+        # Ray reaps a GCS that ends at once, so that it is never seen here, and waits for it.
+        is_late = self._clock() > self._began + GCS_SECONDS
+        if not self.is_started and is_late and "gcs_server" not in self._processes:
+            return f"its GCS did not start within {GCS_SECONDS:g} s"
         if not self.is_started and self._clock() > self._began + START_SECONDS:
             return f"it did not start within {START_SECONDS:g} s"
         return ""
@@ -62,7 +80,8 @@ class OwnRay:
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
                 name = child.name()
-                if name in _WATCHED and child.status() != psutil.STATUS_ZOMBIE:
+                # One that has ended already is still listed, and is a loss.
+                if name in _WATCHED and child not in self._earlier:
                     self._processes.setdefault(name, child)
 
     def _state(self, name: str, process: psutil.Process) -> str:
@@ -104,26 +123,45 @@ def watched() -> Iterator[OwnRay]:
 
 def descendants() -> list[psutil.Process]:
     """Every process below this one: a raylet's workers, their parents and trials."""
-    return psutil.Process().children(recursive=True)
+    children: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return children
 
 
 def end_those_left(processes: Iterable[psutil.Process]) -> None:
     """Kill what has not ended by itself. A process that was stopped never would."""
     _, alive = psutil.wait_procs(list(processes), timeout=_END_SECONDS)
-    for process in alive:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    _kill(alive)
     psutil.wait_procs(alive, timeout=_END_SECONDS)
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[str | None]:
-    """A folder for Ray's session, removed with it; None where its path would be too long.
+def killed_after_a_while(processes: Sequence[psutil.Process]) -> Iterator[None]:
+    """Kill the processes if the context takes longer than ``SHUTDOWN_SECONDS``."""
+    timer = threading.Timer(SHUTDOWN_SECONDS, _kill, [processes])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[str]:
+    """A folder for Ray's session, removed with it.
 
     Ray itself leaves the folder of every session behind. A killed driver's is removed by the next.
     """
     if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len("/ray-sweep-12345678"):
-        yield None
+        # The sockets below TMPDIR would have no valid address.
+        with tempfile.TemporaryDirectory(prefix="ray-sweep-", dir="/tmp") as short_folder:
+            yield short_folder
         return
     with own_folder("ray-sweep-") as folder:
         yield str(folder)
@@ -145,9 +183,12 @@ def _end_process(loss: str, ray: OwnRay) -> NoReturn:
             " command with --resume goes on"
         )
     print(sentence, file=sys.stderr, flush=True)
-    for process in descendants():
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    end_at_once()
+
+
+def end_at_once() -> NoReturn:
+    """End this process with exit status 1, and all that it started: nothing else would end it."""
+    _kill(descendants())
     os._exit(1)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -25,7 +26,28 @@ def on_node(node_id: str, gpus: int) -> Any:
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
     options["scheduling_strategy"] = strategy
-    return ray.remote(**options)
+    return functools.partial(_OnNode, options)
+
+
+class _OnNode:
+    """A function with a ``remote`` of its own, which runs it on the node."""
+
+    def __init__(self, options: Mapping[str, Any], function: Callable[..., Any]) -> None:
+        self._options = options
+        self._function = function
+
+    def remote(self, *arguments: Any) -> Any:
+        """Ray's reference of the answer."""
+        return ray.remote(**self._options)(_call).remote(self._function, *arguments)
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Runs on the node.
+
+    A worker imports this module first, and with it ``orchestrator``, which decides what ``jobs``
+    is: a worker looks for packages in the folder that the sweep was started in.
+    """
+    return function(*arguments)
 
 
 class NodeInquiries:

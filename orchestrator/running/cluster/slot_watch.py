@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import psutil
 import ray
 from ray import tune
+from ray.tune.experiment import Trial
 
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
@@ -26,6 +27,12 @@ from orchestrator.units import duration
 ANSWER_SECONDS = 120.0
 """What a slot may take beside its trial: a new parent's imports, a busy GPU's release, a look at a
 GPU that may be ill."""
+
+
+START_SECONDS = 300.0
+"""How long all slots may take to start while none runs, in a Ray that has no other user."""
+LOOK_SECONDS = 1.0
+"""Between two looks at the slots."""
 
 
 def allowance_seconds(assignment: Assignment) -> float:
@@ -55,24 +62,32 @@ class _Wait:
 class SlotWatch(Unpickled, tune.Callback):
     """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
 
-    ``say`` takes messages. ``clock`` gives seconds.
+    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all; None:
+    slots may wait for other users of the cluster. ``clock`` gives seconds.
     """
 
     def __init__(
         self,
         say: Callable[[str], None],
         *,
+        on_stall: Callable[[str], None] | None = None,
         kill: Killer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say = say
+        self._on_stall = on_stall
         self._kill = kill or kill_actor
         self._clock = clock
         self._waits: dict[str, _Wait] = {}
         """Tune trial -> what is awaited."""
+        self._next_look = 0.0
+        self._idle_since: float | None = None
+        self._process_of: dict[int, tuple[Any, Any]] = {}
+        """Id of an actor -> the actor, and the reference of its process: it runs many trials."""
 
     def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
         """A slot was given its trials."""
+        self._process_of[id(actor)] = (actor, process)
         allowance = allowance_seconds(assignment)
         self._waits[tune_trial_id] = _Wait(
             actor=actor, process=process, allowance=allowance, due=self._clock() + allowance
@@ -95,12 +110,44 @@ class SlotWatch(Unpickled, tune.Callback):
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Give up on slots whose answer is overdue."""
         now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        waiting = [trial for trial in trials if trial.status == Trial.PENDING]
+        self._await_resets(waiting)
+        self._watch_start(now, is_waiting=bool(waiting))
         overdue = [name for name, wait in self._waits.items() if now > wait.due]
         for name in overdue:
             wait = self._waits.pop(name)
             waited = duration(wait.allowance)
             self._say(f"a slot has not answered for {waited}: it is given up and killed")
+            self._process_of.pop(id(wait.actor), None)
             self._kill(wait.actor, _arrived(wait.process))
+
+    def _await_resets(self, waiting: Sequence[Any]) -> None:
+        """Await actors that Tune prepares for another trial, before they are given that trial."""
+        for trial in waiting:
+            actor = trial.temporary_state.ray_actor
+            if actor is not None and trial.trial_id not in self._waits:
+                _, process = self._process_of.get(id(actor), (actor, None))
+                self._waits[trial.trial_id] = _Wait(
+                    actor=actor,
+                    process=process,
+                    allowance=ANSWER_SECONDS,
+                    due=self._clock() + ANSWER_SECONDS,
+                )
+
+    def _watch_start(self, now: float, *, is_waiting: bool) -> None:
+        """Notice that trials wait while no slot runs or starts."""
+        if self._waits or not is_waiting or self._on_stall is None:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now > self._idle_since + START_SECONDS:
+            self._on_stall(
+                f"no slot has started for {duration(START_SECONDS)}: a process of Ray does not"
+                " answer; the same command with --resume goes on"
+            )
 
 
 def _arrived(reference: Any) -> SlotProcess | None:

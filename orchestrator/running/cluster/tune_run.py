@@ -23,7 +23,7 @@ from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
-from orchestrator.running.nodes import Cluster
+from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.session import Session
 
 # Tune prints a traceback for every actor that dies. The session says it in a line, and the record
@@ -45,7 +45,7 @@ def run_trials(
     ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of
     its node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
     ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
-    is begun again that lost its actor.
+    is begun again that lost its actor. Raises ClusterError if no slot can be started.
     """
     # Our parts, each told of the session: who joins, what runs, what has ended.
     membership = Membership(session, cluster, asked)
@@ -53,7 +53,11 @@ def run_trials(
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
     membership.on_slots = _slots_listener(limiter, membership, on_slots)
     environment = cluster.trial_nodes[0].environment
-    watch = SlotWatch(session.message)
+    # In a Ray of its own no other user can keep the slots from starting.
+    on_stall = None
+    if cluster.is_own:
+        on_stall = membership.give_up
+    watch = SlotWatch(session.message, on_stall=on_stall)
     callback = TuneCallback(session, trials, membership, watch, environment, retries=retries)
     with (
         own_folder("orchestrator-tune-") as storage,
@@ -61,8 +65,10 @@ def run_trials(
         # A search that computes on more threads takes them from the trials on this host.
         threadpool_limits(1),
     ):
-        callbacks = [callback, membership, watch]
+        callbacks: list[tune.Callback] = [callback, membership, watch]
         _tuner(trainable, limiter, callbacks, membership, str(storage)).fit()
+    if membership.given_up:
+        raise ClusterError(membership.given_up)
     return membership.notes
 
 

@@ -13,10 +13,9 @@ from orchestrator.search.batch_size.scaling_fit import size_of_speed
 _NEIGHBOR_RATIO = 2.0
 """The measured neighbors of the fastest size are within this ratio of it."""
 _SATURATION_RATIO = 1.5
-"""The saturation is known well enough when the next smaller measured size is within this ratio of
-it,"""
+"""The saturation is settled when the next smaller measured size is within this ratio of it."""
 _PREDICTED_RATIO = 1.2
-"""or when it is within this ratio of where it is predicted."""
+"""The saturation is also settled within this ratio of the size at which it is predicted."""
 _MIN_STEP_UP = 1.25
 """The saturation is looked for at least this many times above a size that is too slow."""
 _SHRINKAGE = 4
@@ -24,13 +23,17 @@ _SHRINKAGE = 4
 
 
 def next_near_fastest(sizes: MeasuredSizes, tolerance: float) -> int | None:
-    """A size between the fastest and a neighbor that is slower and far away."""
+    """A size between the fastest size and a neighbor that is slower and far away; None for none.
+
+    ``tolerance`` is the share by which speeds may differ and still count as equal.
+    """
     fitting = sizes.fitting
     best = fastest(fitting.values())
     if best is None:
         return None
     for below, above in pairwise(sorted(fitting)):
         is_neighbor = best.micro_batch in (below, above)
+        # Between two sizes of equal speed there is nothing to find.
         slower = min(fitting[below].speed, fitting[above].speed)
         is_slower = slower < (1 - tolerance) * best.speed
         if is_neighbor and is_slower and above > _NEIGHBOR_RATIO * below:
@@ -41,30 +44,38 @@ def next_near_fastest(sizes: MeasuredSizes, tolerance: float) -> int | None:
 
 
 def _size_between(sizes: MeasuredSizes, tolerance: float, below: int, above: int) -> int | None:
-    """The predicted saturation if the larger size is the fastest; else the geometric mean."""
+    """The predicted saturation if the larger size is the fastest, else the geometric mean."""
     best = fastest(sizes.fitting.values())
     if best is not None and above == best.micro_batch:
         predicted = _predicted_saturation(sizes, tolerance, below, above)
         if predicted is not None:
             return _size_near(predicted, below, above)
+    # Micro-batches are searched in ratios, so the middle is the geometric one.
     return _size_near(math.sqrt(below * above), below, above)
 
 
 def next_near_saturation(sizes: MeasuredSizes, tolerance: float) -> int | None:
-    """A size at which the saturation is predicted; None if it is known well enough."""
+    """A size at which the saturation is predicted; None if the saturation is settled.
+
+    ``tolerance`` is the share below the highest speed that still counts as saturated.
+    """
     fitting = sizes.fitting
     begin = saturation(tuple(fitting.values()), tolerance)
     if begin is None or begin.micro_batch == 1:
         return None
+    # The saturation lies between the smallest fast size and the next smaller size, which is slow.
     above = begin.micro_batch
-    below = max((size for size in fitting if size < above), default=0)
+    smaller = [size for size in fitting if size < above]
+    below = max(smaller, default=0)
     if not below:
         return max(1, above // _SHRINKAGE)
     predicted = _predicted_saturation(sizes, tolerance, below, above)
     if predicted is None or above <= _SATURATION_RATIO * below:
         return None
     size = _size_near(predicted, below, above)
-    return size if size is not None and above > _PREDICTED_RATIO * size else None
+    if size is None or above <= _PREDICTED_RATIO * size:
+        return None
+    return size
 
 
 def _predicted_saturation(
@@ -75,15 +86,22 @@ def _predicted_saturation(
     None if that is not between the two sizes.
     """
     best = fastest(sizes.fitting.values())
+    if best is None:
+        return None
     speeds = sizes.speeds
-    wanted = (1 - tolerance) * best.speed if best else 0.0
+    wanted = (1 - tolerance) * best.speed
     if not speeds[below] < wanted <= speeds[above]:
         return None
+    # A size just above the slow one would repeat its answer, so the prediction is moved up.
     return max(size_of_speed(speeds, below, above, wanted), below * _MIN_STEP_UP)
 
 
 def _size_near(wanted: float, below: int, above: int) -> int | None:
-    """A size near the wanted one, strictly between the others; a multiple of 8 if there is one."""
+    """A size near ``wanted``, strictly between the two others; None if there is none.
+
+    It is a multiple of ``ALIGNMENT`` where there is one.
+    """
+    # A multiple of the alignment above or below the wanted size, else any whole number.
     for unit in (ALIGNMENT, 1):
         size = math.ceil(wanted / unit) * unit
         for candidate in (size, size - unit):

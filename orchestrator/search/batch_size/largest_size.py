@@ -25,7 +25,7 @@ _RESOLUTION = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LargestSize:
-    """The rules that look for the largest size."""
+    """The rules that look for the largest micro-batch that fits."""
 
     max_micro_batch: int
     """No larger size is tried."""
@@ -43,8 +43,10 @@ class LargestSize:
 
         None if the largest is known, or if a larger one is predicted not to fit.
         """
+        # The largest size that fits, and the smallest above it that failed.
         low = sizes.largest
-        high = min((size for size in sizes.failed if size > low), default=None)
+        failed_above = [size for size in sizes.failed if size > low]
+        high = min(failed_above, default=None)
         if not low:
             return self._first(high)
         if high is not None and self._is_settled(sizes, low, high):
@@ -55,10 +57,12 @@ class LargestSize:
         if high is not None and size >= high:
             return self._between(sizes, low, high)
         aligned = _aligned_down(size)
-        return aligned if aligned > low else size
+        if aligned > low:
+            return aligned
+        return size
 
     def _predicted_size(self, sizes: MeasuredSizes, low: int) -> int | None:
-        """The size to try after ``low`` by what is predicted; None if no larger one is to fit."""
+        """The size to try after ``low``; None if no larger size is predicted to fit."""
         predicted = self._predicted(sizes, low)
         granularity = self.granularity(low)
         if low == self.max_micro_batch or predicted < low + granularity:
@@ -77,9 +81,12 @@ class LargestSize:
 
     def _first(self, failed: int | None) -> int | None:
         """The first size, and a smaller one while none fits; None after 1."""
-        if failed is None:
-            return min(_START_WITH_LIMIT if self.is_limited else _START, self.max_micro_batch)
-        return max(1, failed // _GROWTH) if failed > 1 else None
+        if failed is not None:
+            return max(1, failed // _GROWTH) if failed > 1 else None
+        start = _START
+        if self.is_limited:
+            start = _START_WITH_LIMIT
+        return min(start, self.max_micro_batch)
 
     def _is_settled(self, sizes: MeasuredSizes, low: int, high: int) -> bool:
         """Whether nothing between a size that fits and one that failed is worth a trial."""
@@ -106,17 +113,25 @@ class LargestSize:
     def _between(self, sizes: MeasuredSizes, low: int, high: int) -> int:
         """A size between one that fits and one that failed.
 
-        The middle, unless the failed size should have fitted by its predicted memory. Then the
-        limit is likely just below, where an allocator's rounding leads: so first just below, and
-        twice as far after every further failure, down to the middle.
+        This is the middle, unless the failed size should have fitted by its predicted memory. Then
+        the limit is likely just below the failed size, because of an allocator's rounding. So the
+        first size is just below, and the distance doubles after every further failure.
         """
-        is_near = high <= _GROWTH * low
-        middle = (low + high) // 2 if is_near else round(math.sqrt(low * high))
+        middle = _middle(low, high)
         is_predicted = len(sizes.memory) > 1 and sizes.fitting[low].limit_bytes < math.inf
         if not is_predicted:
             return middle
         failures = sum(size >= high for size in sizes.failed)
-        return max(middle, high - (self.granularity(high) << (failures - 1)))
+        # The distance below the failed size doubles with every failure.
+        distance: int = self.granularity(high) * 2 ** (failures - 1)
+        return max(middle, high - distance)
+
+
+def _middle(low: int, high: int) -> int:
+    """Half-way between two sizes: by difference if they are near, else by ratio."""
+    if high <= _GROWTH * low:
+        return (low + high) // 2
+    return round(math.sqrt(low * high))
 
 
 def _aligned_down(size: int) -> int:

@@ -28,12 +28,12 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
     @property
     def fitting(self) -> dict[int, BatchMeasurement]:
         """The sizes that fit."""
-        return {size: own for size, own in self._sizes().items() if own.fits}
+        return {size: result for size, result in self._sizes().items() if result.fits}
 
     @property
     def failed(self) -> dict[int, BatchMeasurement]:
         """The sizes that do not fit."""
-        return {size: own for size, own in self._sizes().items() if not own.fits}
+        return {size: result for size, result in self._sizes().items() if not result.fits}
 
     @property
     def largest(self) -> int:
@@ -43,17 +43,25 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
     @property
     def speeds(self) -> dict[int, float]:
         """Samples per second of the sizes that fit."""
-        return {size: own.speed for size, own in self.fitting.items()}
+        return {size: result.speed for size, result in self.fitting.items()}
 
     @property
     def memory(self) -> dict[int, float]:
         """Bytes of the sizes that ran, within the limit or not."""
-        sizes = self._sizes().items()
-        return {size: float(own.memory_bytes) for size, own in sizes if own.memory_bytes}
+        memory = {}
+        for size, result in self._sizes().items():
+            if result.memory_bytes:
+                memory[size] = float(result.memory_bytes)
+        return memory
 
     def ways_to(self, effective_batch: int) -> dict[Batch, BatchMeasurement]:
         """The batches with this effective batch."""
-        return {batch: own for batch, own in self.items() if batch.effective == effective_batch}
+        return {way: result for way, result in self.items() if way.effective == effective_batch}
 
     def _sizes(self) -> dict[int, BatchMeasurement]:
-        return {batch.micro_batch: own for batch, own in self.items() if batch.accumulation == 1}
+        """Micro-batch -> its measurement without accumulation."""
+        sizes = {}
+        for batch, result in self.items():
+            if batch.accumulation == 1:
+                sizes[batch.micro_batch] = result
+        return sizes

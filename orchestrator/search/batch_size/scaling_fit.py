@@ -12,16 +12,20 @@ Curve = Mapping[int, float]
 
 
 def bytes_at(memory: Curve, micro_batch: int) -> float:
-    """Memory at a micro-batch, from at least two measured sizes.
+    """Bytes at a micro-batch, from at least two measured sizes.
 
     Memory is affine in the micro-batch once activations outgrow the optimizer's step. So it is
     linear between measured sizes, and beyond the largest it follows ``_line``. Sizes that are too
     small to show the slope make it too flat, never too steep.
     """
-    below = max((size for size in memory if size <= micro_batch), default=0)
-    above = min((size for size in memory if size >= micro_batch), default=0)
+    no_larger = [size for size in memory if size <= micro_batch]
+    no_smaller = [size for size in memory if size >= micro_batch]
+    below = max(no_larger, default=0)
+    above = min(no_smaller, default=0)
+    # Between two measured sizes: linear interpolation.
     if below and above > below:
         return memory[below] + _slope(memory, below, above) * (micro_batch - below)
+    # Outside of them: the line through the largest size.
     size, slope = _line(memory)
     return memory[size] + slope * (micro_batch - size)
 
@@ -32,12 +36,17 @@ def largest_within(memory: Curve, limit_bytes: float) -> float:
     Infinite if memory does not grow.
     """
     size, slope = _line(memory)
-    fits = max((own for own, needed in memory.items() if needed <= limit_bytes), default=0)
-    too_large = min((own for own in memory if own > fits), default=0)
+    within = [micro_batch for micro_batch, needed in memory.items() if needed <= limit_bytes]
+    fits = max(within, default=0)
+    beyond = [micro_batch for micro_batch in memory if micro_batch > fits]
+    too_large = min(beyond, default=0)
+    # Where the limit lies between two measured sizes, their own slope says more than the line.
     if fits and too_large:
-        size, slope = fits, _slope(memory, fits, too_large)
+        size = fits
+        slope = _slope(memory, fits, too_large)
     if slope <= 0 or limit_bytes == math.inf:
         return math.inf
+    # Rounded down: a part of a sample does not fit.
     return size + math.floor((limit_bytes - memory[size]) / slope)
 
 
@@ -47,9 +56,10 @@ def _line(costs: Curve) -> tuple[int, float]:
     The second point is at most half as large, so that the rounding of an allocator does not tilt
     the line.
     """
+    # Two points make the line: the largest size, and one that is clearly smaller.
     largest = max(costs)
-    smaller = [size for size in costs if size < largest]
-    other = max((size for size in smaller if 2 * size <= largest), default=min(smaller))
+    half_or_less = [size for size in costs if 2 * size <= largest]
+    other = max(half_or_less, default=min(costs))
     return largest, _slope(costs, other, largest)
 
 
@@ -64,6 +74,7 @@ def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float
     A cost per pass is spread over the samples: seconds per sample = per_pass / micro-batch +
     per_sample.
     """
+    # Two measured sizes determine the two costs; the law is then solved for the micro-batch.
     slow = 1 / speeds[below]
     fast = 1 / speeds[above]
     per_pass = (slow - fast) / (1 / below - 1 / above)
@@ -80,7 +91,10 @@ def accumulated_speed(
     optimizer takes no more of a pass than its samples, at the rate of large sizes, leave.
     """
     seconds = pass_seconds(speeds, micro_batch)
-    per_sample = _line(_seconds(speeds))[1] if len(speeds) > 1 else 0.0
+    per_sample = 0.0
+    if len(speeds) > 1:
+        _, per_sample = _line(_seconds(speeds))
+    # What the pass has left besides its samples bounds the optimizer's time.
     once = min(optimizer_seconds, max(0.0, seconds - micro_batch * per_sample))
     return micro_batch * accumulation / (accumulation * (seconds - once) + once)
 
@@ -93,6 +107,7 @@ def optimizer_seconds(speeds: Curve, accumulated: Mapping[Batch, float]) -> floa
     """
     seconds = _seconds(speeds)
     bounds = [0.0]
+    # What a pass of the largest size costs besides its samples.
     if len(seconds) > 1:
         size, per_sample = _line(seconds)
         bounds = [seconds[size] - per_sample * size]
@@ -114,11 +129,12 @@ def pass_seconds(speeds: Curve, micro_batch: int) -> float:
 
     Below the smallest it is no shorter, and above the largest the speed stays.
     """
-    sizes = sorted(speeds)
-    inside = min(max(micro_batch, sizes[0]), sizes[-1])
-    above = next(size for size in sizes if size >= inside)
-    below = max(size for size in sizes if size <= inside)
+    inside = min(max(micro_batch, min(speeds)), max(speeds))
+    above = min(size for size in speeds if size >= inside)
+    below = max(size for size in speeds if size <= inside)
     seconds = below / speeds[below]
+    # Linear interpolation between the measured neighbors.
     if above > below:
         seconds += (above / speeds[above] - seconds) * (inside - below) / (above - below)
+    # Beyond the largest size, seconds grow with the samples.
     return seconds * max(micro_batch, inside) / inside

@@ -19,6 +19,7 @@ from orchestrator.analysis.batch_size import (
     margin_bytes,
     measurement_of,
 )
+from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import next_way
 from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation
@@ -30,9 +31,9 @@ MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]
 """From a micro-batch and an accumulation: the trial, or the record of why there can be none."""
 
 _COUNTED_SECONDS = 2.0
-"""A trial counts steps for about this long,"""
+"""A trial counts steps for about this long."""
 _MIN_STEPS = 2
-"""and at least this many: memory peaks in the second step, when the optimizer has its states."""
+"""Least counted steps: memory peaks in the second step, when the optimizer has its states."""
 _MAY_FIT_SMALLER = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT)
 """Outcomes of a size that does not fit, after which a smaller one may."""
 
@@ -72,12 +73,14 @@ class BatchSizeSearch(Search):
         self._out: set[str] = set()
 
     def ask(self) -> TrialSpec | None:
+        """The trial of the next batch; None while a trial is out, and at the end."""
         trial = self._next_trial()
         if trial is not None:
             self._out.add(trial.trial_id)
         return trial
 
     def tell(self, record: TrialRecord) -> None:
+        """Take the record of a trial that is out, or of an earlier run that this search knows."""
         batch = _batch_of(record.spec)
         was_out = record.trial_id in self._out
         if not was_out and (batch in self._records or not self.knows(record.spec)):
@@ -88,12 +91,15 @@ class BatchSizeSearch(Search):
 
     @property
     def exhausted(self) -> bool:
+        """Whether every question is answered, or no answer can be found."""
         return not self._out and self._next_trial() is None
 
     def skipped(self) -> Iterable[TrialRecord]:
+        """The records of batches that can have no trial."""
         return tuple(self._ruled_out.values())
 
     def pending(self) -> Iterable[TrialSpec]:
+        """None: the next batch is decided only when it is asked for."""
         return ()
 
     def knows(self, spec: TrialSpec) -> bool:
@@ -106,11 +112,15 @@ class BatchSizeSearch(Search):
     @property
     def answer(self) -> BatchSizeAnswer:
         """What is known so far."""
+        # The margin is known once a record tells the size of the device.
         device_bytes = self._device_bytes()
-        return BatchSizeAnswer(
+        margin = None
+        if device_bytes:
+            margin = margin_bytes(device_bytes, self._margin)
+        measured = BatchSizeAnswer(
             techniques=self._techniques,
             device_bytes=device_bytes,
-            margin_bytes=margin_bytes(device_bytes, self._margin) if device_bytes else None,
+            margin_bytes=margin,
             tolerance=self._tolerance,
             sizes=tuple(self._sizes[batch] for batch in sorted(self._sizes)),
             effective_batch=self._effective_batch,
@@ -119,6 +129,7 @@ class BatchSizeSearch(Search):
             granularity=self._largest.granularity(self._sizes.largest),
             unfinished=self._why_unfinished(),
         )
+        return advised(measured, tuple(self._records.values()))
 
     def _next_trial(self) -> TrialSpec | None:
         """The trial of the first batch that a rule wants.
@@ -175,6 +186,7 @@ class BatchSizeSearch(Search):
         speeds = self._sizes.speeds
         if not speeds:
             return None
+        # A step runs one pass per micro-batch; the optimizer's saving is neglected.
         seconds = batch.accumulation * pass_seconds(speeds, batch.micro_batch)
         return max(_MIN_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
 
@@ -209,7 +221,9 @@ class BatchSizeSearch(Search):
         """Predicted memory of one sample more than the largest; None with fewer than two sizes."""
         memory = self._sizes.memory
         largest = self._sizes.largest
-        return bytes_at(memory, largest + 1) if largest and len(memory) > 1 else None
+        if not largest or len(memory) < 2:
+            return None
+        return bytes_at(memory, largest + 1)
 
 
 def _batch_of(spec: TrialSpec) -> Batch:
@@ -217,7 +231,9 @@ def _batch_of(spec: TrialSpec) -> Batch:
 
 
 def _without_accumulation(size: int | None) -> Batch | None:
-    return None if size is None else Batch(size)
+    if size is None:
+        return None
+    return Batch(size)
 
 
 def _with_steps(spec: TrialSpec, steps: int | None) -> TrialSpec:

@@ -22,12 +22,14 @@ from orchestrator.search.frontier.surrogate import Prediction
 
 Point = tuple[Candidate, Prediction]
 SpeedRatios = Callable[[Sequence[Candidate], Sequence[Candidate]], Array]
-"""At most how many times as fast each of the first is as each of the second
-(``Surrogate.highest_speed_ratios``)."""
+"""Upper bounds of speed ratios: each of the first candidates to each of the second ones.
+
+See ``Surrogate.highest_speed_ratios``."""
 
 _STEPS_OF_AN_EPOCH = 100
-"""Assumed for trials that measure a whole epoch, of unknown length. Only the order of the trials
-depends on it."""
+"""Steps assumed of a trial that measures a whole epoch of unknown length.
+
+Only the order of the trials depends on it."""
 _BUDGETS = 100
 """Memory budgets, evenly spaced in the logarithm, at which the height of a front is compared."""
 
@@ -69,23 +71,36 @@ def next_candidate(
     """
     points = choices.points
     figures = _figures(points)
-    prunes = _prunes(points, figures, len(choices.open), speed_ratios, tolerance)
+    open_count = len(choices.open)
+    prunes = _prunes(points, figures, open_count, speed_ratios, tolerance)
+    # What a running trial will likely prune is settled: it needs no trial of its own.
     by_running = prunes[len(points) - len(choices.running) :]
     is_unsettled: Mask = np.asarray(~by_running.any(axis=0))
     if not is_unsettled.any():
         return None
-    open_points = choices.open.items()
-    seconds = np.array([seconds_of(own, at, shortest_seconds) for own, at in open_points])
-    improvements = np.where(is_unsettled, _front_improvements(figures, len(choices.open)), 0.0)
+    seconds = _slot_seconds(choices, shortest_seconds)
+    improvements = np.where(is_unsettled, _front_improvements(figures, open_count), 0.0)
+    # A higher front first; when no candidate raises it noticeably, certainty about the rest.
     if improvements.max() > tolerance:
         return _best_to_improve(choices, improvements, seconds, tolerance)
-    return _best_to_settle(choices, prunes[: len(choices.open)], is_unsettled, seconds)
+    return _best_to_settle(choices, prunes[:open_count], is_unsettled, seconds)
+
+
+def _slot_seconds(choices: Choices, shortest_seconds: float) -> Array:
+    """Slot time to expect of each open candidate, shape (open candidates,)."""
+    seconds = []
+    for candidate, prediction in choices.open.items():
+        seconds.append(seconds_of(candidate, prediction, shortest_seconds))
+    return np.array(seconds)
 
 
 def _best_to_improve(
     choices: Choices, improvements: Array, seconds: Array, tolerance: float
 ) -> Candidate:
-    """The candidate that raises its front most per second, of those that raise it noticeably."""
+    """Of the candidates that raise their front noticeably, the one that does so most per second.
+
+    ``improvements`` are shares of the best speed; ``seconds`` are slot time.
+    """
     per_second = np.where(improvements > tolerance, improvements / seconds, 0.0)
     return list(choices.open)[int(np.argmax(per_second))]
 
@@ -97,13 +112,15 @@ def _best_to_settle(
 
     ``prunes`` says which open candidate prunes which.
     """
-    # A measurement settles its own candidate, too.
+    # A measurement settles its own candidate, too: hence the identity matrix.
     settles = prunes | np.eye(len(prunes), dtype=bool)
+    # Only candidates that are still open questions count.
     settled_per_second = (settles & is_unsettled).sum(axis=1) / seconds
     likely_front = _likely_front([*choices.open.items(), *choices.measured])
     candidates = list(choices.open)
 
     def rank(index: int) -> tuple[bool, bool, float]:
+        """Unsettled candidates first, of these the ones on the likely front, then by pace."""
         on_front = candidates[index] in likely_front
         return bool(is_unsettled[index]), on_front, float(settled_per_second[index])
 
@@ -111,13 +128,16 @@ def _best_to_settle(
 
 
 def _figures(points: Sequence[Point]) -> _Figures:
+    # One pass over the points: a number for the recipe, three figures of the prediction.
     numbers: Numbering[TrainingRecipe] = Numbering()
-    recipes = [numbers[candidate.training_recipe] for candidate, _ in points]
+    recipes = []
+    figures = []
+    for candidate, prediction in points:
+        recipes.append(numbers[candidate.training_recipe])
+        figures.append((prediction.memory, prediction.least_memory, prediction.speed))
+    memory, least_memory, speed = np.array(figures).reshape(len(points), 3).T
     return _Figures(
-        recipes=np.array(recipes, int),
-        memory=np.array([at.memory for _, at in points]),
-        least_memory=np.array([at.least_memory for _, at in points]),
-        speed=np.array([at.speed for _, at in points]),
+        recipes=np.array(recipes, int), memory=memory, least_memory=least_memory, speed=speed
     )
 
 
@@ -134,7 +154,9 @@ def _prunes(
     """
     candidates = [candidate for candidate, _ in points]
     open_candidates = candidates[:open_count]
+    # Trainings of different recipes are never compared.
     same_recipe = np.equal.outer(figures.recipes, figures.recipes[:open_count])
+    # Differences within the tolerance count as none: in memory, then in speed.
     memory_limit = (1 + tolerance) * figures.least_memory[:open_count]
     needs_no_more = figures.memory[:, None] <= memory_limit
     is_no_slower = figures.speed[:, None] >= (1 - tolerance) * figures.speed[:open_count]
@@ -150,6 +172,7 @@ def _front_improvements(figures: _Figures, open_count: int) -> Array:
     Shape (open candidates,).
     """
     improvements = np.zeros(open_count)
+    # Each training recipe has a front of its own.
     for recipe in np.unique(figures.recipes[:open_count]):
         members = np.flatnonzero(figures.recipes == recipe)
         is_open = members < open_count
@@ -168,7 +191,9 @@ def _height_improvements(memory: Array, speed: Array, is_open: Mask) -> Array:
     """
     # The geometric spacing can miss its own ends by rounding.
     budgets = np.geomspace(memory.min(), memory.max(), _BUDGETS).clip(memory.min())
+    # Speed of each point at each budget; 0 where the point does not fit.
     within = np.where(memory[:, None] <= budgets, speed[:, None], 0.0)
+    # The height of the front without the open points, and what each of them would add.
     reached = within[~is_open].max(axis=0, initial=0.0)
     added = np.maximum(within[is_open] - reached, 0.0)
     return np.asarray((added / within.max(axis=0)).mean(axis=1))
@@ -181,7 +206,8 @@ def _likely_front(points: Iterable[Point]) -> set[Candidate]:
         by_recipe.setdefault(candidate.training_recipe, []).append((candidate, prediction))
     front: set[Candidate] = set()
     for members in by_recipe.values():
-        front.update(candidate for candidate, _ in pareto_front(members, (_little_memory, _speed)))
+        for candidate, _ in pareto_front(members, (_little_memory, _speed)):
+            front.add(candidate)
     return front
 
 
@@ -196,12 +222,13 @@ def _speed(point: Point) -> float:
 def seconds_of(candidate: Candidate, prediction: Prediction, shortest_seconds: float) -> float:
     """Slot time that a trial of the candidate will likely take, in seconds."""
     trial = candidate.trials[0]
+    # A fixed cost for each trial, and its steps at the predicted samples per second.
     steps = trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)
     return shortest_seconds + steps * trial.effective_batch / prediction.speed
 
 
 def as_prediction(measurement: Measurement) -> Prediction:
-    """A measurement as a prediction without doubt."""
+    """A measurement as a prediction whose bounds are equal to its figures."""
     return Prediction(
         memory=measurement.memory_bytes,
         least_memory=measurement.memory_bytes,

@@ -14,6 +14,7 @@ Mask = NDArray[np.bool_]
 T = TypeVar("T", bound=Hashable)
 
 _DECIMALS = 6
+"""Decimals of a logarithm that are kept: a relative precision of one millionth."""
 
 
 class Numbering(dict[T, int]):
@@ -25,5 +26,5 @@ class Numbering(dict[T, int]):
 
 
 def rounded(logarithms: Array) -> Array:
-    """To a millionth, so that the rounding errors of another machine lead to the same trials."""
+    """Logarithms to a millionth: rounding errors of another machine lead to the same trials."""
     return logarithms.round(_DECIMALS)

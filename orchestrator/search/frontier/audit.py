@@ -45,7 +45,11 @@ class Auditor:
     def __init__(self, candidates: Sequence[Candidate], fraction: float, seed: int) -> None:
         self._fraction = fraction
         draw = random.Random(seed)
-        self._log_draws = {own: math.log(1 - draw.random()) for own in candidates}
+        self._log_draws: dict[Candidate, float] = {}
+        """Logarithms of uniform draws, all below zero; the weight of a draw is its slot time."""
+        for candidate in candidates:
+            # ``random`` may return 0 but never 1, so the logarithm is finite.
+            self._log_draws[candidate] = math.log(1 - draw.random())
         self._pruned_by: dict[Candidate, PruningDecision] = {}
         """Audited candidates, asked for or measured."""
         self._predictions: dict[Candidate, Prediction | None] = {}
@@ -81,8 +85,11 @@ class Auditor:
         """
         if not seconds or not self._fraction:
             return None
-        drawn = max(seconds, key=lambda own: self._log_draws[own] * seconds[own])
+        # Weighted sampling without replacement (Efraimidis and Spirakis, 2006): the largest
+        # log(u) / w wins. The weight is 1 / seconds, so cheap candidates are drawn more often.
+        drawn = max(seconds, key=lambda candidate: self._log_draws[candidate] * seconds[candidate])
         audited = len(self._pruned_by)
+        # The fraction counts every candidate that was ever pruned.
         wanted = max(MIN_AUDITS, math.ceil(self._fraction * (len(seconds) + audited)))
         if self._audit_seconds + seconds[drawn] > self._fraction * self._all_seconds:
             wanted = MIN_AUDITS
@@ -100,6 +107,7 @@ class Auditor:
         memory_error = None
         speed_error = None
         if measurement is not None and prediction is not None:
+            # Relative errors: above zero where too much was predicted.
             memory_error = prediction.memory / measurement.memory_bytes - 1
             speed_error = prediction.speed / measurement.samples_per_second - 1
         self.audits.append(
@@ -115,16 +123,24 @@ class Auditor:
 
     def summary(self, tolerance: float) -> dict[str, Any]:
         """JSON values: numbers of audits and contradictions, errors of predictions."""
+        contradicted = 0
+        memory_errors = []
+        speed_errors = []
+        for audit in self.audits:
+            contradicted += audit.contradicts
+            memory_errors.append(audit.memory_error)
+            speed_errors.append(audit.speed_error)
         return {
             "audited": len(self.audits),
-            "contradicted": sum(audit.contradicts for audit in self.audits),
+            "contradicted": contradicted,
             "tolerance": tolerance,
-            "memory_error": _median_and_largest(audit.memory_error for audit in self.audits),
-            "speed_error": _median_and_largest(audit.speed_error for audit in self.audits),
+            "memory_error": _median_and_largest(memory_errors),
+            "speed_error": _median_and_largest(speed_errors),
         }
 
 
 def _median_and_largest(errors: Iterable[float | None]) -> dict[str, float] | None:
+    """Of the absolute errors; None if there are none."""
     sizes = [abs(error) for error in errors if error is not None]
     if not sizes:
         return None

@@ -20,7 +20,7 @@ Regime = tuple[str, int]
 
 
 class Curve(NamedTuple):
-    """Everything that a row of candidates has in common that differ only in the micro-batch."""
+    """What candidates that differ only in the micro-batch have in common."""
 
     techniques: Techniques
     regime: Regime
@@ -66,10 +66,16 @@ def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
     for trial in trials:
         key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
         groups.setdefault(key, []).append(trial)
-    repeats = list(groups.values())
-    curve_sizes = _curve_sizes(group[0] for group in repeats)
-    reference_optimizer = repeats[0][0].choices.get(OPTIMIZER) if repeats else None
-    return tuple(_candidate(group, curve_sizes, reference_optimizer) for group in repeats)
+    if not groups:
+        return ()
+    firsts = [repeats[0] for repeats in groups.values()]
+    curve_sizes = _curve_sizes(firsts)
+    # The optimizer of the first trial is the reference of every other one.
+    reference_optimizer = firsts[0].choices.get(OPTIMIZER)
+    candidates = []
+    for repeats in groups.values():
+        candidates.append(_candidate(repeats, curve_sizes, reference_optimizer))
+    return tuple(candidates)
 
 
 def _curve_sizes(trials: Iterable[TrialSpec]) -> dict[Curve, int]:
@@ -87,11 +93,11 @@ def _possible_curves(trial: TrialSpec) -> list[Curve]:
     Accumulation keeps gradients between passes, which is memory of its own. So a trial with one
     pass per step is never on a curve with trials of several.
     """
-    regimes: list[Regime] = [("accumulation", trial.accumulation)]
-    if trial.accumulation > 1:
-        regimes.append(("effective_batch", trial.effective_batch))
     techniques = _techniques(trial.choices)
-    return [Curve(techniques, regime) for regime in regimes]
+    curves = [Curve(techniques, ("accumulation", trial.accumulation))]
+    if trial.accumulation > 1:
+        curves.append(Curve(techniques, ("effective_batch", trial.effective_batch)))
+    return curves
 
 
 def _candidate(
@@ -118,5 +124,9 @@ def _candidate(
 
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:
     """Every choice but the batch's."""
-    axes = sorted(axis for axis in choices if axis not in _BATCH_AXES)
-    return tuple((axis, type(choices[axis]).__name__, choices[axis]) for axis in axes)
+    techniques = []
+    for axis in sorted(choices):
+        if axis not in _BATCH_AXES:
+            value = choices[axis]
+            techniques.append((axis, type(value).__name__, value))
+    return tuple(techniques)

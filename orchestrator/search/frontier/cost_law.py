@@ -2,10 +2,9 @@
 
     cost = max(floor, base + slope × micro-batch) + extra
 
-Memory: the floor is the optimizer's step, the line are weights and activations. Time: the floor is
-the host, which launches kernels at its own pace; the line is the GPU. The extra is what an
-optimizer costs more than the plan's first optimizer: bytes of its states, or seconds of its step,
-which the micro-batches of a step share.
+Memory: the floor is the optimizer's step, the line is weights and activations. Time: the floor is
+the host, which launches kernels at its own pace, and the line is the GPU. The extra is what an
+optimizer costs more than the plan's first optimizer: bytes of states, or seconds of its step.
 """
 
 from __future__ import annotations
@@ -82,15 +81,22 @@ def layout_of(
     candidates: Sequence[Candidate], hyperparameters: Hyperparameters, *, is_time: bool
 ) -> ParameterLayout:
     """The parameters of a plan. Of a time, the micro-batches of a step share the extra."""
+    # Number the curves and the optimizer families in the order of the plan.
     curves: Numbering[Curve] = Numbering()
-    curve_numbers = [curves[candidate.reference_curve] for candidate in candidates]
     families: Numbering[OptimizerFamily] = Numbering()
-    family_numbers = [_family_number(candidate, families) for candidate in candidates]
-    extra_shares = [1 / own.accumulation if is_time else 1.0 for own in candidates]
+    curve_numbers = []
+    family_numbers = []
+    sizes = []
+    passes = []
+    for candidate in candidates:
+        curve_numbers.append(curves[candidate.reference_curve])
+        family_numbers.append(_family_number(candidate, families))
+        sizes.append(candidate.micro_batch)
+        passes.append(candidate.accumulation)
     of_curves = _curve_covariance(list(curves), hyperparameters)
     return ParameterLayout(
-        sizes=np.array([candidate.micro_batch for candidate in candidates], float),
-        extra_shares=np.array(extra_shares),
+        sizes=np.array(sizes, float),
+        extra_shares=_extra_shares(passes, is_time=is_time),
         curves=np.array(curve_numbers, int),
         families=np.array(family_numbers, int),
         curve_count=len(curves),
@@ -101,8 +107,17 @@ def layout_of(
     )
 
 
+def _extra_shares(passes: Sequence[int], *, is_time: bool) -> Array:
+    """A step pays the optimizer's time once, over all its passes. States take memory in full."""
+    if is_time:
+        return 1 / np.array(passes, float)
+    return np.ones(len(passes))
+
+
 def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
-    return -1 if candidate.has_reference_optimizer else families[candidate.optimizer_family]
+    if candidate.has_reference_optimizer:
+        return -1
+    return families[candidate.optimizer_family]
 
 
 def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters) -> Array:
@@ -112,6 +127,7 @@ def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters)
     Gaussian Processes, 2011), and one that only equal or similar curves share.
     """
     shared = shared_choices(curves, hyperparameters.similar_value_share)
+    # What all curves share, what equal choices share, what equal curves share.
     constant = hyperparameters.common_deviation**2
     additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
     joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
@@ -123,7 +139,9 @@ def _prior_covariance(
 ) -> Array:
     """Of all parameters: blocks for floors, bases and slopes, and extras of variance 1."""
     count = len(of_curves)
-    floors, bases, slopes = (slice(kind * count, (kind + 1) * count) for kind in range(3))
+    floors = slice(0, count)
+    bases = slice(count, 2 * count)
+    slopes = slice(2 * count, 3 * count)
     covariance = np.eye(3 * count + family_count)
     for kind in (floors, bases, slopes):
         covariance[kind, kind] = of_curves
@@ -149,6 +167,7 @@ class CostLaw:
 
     def prior_mean(self, costs_per_sample: Array) -> Array:
         """The parameters before a fit: orders of magnitude of the measured costs, and no extras."""
+        # Floor and base are of the size of a measured cost, the slope of a cost per sample.
         unit = float(np.log(self.unit))
         per_sample = float(np.log(np.median(costs_per_sample)))
         count = self.layout.curve_count
@@ -159,6 +178,7 @@ class CostLaw:
     def terms(self, parameters: Array) -> tuple[Array, Array, Array]:
         """Logarithms of each candidate's floor, base, and slope × micro-batch."""
         curves = self.layout.curves
+        # Each candidate reads the parameters of its own curve.
         floor = parameters[self.layout.floors][curves]
         base = parameters[self.layout.bases][curves]
         slope = parameters[self.layout.slopes][curves]
@@ -191,6 +211,7 @@ class CostLaw:
             base=line_share * base_share / factor,
             slope=line_share * slope_share / factor,
         )
+        # An extra moves the costs of its own optimizer family alone.
         rows = np.flatnonzero(self.layout.families >= 0)
         columns = self.layout.extras.start + self.layout.families[rows]
         jacobian[rows, columns] = (self._extra_scale(without_extra) / factor)[rows]
@@ -208,12 +229,10 @@ class CostLaw:
         return derivatives
 
     def _shares(self, parameters: Array, without_extra: Array) -> tuple[Array, Array, Array]:
-        """Shares of the line in the maximum, and of base and slope in the line.
-
-        They are the derivatives of one's logarithm by the logarithm of the other.
-        """
+        """Shares of the line in the maximum, of base and slope in the line: log-log derivatives."""
         _, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
+        # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
         p = self.hyperparameters.max_norm_exponent
         line_share = np.exp(p * (line - without_extra))
         seen_on_floor = self.branches == Branch.FLOOR
@@ -235,9 +254,9 @@ class CostLaw:
         return np.asarray(np.maximum(factor, self.hyperparameters.min_extra_factor))
 
     def branch_violations(self, parameters: Array) -> Array:
-        """By how many deviations the other branch is higher than the seen one, where it is higher.
+        """By how many deviations the branch that was not seen exceeds the branch that was seen.
 
-        Shape (violations,): one for each of ``_violated``.
+        Shape (violations,): a figure for each index of ``_violated``.
         """
         excess = self._branch_excess(parameters)
         violated = self._violated(excess)
@@ -247,6 +266,7 @@ class CostLaw:
         """Derivatives of the violations by the parameters, shape (violations, parameters)."""
         violated = self._violated(self._branch_excess(parameters))
         _, base, slope_term = self.terms(parameters)
+        # log(base + slope × size) has the derivatives exp(term - line) by its two terms.
         line = np.logaddexp(base, slope_term)
         sign = self.branches[violated] / self.hyperparameters.branch_slack
         return self._by_curve(
@@ -257,13 +277,14 @@ class CostLaw:
         )
 
     def _branch_excess(self, parameters: Array) -> Array:
-        """By how much the other branch is higher than the seen one; below zero where it is lower.
+        """By how much the branch that was not seen exceeds the seen one; else below zero.
 
-        With the branch's sign: line - floor where the floor was seen, floor - line where the line
-        was.
+        It is line - floor where the floor was seen, and floor - line where the line was seen: the
+        value of ``Branch`` is the sign.
         """
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
+        # Near the corner of floor and line real curves bend, so a seen line has some allowance.
         corner = self.hyperparameters.floor_corner * (self.branches == Branch.LINE)
         return np.asarray(self.branches * (line - floor) - corner)
 
@@ -271,7 +292,7 @@ class CostLaw:
         return np.flatnonzero((self.branches != Branch.EITHER) & (excess > 0))
 
     def is_on_floor(self, parameters: Array) -> Array:
-        """Whether each candidate is on the floor: as it was seen, else by the parameters."""
+        """Whether each candidate is on the floor: as measured, else by the parameters."""
         floor, base, slope_term = self.terms(parameters)
         expected = floor > np.logaddexp(base, slope_term)
         seen = self.branches == Branch.FLOOR

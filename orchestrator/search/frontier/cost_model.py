@@ -25,7 +25,7 @@ class Posterior:
 
     mean: Array
     deviation: Array
-    """Standard deviation of what a trial would measure: doubt about the cost, and noise of the
+    """Standard deviation of what a trial would measure: uncertainty of the cost, and noise of the
     measurement."""
 
 
@@ -70,6 +70,7 @@ class CostModel:
         self._hyperparameters = hyperparameters or Hyperparameters()
         self._is_time = is_time
         self._layout = layout_of(candidates, self._hyperparameters, is_time=is_time)
+        # Computed once: the prior does not depend on measurements.
         self._prior_precision = np.linalg.inv(self._layout.prior_covariance)
         self._kernel = misfit_kernel(candidates, self._hyperparameters.correlation_per_choice)
         self._observations: dict[int, _Observation] = {}
@@ -104,7 +105,11 @@ class CostModel:
         law = self._law(observations)
         measured = observations.measured
         prior_mean = law.prior_mean(observations.costs / self._layout.sizes[measured])
-        start = prior_mean if self._parameters is None else self._parameters
+        # The last fit is near the next one.
+        start = prior_mean
+        if self._parameters is not None:
+            start = self._parameters
+        # Scales of misfit and noise first, then the parameters, then the posterior.
         misfit, variances = self._misfit(law, start, prior_mean, observations)
         fit = ParameterFit(
             law=law,
@@ -118,17 +123,22 @@ class CostModel:
         self._infer(law, observations, misfit, variances)
 
     def _arrays(self) -> _Observations:
-        listed = self._observations.values()
-        relative_errors = np.array([own.relative_error for own in listed])
+        costs = []
+        relative_errors = []
+        for observation in self._observations.values():
+            costs.append(observation.cost)
+            relative_errors.append(observation.relative_error)
+        # Half a 95 % interval is about two standard deviations. A small relative error is the error
+        # of the logarithm.
+        deviations = np.array(relative_errors) / 2
         return _Observations(
             measured=np.array(list(self._observations), int),
-            costs=np.array([own.cost for own in listed]),
-            # Half a 95 % interval is about two standard deviations; a relative error is that of a
-            # logarithm.
-            stated_variances=(relative_errors / 2) ** 2,
+            costs=np.array(costs),
+            stated_variances=deviations**2,
         )
 
     def _law(self, observations: _Observations) -> CostLaw:
+        # Unmeasured candidates may be on either branch.
         branches = np.full(len(self._layout.sizes), Branch.EITHER, int)
         for index, observation in self._observations.items():
             branches[index] = observation.branch
@@ -144,6 +154,7 @@ class CostModel:
     ) -> tuple[Array, Array]:
         """Covariance of the misfits of all candidates, and noise variances of the measured ones."""
         measured = observations.measured
+        # The law linearized at the parameters: costs, and their derivatives.
         costs = law.costs(parameters)
         jacobian = law.jacobian(parameters)[measured]
         extra_kernel = self._extra_kernel(law, parameters, costs)
@@ -171,6 +182,7 @@ class CostModel:
         In the logarithm of a cost, an extra that is off by its size weighs its share of the cost.
         Extras of different optimizer families say nothing about each other.
         """
+        # The cost is c; without the extra it is c', both as logarithms: the share is 1 - c' / c.
         extra_share = 1 - np.exp(law.costs_without_extra(parameters) - costs)
         families = self._layout.families
         same_family = np.equal.outer(families, families)
@@ -187,6 +199,7 @@ class CostModel:
         """
         assert self._parameters is not None
         measured = observations.measured
+        # The law's own uncertainty, and the misfit around it.
         prior = self._prior_of_costs(law.jacobian(self._parameters)) + misfit
         covariance = observations.among(prior) + np.diag(variances)
         self.covariance = prior - prior[measured].T @ np.linalg.solve(covariance, prior[measured])
@@ -217,8 +230,10 @@ class CostModel:
         """
         assert self._parameters is not None
         on_floor = law.is_on_floor(self._parameters)
+        # Whether candidate and measurement are surely on different branches.
         seen = law.branches[measured]
         is_other = (seen != Branch.EITHER) & (on_floor[:, None] != (seen == Branch.FLOOR))
         weight = np.where(is_other, self._hyperparameters.other_branch_weight, 1.0)
+        # A weighted mean over the measured candidates.
         similarity = self._kernel[:, measured] * weight
         return np.asarray(similarity @ variances / similarity.sum(axis=1))

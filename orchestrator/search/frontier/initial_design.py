@@ -24,8 +24,8 @@ def initial_design(
 ) -> InitialDesign:
     """The middle of each curve of the reference optimizer, which shows the GPU's pace there.
 
-    And the smallest of some curves, which show the host's pace: of those at most one choice from
-    the first curve, but for those that are similar to an earlier one.
+    Before it comes the smallest candidate of some curves, which shows the host's pace. These curves
+    differ from the first curve in one choice at most, and are not similar to an earlier curve.
     """
     curves = _reference_curves(candidates)
     if not curves:
@@ -34,13 +34,16 @@ def initial_design(
     leaders = group_leaders(similarity_groups)
     chosen: list[Candidate] = []
     for members, distance in zip(curves.values(), distance_from_first, strict=True):
-        smallest, middle = members[0], members[len(members) // 2]
+        smallest = members[0]
+        middle = members[len(members) // 2]
+        # A similar earlier curve shows the host's pace of this one, too.
         is_leader = leaders[similarity_groups[smallest]] is smallest
         if is_leader and distance < 2:
             chosen.append(smallest)
         chosen.append(middle)
-    smallest_of_each = tuple(members[0] for members in curves.values())
-    return InitialDesign(tuple(dict.fromkeys(chosen)), smallest_of_each)
+    smallest_of_each = [members[0] for members in curves.values()]
+    # The smallest may also be the middle. A dict keeps each once, in order.
+    return InitialDesign(tuple(dict.fromkeys(chosen)), tuple(smallest_of_each))
 
 
 def _reference_curves(candidates: Iterable[Candidate]) -> dict[Curve, list[Candidate]]:

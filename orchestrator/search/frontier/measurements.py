@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from jobs.record import Outcome, TrialRecord
@@ -24,15 +24,21 @@ class Measurement:
     """Half the 95 % confidence interval of the speed, relative to it: the largest of the
     repeats."""
     host_bound_share: float | None = None
-    """Share of the micro-batches after which the GPU ran out of work; None if unknown. At 1 the
-    speed is the host's."""
+    """Share of the micro-batches after which the GPU ran out of work; None if unknown.
+
+    At 1 the speed is the host's."""
     launch_bound_share: float = 0.0
     """At most this share of the time the GPU waited for the host in the middle of a step."""
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
     """The repeats that ended ok, combined; None if none has both a memory and a speed."""
-    return _combined([own for own in map(_single, records) if own is not None])
+    repeats = []
+    for record in records:
+        measurement = _single(record)
+        if measurement is not None:
+            repeats.append(measurement)
+    return _combined(repeats)
 
 
 def _single(record: TrialRecord) -> Measurement | None:
@@ -41,12 +47,15 @@ def _single(record: TrialRecord) -> Measurement | None:
     speed = figures.get("samples_per_second")
     if record.outcome is not Outcome.OK or not _is_positive(memory) or not _is_positive(speed):
         return None
-    ci95 = figures.get("samples_per_second_ci95") or 0.0
+    ci95 = float(figures.get("samples_per_second_ci95") or 0.0)
+    # A trial of a single step has no interval.
+    if not math.isfinite(ci95):
+        ci95 = 0.0
     return Measurement(
         memory_bytes=float(memory),
         samples_per_second=float(speed),
         trial_id=record.trial_id,
-        speed_ci95=float(ci95) if math.isfinite(ci95) else 0.0,
+        speed_ci95=ci95,
         host_bound_share=figures.get("host_bound_share"),
         launch_bound_share=launch_bound_share(figures),
     )
@@ -57,14 +66,26 @@ def _is_positive(figure: float | None) -> TypeGuard[float]:
 
 
 def _combined(repeats: Sequence[Measurement]) -> Measurement | None:
+    """The worst memory, error and waits of the repeats, and their median speed."""
     if not repeats:
         return None
-    host_bound = [own.host_bound_share for own in repeats if own.host_bound_share is not None]
-    return Measurement(
-        memory_bytes=max(own.memory_bytes for own in repeats),
-        samples_per_second=statistics.median(own.samples_per_second for own in repeats),
-        trial_id=repeats[0].trial_id,
-        speed_ci95=max(own.speed_ci95 for own in repeats),
-        host_bound_share=max(host_bound, default=None),
-        launch_bound_share=max(own.launch_bound_share for own in repeats),
+    # Memory repeats almost to the byte, so the largest counts. Speeds have outliers.
+    first = repeats[0]
+    worst = first
+    speeds = []
+    for repeat in repeats:
+        speeds.append(repeat.samples_per_second)
+        worst = _worse(worst, repeat)
+    return replace(worst, trial_id=first.trial_id, samples_per_second=statistics.median(speeds))
+
+
+def _worse(left: Measurement, right: Measurement) -> Measurement:
+    """The larger of each figure but the speed. A share that only one of them knows is taken."""
+    shares = [left.host_bound_share, right.host_bound_share]
+    return replace(
+        left,
+        memory_bytes=max(left.memory_bytes, right.memory_bytes),
+        speed_ci95=max(left.speed_ci95, right.speed_ci95),
+        host_bound_share=max((share for share in shares if share is not None), default=None),
+        launch_bound_share=max(left.launch_bound_share, right.launch_bound_share),
     )

@@ -53,11 +53,14 @@ class MemoryCorrection:
 
     def posterior(self, log_predicted: Array) -> Posterior:
         """Of every candidate's memory, from the logarithms of the predictions (NaN: none)."""
+        # Half the correlation for equal predictions, half by similarity.
         kernel = (np.equal.outer(log_predicted, log_predicted) + self._kernel) / 2
         measured = self._measured(log_predicted)
-        errors = np.array([self._log_bytes[index] for index in measured]) - log_predicted[measured]
+        log_measured = np.array([self._log_bytes[index] for index in measured])
+        errors = log_measured - log_predicted[measured]
         among = np.ix_(measured, measured)
         deviation = self._most_probable_deviation(kernel[among], errors)
+        # A factor that all predictions share, and one of each by itself.
         prior = self._hyperparameters.common_deviation**2 + deviation**2 * kernel
         return self._regression(prior, measured, errors, log_predicted)
 
@@ -66,6 +69,7 @@ class MemoryCorrection:
     ) -> Posterior:
         """Gaussian process regression (Rasmussen and Williams, section 2.2) of the errors."""
         noise = self._hyperparameters.noise**2
+        # The errors of all candidates, given the errors of the measured ones.
         covariance = prior[np.ix_(measured, measured)] + noise * np.eye(len(measured))
         gain = np.linalg.solve(covariance, prior[measured])
         mean = log_predicted + gain.T @ errors
@@ -81,15 +85,19 @@ class MemoryCorrection:
 
     def _most_probable_deviation(self, kernel: Array, errors: Array) -> float:
         """The deviation under which the errors seen so far are most probable."""
-        choices = self._hyperparameters.deviations
-        densities = [self._log_density(deviation, kernel, errors) for deviation in choices]
-        return choices[int(np.argmax(densities))]
+
+        def log_density(deviation: float) -> float:
+            """Of one of the choices."""
+            return self._log_density(deviation, kernel, errors)
+
+        return max(self._hyperparameters.deviations, key=log_density)
 
     def _log_density(self, deviation: float, kernel: Array, errors: Array) -> float:
-        """Logarithm of likelihood times prior, but for a constant."""
+        """Logarithm of likelihood times prior, except for a constant."""
         hyperparameters = self._hyperparameters
         covariance = hyperparameters.common_deviation**2 + deviation**2 * kernel
         covariance = covariance + hyperparameters.noise**2 * np.eye(len(errors))
+        # With the Cholesky factor L: -|L⁻¹e|²/2 - Σ log L_ii.
         factor = np.linalg.cholesky(covariance)
         solved = np.linalg.solve(factor, errors)
         likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())

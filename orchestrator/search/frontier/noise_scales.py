@@ -37,8 +37,9 @@ class Residuals:
     is_on_floor: Mask
     """Measured on the floor of a time."""
     has_outliers: bool
-    """Whether a measurement may be an outlier: a time, yes. Memory repeats to the byte, so the law
-    is off there."""
+    """Whether a measurement may be an outlier.
+
+    A time may be. Memory repeats to the byte, so a large residual of memory is the law's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +58,14 @@ class Scales:
 
 def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -> Scales:
     """The combination of misfit, extra and noise scales with the largest likelihood."""
+    # Every combination of scales is tried: about 15 pairs times 28 noises.
     noises = _noise_choices(residuals, hyperparameters)
     pairs = list(
         itertools.product(hyperparameters.misfit_deviations, hyperparameters.extra_deviations)
     )
     likelihoods = []
     for misfit, extra in pairs:
+        # Independent sources of error: their covariances add up.
         covariance = (
             residuals.parameter_covariance
             + misfit**2 * residuals.misfit_kernel
@@ -70,6 +73,7 @@ def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -
         )
         variances = residuals.known_variances + noises**2
         likelihoods.append(log_likelihoods(covariance, variances, residuals.from_prior))
+    # The indices of the largest likelihood: shape (pairs, choices of noise).
     best_pair, best_noise = np.unravel_index(np.argmax(likelihoods), (len(pairs), len(noises)))
     misfit, extra = pairs[best_pair]
     return Scales(misfit_deviation=misfit, extra_deviation=extra, noises=noises[best_noise])

@@ -31,6 +31,7 @@ class ParameterFit:
 
     def best(self, start: Array) -> Array:
         """The parameters of a local minimum of the loss, found from ``start``."""
+        # Steps until one gains too little, or none descends.
         limits = self.law.hyperparameters
         parameters = start
         loss = self.loss(parameters)
@@ -39,13 +40,14 @@ class ParameterFit:
             if step is None:
                 break
             parameters = parameters + step
-            last_loss, loss = loss, self.loss(parameters)
+            last_loss = loss
+            loss = self.loss(parameters)
             if last_loss - loss < limits.min_gain:
                 break
         return parameters
 
     def loss(self, parameters: Array) -> float:
-        """Minus twice the logarithm of the posterior density, but for a constant."""
+        """Minus twice the logarithm of the posterior density, except for a constant."""
         residuals = self.log_costs - self.law.costs(parameters)[self.measured]
         moved = parameters - self.prior_mean
         violations = self.law.branch_violations(parameters)
@@ -82,5 +84,6 @@ class ParameterFit:
             + branch_jacobian.T @ branch_jacobian
         )
         step = np.linalg.solve(curvature, descent)
+        # A step whose largest change is beyond the limit is scaled down as a whole.
         limit = self.law.hyperparameters.max_parameter_change
         return np.asarray(step * (limit / max(limit, np.abs(step).max())))

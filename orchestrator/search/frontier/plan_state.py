@@ -16,8 +16,10 @@ class PlanState:
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self._candidate_of: dict[str, Candidate] = {}
+        """Trial -> its candidate."""
         for candidate in candidates:
-            self._candidate_of.update(dict.fromkeys(candidate.trial_ids, candidate))
+            for trial_id in candidate.trial_ids:
+                self._candidate_of[trial_id] = candidate
         self._out: set[str] = set()
         self._ended: set[str] = set()
 
@@ -42,12 +44,17 @@ class PlanState:
 
     def candidates_out(self) -> list[Candidate]:
         """The candidates with a trial that is out."""
-        return list(dict.fromkeys(self._candidate_of[trial_id] for trial_id in self._out))
+        # Two repeats of a candidate may be out. A dict keeps it once.
+        candidates = map(self._candidate_of.__getitem__, self._out)
+        return list(dict.fromkeys(candidates))
 
     def open_trials(self, candidate: Candidate) -> list[TrialSpec]:
         """The candidate's trials that are open."""
-        pairs = zip(candidate.trial_ids, candidate.trials, strict=True)
-        return [trial for trial_id, trial in pairs if self._is_open(trial_id)]
+        trials = []
+        for trial_id, trial in zip(candidate.trial_ids, candidate.trials, strict=True):
+            if self._is_open(trial_id):
+                trials.append(trial)
+        return trials
 
     def is_open(self, candidate: Candidate) -> bool:
         """Whether a trial of the candidate is open."""
@@ -74,7 +81,10 @@ class PlanState:
 
     def open_trials_of(self, candidates: Iterable[Candidate]) -> list[TrialSpec]:
         """The open trials of these candidates."""
-        return [trial for candidate in candidates for trial in self.open_trials(candidate)]
+        trials: list[TrialSpec] = []
+        for candidate in candidates:
+            trials += self.open_trials(candidate)
+        return trials
 
     def _is_open(self, trial_id: str) -> bool:
         return trial_id not in self._out and trial_id not in self._ended

@@ -16,11 +16,14 @@ from orchestrator.search.frontier.similarity import asking_no_more_of_the_host
 from orchestrator.search.frontier.surrogate import Prediction, Surrogate
 
 CERTAINTY = 2.5
-"""Standard deviations from a prediction to the bound that favors its candidate: 1 in 160 is beyond
-it (normal)."""
+"""Standard deviations from a prediction to the bound that favors its candidate.
+
+Of normally distributed figures 1 in 160 is beyond it."""
 MAX_EXTRAPOLATION = 16
-"""Predictions count up to this many times the largest micro-batch that ran on the curve or its
-reference curve. A curve seen only on its floor does not show where it leaves it."""
+"""Predictions count up to this many times the largest micro-batch that ran on the curve.
+
+Runs on the reference curve count, too. A curve seen only on its floor does not show where it leaves
+the floor."""
 HOST_PACE_VARIATION = 0.1
 """The pace of a host varies by this much from trial to trial. Nearer speeds of a host are equal."""
 
@@ -33,8 +36,10 @@ class PruningDecision:
     reason: str
     """One sentence."""
     tolerance: float | None = None
-    """The decision was wrong if the candidate is faster, by more than this share, than all measured
-    ones that need no more memory; None: if it fits at all."""
+    """What makes the decision wrong.
+
+    A share: the candidate is faster, by more than this share, than every measured candidate that
+    needs no more memory. None: the candidate fits at all."""
 
 
 class Pruning:
@@ -50,6 +55,7 @@ class Pruning:
         self._candidates = candidates
         self._surrogate = surrogate
         self._tolerance = tolerance
+        # The rows of the matrix of speed ratios below.
         self._row = {candidate: row for row, candidate in enumerate(candidates)}
         self._asking_no_more_of_the_host = asking_no_more_of_the_host(candidates)
         self._largest_run: dict[Curve, int] = {}
@@ -119,8 +125,9 @@ class Pruning:
         """Whether a decision was wrong, now that its candidate is measured."""
         if decision.tolerance is None:
             return True
-        rivals = self._rivals(candidate, measurement.memory_bytes)
-        fastest = max((rival.samples_per_second for _, _, rival in rivals), default=0.0)
+        fastest = 0.0
+        for _, _, rival in self._rivals(candidate, measurement.memory_bytes):
+            fastest = max(fastest, rival.samples_per_second)
         return fastest < (1 - decision.tolerance) * measurement.samples_per_second
 
     def _is_extrapolated(self, candidate: Candidate) -> bool:
@@ -143,11 +150,20 @@ class Pruning:
         """Even its least memory is more than the device has."""
         if not 0 < self._device_bytes < prediction.least_memory:
             return None
-        curves = (candidate.curve, candidate.reference_curve)
-        near = [own.trial_id for other, own in self.measurements.items() if other.curve in curves]
-        trial_ids = near or [own.trial_id for own in self.measurements.values()]
+        trial_ids = self._trials_near(candidate)
         reason = pruning_reasons.more_than_the_device(prediction, self._device_bytes, trial_ids)
         return PruningDecision("more_than_the_device", reason)
+
+    def _trials_near(self, candidate: Candidate) -> list[str]:
+        """The measured trials on the candidate's curves; all trials where these have none."""
+        curves = (candidate.curve, candidate.reference_curve)
+        near = []
+        everywhere = []
+        for other, measurement in self.measurements.items():
+            everywhere.append(measurement.trial_id)
+            if other.curve in curves:
+                near.append(measurement.trial_id)
+        return near or everywhere
 
     def _dominated(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
         """At its best it is no better, by more than the tolerance, than a measured candidate.
@@ -156,6 +172,7 @@ class Pruning:
         nothing.
         """
         likely_speed = (1 - self._tolerance) * prediction.speed
+        # Each rival that ran as fast as expected, with how much faster the candidate may be.
         ratios = self._speed_ratios[self._row[candidate]]
         rivals = []
         for column, _, rival in self._rivals(candidate, prediction.least_memory):
@@ -163,6 +180,7 @@ class Pruning:
                 rivals.append((ratios[column], rival))
         if not rivals:
             return None
+        # The rival that bounds the candidate most.
         ratio, best = min(rivals, key=_ratio)
         if (1 - self._tolerance) * ratio > 1:
             return None

@@ -67,12 +67,15 @@ class FrontierSearch(Search):
         hyperparameters: Hyperparameters | None = None,
     ) -> None:
         self._tolerance = tolerance
-        self._predicted_bytes = {} if predicted_bytes is None else predicted_bytes
+        if predicted_bytes is None:
+            predicted_bytes = {}
+        self._predicted_bytes = predicted_bytes
         self._candidates = candidates_of(trials)
         self._plan = PlanState(self._candidates)
         self._records: dict[Candidate, list[TrialRecord]] = {}
         self._shortest_seconds = math.inf
         """Slot time of the shortest trial so far."""
+        # What learns, what prunes, what checks.
         surrogate = Surrogate(self._candidates, self._predicted_bytes, hyperparameters)
         self._pruning = Pruning(self._candidates, surrogate, tolerance)
         self._auditor = Auditor(self._candidates, audit_fraction, seed)
@@ -82,6 +85,8 @@ class FrontierSearch(Search):
         """None after news."""
 
     def ask(self) -> TrialSpec | None:
+        """The next open trial of the chosen candidate."""
+        # A pruned candidate is only ever asked for as an audit.
         decisions = self._current_decisions()
         candidate = decisions.next
         if candidate is None:
@@ -95,6 +100,7 @@ class FrontierSearch(Search):
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """What the latest decisions run instead; a trial of the audit stays."""
         candidate = self._plan.candidate_of(spec.trial_id)
         if candidate is not None and self._auditor.is_audited(candidate):
             return spec
@@ -103,9 +109,11 @@ class FrontierSearch(Search):
         return self.ask()
 
     def tell(self, record: TrialRecord) -> None:
+        """Learn from a trial of the plan, the first time that it has a record."""
         candidate = self._plan.candidate_of(record.trial_id)
         if candidate is None or not self._plan.end(record.trial_id):
             return
+        # News: all decisions are made again. The record goes to everything that learns from it.
         self._decisions = None
         self._records.setdefault(candidate, []).append(record)
         self._auditor.spend(candidate, record.slot_seconds)
@@ -117,9 +125,11 @@ class FrontierSearch(Search):
 
     @property
     def exhausted(self) -> bool:
+        """Whether no candidate is left to measure or to audit, and no trial is out."""
         return self._current_decisions().next is None and not self._plan.is_anything_out
 
     def skipped(self) -> Iterable[TrialRecord]:
+        """The open trials of pruned candidates, as the decisions are now."""
         records = []
         for candidate, decision in self._current_decisions().pruned.items():
             trials = self._plan.open_trials(candidate)
@@ -127,10 +137,13 @@ class FrontierSearch(Search):
         return records
 
     def pending(self) -> Iterable[TrialSpec]:
+        """The open trials of the candidates that are not pruned."""
         pruned = self._current_decisions().pruned
-        return self._plan.open_trials_of(own for own in self._candidates if own not in pruned)
+        kept = [candidate for candidate in self._candidates if candidate not in pruned]
+        return self._plan.open_trials_of(kept)
 
     def summary(self) -> Mapping[str, Any]:
+        """Counts of trials and of pruning rules, and the errors that the audit showed."""
         rules = Counter(record.rule for record in self.skipped())
         return {
             "kind": "frontier",
@@ -151,6 +164,7 @@ class FrontierSearch(Search):
         measurement = measurement_of(records)
         is_audited = self._auditor.is_audited(candidate)
         is_first = measurement is not None and candidate not in self._pruning.measurements
+        # A decision can be checked only before its candidate's own measurement counts.
         contradicts = False
         if measurement is not None and is_first and is_audited:
             decision = self._auditor.decision_on(candidate)
@@ -169,15 +183,18 @@ class FrontierSearch(Search):
         predictions = self._pruning.predictions()
         pruned: dict[Candidate, PruningDecision] = {}
         kept: list[Candidate] = []
+        # Divide the open candidates into those to leave out and those to choose from.
         for candidate in filter(self._plan.is_open, self._candidates):
             # Repeats of a candidate that has begun are measured, unless they cannot fit.
-            is_begun = self._plan.is_begun(candidate)
-            prediction = None if is_begun else predictions.get(candidate)
+            prediction = None
+            if not self._plan.is_begun(candidate):
+                prediction = predictions.get(candidate)
             decision = self._pruning.decision(candidate, prediction)
             if decision is None:
                 kept.append(candidate)
             else:
                 pruned[candidate] = decision
+        # The audit comes when nothing is left to measure.
         chosen = self._choose(kept, predictions) if kept else self._draw_audit(pruned, predictions)
         return _Decisions(predictions=predictions, pruned=pruned, next=chosen)
 
@@ -188,12 +205,18 @@ class FrontierSearch(Search):
         fixed = next(self._before_acquisition(kept, predictions), None)
         if fixed is not None:
             return fixed
-        measured = self._pruning.measurements
-        running = self._plan.candidates_out()
+        # The acquisition weighs open candidates against measured and running ones.
+        measured = []
+        for candidate, measurement in self._pruning.measurements.items():
+            measured.append((candidate, as_prediction(measurement)))
+        running = []
+        for candidate in self._plan.candidates_out():
+            if candidate in predictions:
+                running.append((candidate, predictions[candidate]))
         choices = Choices(
             open=dict(self._worth_measuring(kept, predictions)),
-            measured=[(own, as_prediction(at)) for own, at in measured.items()],
-            running=[(own, predictions[own]) for own in running if own in predictions],
+            measured=measured,
+            running=running,
         )
         return next_candidate(
             choices,
@@ -218,9 +241,9 @@ class FrontierSearch(Search):
     def _worth_measuring(
         self, kept: Sequence[Candidate], predictions: Mapping[Candidate, Prediction]
     ) -> Iterator[tuple[Candidate, Prediction]]:
-        """Of similar candidates the first, and those that are likely faster than it can be.
+        """The first of similar candidates, and any that is likely faster than the first can be.
 
-        A measurement of the first will say enough about the others.
+        A measurement of the first candidate will say enough about the others.
         """
         leaders: dict[int, Prediction] = {}
         for candidate in kept:
@@ -235,6 +258,7 @@ class FrontierSearch(Search):
         predictions: Mapping[Candidate, Prediction],
     ) -> Candidate | None:
         """A pruned candidate to audit, once all other trials have ended."""
+        # An audit waits for the trials of the search, which may still change what is pruned.
         if not all(map(self._auditor.is_audited, self._plan.candidates_out())):
             return None
         seconds = {}

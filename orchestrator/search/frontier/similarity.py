@@ -19,9 +19,15 @@ def misfit_kernel(candidates: Sequence[Candidate], correlation_per_choice: float
     octave (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 4.2), times
     ``correlation_per_choice`` for each choice in which the curves differ.
     """
-    octaves = np.log2([candidate.micro_batch for candidate in candidates])
+    sizes = []
+    curves = []
+    for candidate in candidates:
+        sizes.append(candidate.micro_batch)
+        curves.append(candidate.curve)
+    # Distance in octaves: a doubling of the micro-batch counts as 1.
+    octaves = np.log2(sizes)
     of_sizes = np.exp(-(np.subtract.outer(octaves, octaves) ** 2) / 2)
-    differing = differing_choices([candidate.curve for candidate in candidates])
+    differing = differing_choices(curves)
     return np.asarray(correlation_per_choice**differing * of_sizes)
 
 
@@ -39,6 +45,7 @@ def shared_choices(curves: Iterable[Curve], similar_value_share: float) -> Array
     """
     listed = list(curves)
     codes = _codes(listed)
+    # An axis with one value says nothing about similarity.
     varies = (codes != codes[:1]).any(axis=0)
     if not varies.any():
         return np.ones((len(listed), len(listed), 1))
@@ -67,6 +74,7 @@ def asking_no_more_of_the_host(
     candidates: Sequence[Candidate],
 ) -> dict[Candidate, frozenset[Candidate]]:
     """Candidate -> the others of the same batch that ask no more work of the host."""
+    # Only candidates of one batch can ask for equal work.
     groups: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:
         batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)
@@ -74,17 +82,25 @@ def asking_no_more_of_the_host(
     asking_no_more = {}
     for group in groups.values():
         for candidate in group:
-            others = [own for own in group if own is not candidate]
-            covered = [own for own in others if _includes_host_work(candidate, own)]
-            asking_no_more[candidate] = frozenset(covered)
+            asking_no_more[candidate] = _asking_no_more_than(candidate, group)
     return asking_no_more
+
+
+def _asking_no_more_than(candidate: Candidate, group: Iterable[Candidate]) -> frozenset[Candidate]:
+    """The other candidates of the group whose host work the candidate's includes."""
+    covered = set()
+    for other in group:
+        if other is not candidate and _includes_host_work(candidate, other):
+            covered.add(other)
+    return frozenset(covered)
 
 
 def _includes_host_work(candidate: Candidate, other: Candidate) -> bool:
     choices = {axis: value for axis, _, value in candidate.techniques}
-    return all(
-        includes_host_work_of(axis, choices.get(axis), value) for axis, _, value in other.techniques
-    )
+    for axis, _, value in other.techniques:
+        if not includes_host_work_of(axis, choices.get(axis), value):
+            return False
+    return True
 
 
 def _codes(curves: Iterable[Curve], *, merge_similar: bool = False) -> Indices:
@@ -92,11 +108,15 @@ def _codes(curves: Iterable[Curve], *, merge_similar: bool = False) -> Indices:
 
     Equal choices have equal numbers; with ``merge_similar`` similar choices do, too.
     """
-    numbers: Numbering[object] = Numbering()
     rows = [_labeled_choices(curve, merge_similar) for curve in curves]
-    axes = sorted({axis for row in rows for axis in row})
-    codes = [[numbers[axis, row.get(axis)] for axis in axes] for row in rows]
-    return np.array(codes, int).reshape(len(rows), len(axes))
+    axes = sorted(set().union(*rows))
+    # Numbers are given in the order in which choices come up, row by row.
+    numbers: Numbering[object] = Numbering()
+    codes = np.zeros((len(rows), len(axes)), int)
+    for number, row in enumerate(rows):
+        for column, axis in enumerate(axes):
+            codes[number, column] = numbers[axis, row.get(axis)]
+    return codes
 
 
 def _labeled_choices(
@@ -105,5 +125,7 @@ def _labeled_choices(
     """Axis -> type and value; "" -> the regime."""
     labeled: dict[str, Regime | tuple[str, Choice]] = {"": curve.regime}
     for axis, type_name, value in curve.techniques:
-        labeled[axis] = (type_name, representative(axis, value) if merge_similar else value)
+        if merge_similar:
+            value = representative(axis, value)
+        labeled[axis] = (type_name, value)
     return labeled

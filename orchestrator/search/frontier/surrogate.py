@@ -51,7 +51,7 @@ class Surrogate:
         self._correction = MemoryCorrection(candidates)
 
     def observe(self, candidate: Candidate, measurement: Measurement) -> None:
-        """Learn from a measured candidate, in place of what it said before."""
+        """Learn from a measured candidate, in place of its earlier measurement."""
         index = self._index[candidate]
         if not self._is_all_memory_predicted():
             self._memory.observe(index, measurement.memory_bytes)
@@ -59,7 +59,9 @@ class Surrogate:
         branch = branch_of(measurement)
         # Time that the GPU waited in the middle of a step may be different next time. Where the
         # branch is known, the wait is either negligible or part of the host's own time.
-        waited = measurement.launch_bound_share if branch == Branch.EITHER else 0.0
+        waited = 0.0
+        if branch == Branch.EITHER:
+            waited = measurement.launch_bound_share
         self._seconds.observe(
             index,
             candidate.micro_batch / measurement.samples_per_second,
@@ -76,20 +78,25 @@ class Surrogate:
         if seconds is None:
             return {}
         memory = self._memory_posterior()
-        figures = zip(
-            self._candidates,
-            np.exp(memory.mean).tolist(),
-            np.exp(memory.mean - certainty * memory.deviation).tolist(),
-            (self._sizes / np.exp(seconds.mean)).tolist(),
-            (self._sizes / np.exp(seconds.mean - certainty * seconds.deviation)).tolist(),
-            strict=True,
+        # The bounds that favor a candidate: little memory, few seconds.
+        least_memory = np.exp(memory.mean - certainty * memory.deviation)
+        least_seconds = np.exp(seconds.mean - certainty * seconds.deviation)
+        figures = np.stack(
+            [
+                np.exp(memory.mean),
+                least_memory,
+                self._sizes / np.exp(seconds.mean),
+                self._sizes / least_seconds,
+            ],
+            axis=1,
         )
-        return {
-            candidate: Prediction(
+        predictions = {}
+        for candidate, row in zip(self._candidates, figures.tolist(), strict=True):
+            likely, least, speed, highest = row
+            predictions[candidate] = Prediction(
                 memory=likely, least_memory=least, speed=speed, highest_speed=highest
             )
-            for candidate, likely, least, speed, highest in figures
-        }
+        return predictions
 
     def highest_speed_ratios(
         self, candidates: Sequence[Candidate], others: Sequence[Candidate], certainty: float
@@ -97,23 +104,26 @@ class Surrogate:
         """At most how many times as fast candidates are as others, shape (candidates, others).
 
         The bound is ``certainty`` standard deviations away. It is about the true speeds, not about
-        what two trials would measure: it contains no noise, and doubt that both share cancels out.
-        Needs a measurement.
+        what two trials would measure: it contains no noise, and uncertainty that both share cancels
+        out. At least one candidate must be measured.
         """
         seconds = self._seconds.posterior
         assert seconds is not None
         rows = self._indices(candidates)
         columns = self._indices(others)
-        doubt = certainty * np.sqrt(self._variance_of_ratios(rows, columns))
-        log_ratio = doubt - seconds.mean[rows, None] + seconds.mean[columns]
+        # A ratio of speeds is the inverse ratio of the seconds of a sample; its upper bound adds
+        # the uncertainty.
+        uncertainty = certainty * np.sqrt(self._variance_of_ratios(rows, columns))
+        log_ratio = uncertainty - seconds.mean[rows, None] + seconds.mean[columns]
         size_ratio = self._sizes[rows, None] / self._sizes[columns]
         return np.asarray(size_ratio * np.exp(rounded(log_ratio)))
 
     def _variance_of_ratios(self, rows: Indices, columns: Indices) -> Array:
         """Var(a - b) = Var(a) + Var(b) - 2 Cov(a, b), of the logarithms of the seconds."""
         covariance = self._seconds.covariance
-        own = np.diag(covariance)
-        variance = own[rows, None] + own[columns] - 2 * covariance[np.ix_(rows, columns)]
+        variances = np.diag(covariance)
+        shared = covariance[np.ix_(rows, columns)]
+        variance = variances[rows, None] + variances[columns] - 2 * shared
         # It can fall below zero by rounding.
         return np.maximum(variance, 0.0)
 
@@ -121,12 +131,17 @@ class Surrogate:
         return np.array([self._index[candidate] for candidate in candidates], int)
 
     def _is_all_memory_predicted(self) -> bool:
-        return all(own.trial_ids[0] in self._predicted_bytes for own in self._candidates)
+        for candidate in self._candidates:
+            if candidate.trial_ids[0] not in self._predicted_bytes:
+                return False
+        return True
 
     def _memory_posterior(self) -> Posterior:
         """The corrected predictions, and the cost model where there are none."""
-        predicted = [self._predicted_bytes.get(own.trial_ids[0]) for own in self._candidates]
-        log_predicted = np.log([math.nan if size is None else size for size in predicted])
+        predicted = []
+        for candidate in self._candidates:
+            predicted.append(self._predicted_bytes.get(candidate.trial_ids[0], math.nan))
+        log_predicted = np.log(predicted)
         is_predicted = ~np.isnan(log_predicted)
         modeled = self._memory.posterior
         if modeled is not None and not is_predicted.any():
@@ -134,6 +149,7 @@ class Surrogate:
         corrected = self._correction.posterior(log_predicted)
         if modeled is None:
             return corrected
+        # Where there is no prediction, the cost model serves.
         return Posterior(
             mean=np.where(is_predicted, corrected.mean, modeled.mean),
             deviation=np.where(is_predicted, corrected.deviation, modeled.deviation),
@@ -150,5 +166,6 @@ def branch_of(measurement: Measurement) -> Branch:
         return Branch.EITHER
     if measurement.host_bound_share > GPU_BOUND:
         return Branch.FLOOR
-    waits_within_steps = measurement.launch_bound_share > GPU_BOUND
-    return Branch.EITHER if waits_within_steps else Branch.LINE
+    if measurement.launch_bound_share > GPU_BOUND:
+        return Branch.EITHER
+    return Branch.LINE

@@ -40,7 +40,7 @@ def read_trials_file(path: Path) -> TrialTable:
         return _trial_table(path, table)
     except UnreadableRunError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, error) from None
 
 
@@ -64,6 +64,21 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
         environments=json.loads(metadata.get("environments", "{}")),
         tool_version=metadata.get("tool_version", ""),
     )
+
+
+def trial_ids_in_file(path: Path) -> frozenset[str] | None:
+    """The trials that have a row in a table of today's version.
+
+    None where there is no table, none that can be read, or one of an earlier version, which gave
+    the trials other ids.
+    """
+    try:
+        table = _read(path, columns=["trial_id"])
+    except (FileNotFoundError, UnreadableRunError):
+        return None
+    if metadata_of(table).get("schema_version") != str(SCHEMA_VERSION):
+        return None
+    return frozenset(table["trial_id"].to_pylist())
 
 
 def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

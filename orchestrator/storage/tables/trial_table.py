@@ -30,16 +30,21 @@ class TrialTable:
     environments: Mapping[str, Mapping[str, Any]]
     """environment_id -> GPU model, driver and versions."""
     tool_version: str = ""
+    unreadable: tuple[str, ...] = ()
+    """Sentences about the run's records that are not in the table because they cannot be read."""
 
 
 def table_of_records(
     records: Sequence[TrialRecord],
     run: RunMetadata | None = None,
     declared: Sequence[Column] | None = None,
+    *,
+    unreadable: Sequence[str] = (),
 ) -> TrialTable:
     """One row a trial, in the order of ``records``.
 
     ``declared`` are the columns of what was measured; None: those of the installed trackers.
+    ``unreadable`` are sentences about records that cannot be read.
     """
     measured = declared_columns()
     if declared is not None:
@@ -58,4 +63,5 @@ def table_of_records(
         run=run or RunMetadata(),
         environments=environments,
         tool_version=tool_version(),
+        unreadable=tuple(unreadable),
     )

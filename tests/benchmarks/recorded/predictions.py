@@ -1,7 +1,8 @@
-"""Predicted memory against what was measured afterwards: relative errors, and false fits.
+"""Predicted memory against what was measured: errors, shares inside the intervals, false fits.
 
-FILE is what ``python -m tests.benchmarks.predictions`` wrote. A row is compared with the trial of
-the same choices in the run of the same config.
+FILE is what ``python -m tests.benchmarks.predictions`` wrote. A prediction is compared with the
+rows of its choices, in runs of the same config or of the same model and data. Rows on a GPU that
+other processes used are left out.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
-from orchestrator.analysis.dataset import load_dataset
 from orchestrator.labels import label
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
+from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
 
 COLUMNS = {
     "allocated": "peak_allocated_bytes",
@@ -28,11 +29,13 @@ COLUMNS = {
 }
 """Predicted figure -> the column that measures it."""
 LARGE_ERROR = 0.01
+WANTED_INSIDE = 0.95
+"""Share of the measurements that an interval should hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One prediction and the row that measured it: ok, or out of memory."""
+    """One prediction and a row that measured it: ok, or out of memory."""
 
     prediction: Row
     actual: Row
@@ -40,13 +43,29 @@ class Compared:
     @property
     def errors(self) -> dict[str, float]:
         """Figure -> its relative error; empty if the trial ran out of memory."""
-        if self.actual["outcome"] != Outcome.OK:
-            return {}
         errors = {}
-        for figure, column in COLUMNS.items():
-            if self.prediction[f"{figure}_bytes"]:
-                errors[figure] = self.prediction[f"{figure}_bytes"] / self.actual[column] - 1
+        for figure, measured in self._measured().items():
+            errors[figure] = self.prediction[f"{figure}_bytes"] / measured - 1
         return errors
+
+    @property
+    def inside(self) -> dict[str, bool]:
+        """Figure -> whether its interval holds the measurement."""
+        inside = {}
+        for figure, measured in self._measured().items():
+            low = self.prediction[f"{figure}_low"]
+            high = self.prediction[f"{figure}_high"]
+            inside[figure] = low <= measured <= high
+        return inside
+
+    @property
+    def blocks_apart(self) -> float | None:
+        """Measured less predicted reserved memory, in the step's largest blocks."""
+        block = self.prediction.get("largest_block_bytes")
+        reserved = self._measured().get("reserved")
+        if not block or reserved is None:
+            return None
+        return float((reserved - self.prediction["reserved_bytes"]) / block)
 
     @property
     def allocated_error(self) -> float:
@@ -58,7 +77,20 @@ class Compared:
         """Cards, in GB, that the trial fits by the prediction and not by the measurement."""
         ran_out = self.actual["outcome"] == Outcome.OUT_OF_MEMORY
         cards = [card for card in CARDS if self.prediction[f"fits_{card}_gb"] == "yes"]
-        return [card for card in cards if ran_out or self.actual["device_peak_bytes"] > CARDS[card]]
+        if ran_out:
+            # The GPU that it ran out on is the largest of them.
+            return [card for card in cards if card == max(CARDS)]
+        return [card for card in cards if self.actual["device_peak_bytes"] > CARDS[card]]
+
+    def _measured(self) -> dict[str, int]:
+        """Figure -> its measurement, where both are known; none if the trial ran out of memory."""
+        if self.actual["outcome"] != Outcome.OK:
+            return {}
+        measured = {}
+        for figure, column in COLUMNS.items():
+            if self.prediction[f"{figure}_bytes"] and self.actual.get(column):
+                measured[figure] = self.actual[column]
+        return measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,49 +103,108 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     """The figures of a file of predictions and a folder of runs."""
     predictions, versions = read_predictions(options.predicted)
     yield f"predicted with torch {versions['torch']}, transformers {versions['transformers']}"
-    datasets = [load_dataset(run) for run in sorted(options.runs.iterdir())]
-    rows = [(dataset.name, row) for dataset in datasets for row in dataset.rows]
+    rows: list[tuple[str, Row]] = []
+    measured_versions: set[tuple[str, str]] = set()
+    for dataset in recorded_runs(options.runs):
+        for measured in measured_rows(dataset):
+            # A round's configs have the names of their runs.
+            rows += [(dataset.name, measured.row), (measured.group, measured.row)]
+            measured_versions.add(measured.versions)
+    yield from version_warnings(versions, measured_versions)
     comparisons = list(compared(predictions, rows))
     yield from summary(comparisons)
+    yield from coverage(comparisons)
     yield from large_errors(comparisons)
 
 
+def version_warnings(predicted: Row, measured_versions: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each transformers that runs had and the predictions did not."""
+    for _, transformers in sorted(measured_versions):
+        if transformers and transformers != predicted["transformers"]:
+            yield (
+                f"warning: some rows were measured with transformers {transformers}, and "
+                f"predicted with {predicted['transformers']}; encoder-decoders differ by up to 28 %"
+            )
+
+
 def compared(predictions: Iterable[Row], measured: Iterable[tuple[str, Row]]) -> Iterator[Compared]:
-    """The predictions that were measured. ``measured`` are names of configs, with a row of each."""
-    actual = {(config, _identity(row)): row for config, row in measured}
+    """The predictions that were measured, each with every such row.
+
+    ``measured`` are names of configs or groups, with a row of each.
+    """
+    actual: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
+    for name, row in measured:
+        if row["outcome"] in (Outcome.OK, Outcome.OUT_OF_MEMORY):
+            actual.setdefault((name, identity(row)), []).append(row)
     for prediction in predictions:
-        choices = json.loads(prediction["choices"])
-        row = actual.get((prediction["config"], _identity(choices)))
-        if row is not None and row["outcome"] in (Outcome.OK, Outcome.OUT_OF_MEMORY):
+        key = (prediction["config"], identity(json.loads(prediction["choices"])))
+        for row in actual.get(key, ()):
             yield Compared(prediction, row)
-
-
-def _identity(choices: Row) -> tuple[str, ...]:
-    return tuple(str(choices[axis]) for axis in AXES)
 
 
 def summary(comparisons: Sequence[Compared]) -> Iterator[str]:
     """Markdown, per config and in all: median and largest absolute errors, false fits."""
-    yield "| config | trials | unknown | allocated | reserved | device | false fits |"
+    yield "| config | rows | unknown | allocated | reserved | device | false fits |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     by_config: dict[str, list[Compared]] = {}
-    for own in comparisons:
-        by_config.setdefault(own.prediction["config"], []).append(own)
+    for comparison in comparisons:
+        by_config.setdefault(comparison.prediction["config"], []).append(comparison)
     for name, group in {**by_config, "all": list(comparisons)}.items():
-        unknown = sum(not own.prediction["allocated_bytes"] for own in group)
-        false_fits = sum(len(own.false_fits) for own in group)
+        unknown = sum(not comparison.prediction["allocated_bytes"] for comparison in group)
+        false_fits = sum(len(comparison.false_fits) for comparison in group)
         errors = " | ".join(_median_and_largest(figure, group) for figure in COLUMNS)
         yield f"| {name} | {len(group)} | {unknown} | {errors} | {false_fits} |"
 
 
 def _median_and_largest(figure: str, comparisons: Sequence[Compared]) -> str:
-    errors = [abs(own.errors[figure]) for own in comparisons if figure in own.errors]
+    errors = []
+    for comparison in comparisons:
+        if figure in comparison.errors:
+            errors.append(abs(comparison.errors[figure]))
     return f"{statistics.median(errors):.3%}, {max(errors):.3%}" if errors else ""
 
 
+def coverage(comparisons: Sequence[Compared]) -> Iterator[str]:
+    """How many measurements the intervals hold, and the residuals that they are fitted to."""
+    for figure in COLUMNS:
+        answers = [own.inside[figure] for own in comparisons if figure in own.inside]
+        if answers:
+            share = sum(answers) / len(answers)
+            yield f"{figure}: {sum(answers)} of {len(answers)} measurements inside ({share:.2%})"
+    false_fits = sum(len(comparison.false_fits) for comparison in comparisons)
+    yield f"false fits: {false_fits}"
+    yield from _residuals(comparisons)
+
+
+def _residuals(comparisons: Sequence[Compared]) -> Iterator[str]:
+    """Of distinct configurations without DeepSpeed, in the step's largest blocks."""
+    distances: dict[tuple[str, str], float] = {}
+    for comparison in comparisons:
+        apart = comparison.blocks_apart
+        choices = comparison.prediction["choices"]
+        if apart is None or json.loads(choices)["offload"] != "none":
+            continue
+        key = (comparison.prediction["config"], choices)
+        distances[key] = max(distances.get(key, 0.0), abs(apart))
+    if not distances:
+        return
+    ordered = sorted(distances.values())
+    quantiles = []
+    for share in (0.5, 0.95, 0.99):
+        quantiles.append(f"{share:.0%} within {ordered[int(share * (len(ordered) - 1))]:.2f}")
+    yield (
+        f"reserved memory beyond its replay, in the step's largest blocks, {len(ordered)} "
+        f"configurations: {', '.join(quantiles)}, all within {ordered[-1]:.2f}"
+    )
+
+
 def large_errors(comparisons: Sequence[Compared]) -> Iterator[str]:
-    """Every row whose allocated peak was off by more than 1 %, the largest error first."""
-    off = [own for own in comparisons if own.allocated_error > LARGE_ERROR]
-    for own in sorted(off, key=lambda comparison: -comparison.allocated_error):
-        words = label(json.loads(own.prediction["choices"]), list(AXES))
-        yield f"  {own.errors['allocated']:+.2%}  {own.prediction['config']}  {words}"
+    """Every configuration whose allocated peak was off by more than 1 %, largest error first."""
+    errors: dict[str, float] = {}
+    for comparison in comparisons:
+        if comparison.allocated_error > LARGE_ERROR:
+            words = label(json.loads(comparison.prediction["choices"]), list(AXES))
+            name = f"{comparison.prediction['config']}  {words}"
+            errors[name] = comparison.errors["allocated"]
+    for name in sorted(errors, key=lambda name: -abs(errors[name])):
+        yield f"  {errors[name]:+.2%}  {name}"

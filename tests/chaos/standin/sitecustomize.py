@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-if sys.orig_argv[-2:] == ["-m", "jobs.isolation.forkserver"]:
+if sys.orig_argv[-1:] == ["jobs.isolation.forkserver"]:
     from tests.chaos import child
 
     child.install(training=os.environ["CHAOS_TRIALS"] == "training")
@@ -13,7 +13,7 @@ elif "orchestrator.sweep" in sys.orig_argv:
     from tests.chaos import clock
 
     clock.install()
-elif sys.orig_argv[-2:] == ["-m", "jobs.node.cuda_probe"]:
+elif sys.orig_argv[-1:] == ["jobs.node.cuda_probe"]:
     from tests.chaos.control import Control
 
     os._exit(Control.here().gpu(os.environ["CHAOS_NODE"]) == "dead")

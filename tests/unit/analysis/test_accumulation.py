@@ -74,5 +74,5 @@ def test_candidates_inherit_suspicion_of_their_loops_accumulation() -> None:
     assert results is not None
     for candidate in candidates(results.configurations, 128):
         if candidate.is_inferred and candidate.configuration.choices["loop"] == "trainer":
-            kinds = {flag.kind for flag in candidate.configuration.flags}
-            assert FlagKind.ACCUMULATION_SUSPECT in kinds
+            assert candidate.suspicion is not None
+            assert candidate.suspicion.kind is FlagKind.ACCUMULATION_SUSPECT

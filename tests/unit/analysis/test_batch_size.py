@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from jobs.flags import Flag, FlagKind
-from jobs.record import Outcome
+from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.batch_size import (
     BatchMeasurement,
     BatchSizeAnswer,
     margin_bytes,
     measurement_of,
 )
+from orchestrator.analysis.batch_size_advice import advised
+from orchestrator.reporting.batch_size import describe
 from tests.support.records import H200, make_record
 
 GB = 10**9
@@ -94,3 +97,51 @@ def test_measurement_of_a_record_leaves_the_margin_free() -> None:
 def test_margin_bytes_is_a_share_below_one() -> None:
     assert margin_bytes(1000, 0.05) == 50
     assert margin_bytes(1000, 300) == 300
+
+
+def test_answers_leave_out_sizes_that_train_wrongly() -> None:
+    wrong = (Flag(FlagKind.LOSS_TIMES_ACCUMULATION, 4.0),)
+    found = answer(
+        size(16, 100.0),
+        size(16, 120.0, accumulation=4, flags=wrong),
+        size(8, 90.0, accumulation=8),
+        effective_batch=64,
+    )
+    assert found.accumulated is not None
+    assert found.accumulated.micro_batch == 8
+    assert [own.micro_batch for own in found.left_out] == [16]
+    assert [own["micro_batch"] for own in found.to_json()["left_out"]] == [16]
+    not_finite = (Flag(FlagKind.LOSS_NOT_FINITE, 2.0),)
+    found = answer(size(16, 100.0), size(32, 150.0, flags=not_finite))
+    assert found.fastest is not None
+    assert found.fastest.micro_batch == 16
+    assert found.largest is not None
+    assert found.largest.micro_batch == 32
+
+
+def batch_record(micro_batch: int, accumulation: int, speed: float, loss: float) -> TrialRecord:
+    record = make_record(micro_batch=micro_batch, accumulation=accumulation, speed=speed)
+    steps = {"loss": [loss, loss * 0.99, loss * 0.98, loss * 0.97], "step_seconds": [0.1] * 4}
+    return replace(record, steps=steps)
+
+
+def test_advised_finds_a_loss_that_was_not_divided() -> None:
+    records = [batch_record(64, 1, 90.0, 0.7), batch_record(16, 4, 120.0, 2.8)]
+    sizes = [measurement_of(record, 0.05) for record in records]
+    checked = advised(answer(*sizes, effective_batch=64), records)
+    assert checked.accumulated is not None
+    assert checked.accumulated.micro_batch == 64
+    assert [flag.kind for flag in checked.left_out[0].flags] == [FlagKind.LOSS_TIMES_ACCUMULATION]
+    assert "left out: 16×4 (120 samples/s): loss times accumulation" in describe(checked, "H200")
+
+
+def test_advised_names_the_nearest_better_effective_batch() -> None:
+    gradients = {"parameters_trainable": 10, "parameter_dtypes": "float32"}
+    records = []
+    for micro_batch, speed in ((1, 10.0), (32, 300.0)):
+        records.append(make_record(micro_batch=micro_batch, speed=speed, measurements=gradients))
+    sizes = [measurement_of(record, 0.05) for record in records]
+    checked = advised(answer(*sizes, effective_batch=257), records)
+    assert checked.nearby[0].effective_batch == 256
+    assert "effective batch 256 instead of 257: 32×8, at least 300" in describe(checked, "H200")
+    assert checked.to_json()["nearby_effective_batches"][0]["effective_batch"] == 256

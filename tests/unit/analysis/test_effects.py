@@ -6,7 +6,11 @@ import pytest
 
 from jobs.record import TrialRecord
 from orchestrator.analysis.baseline import baseline_choices
-from orchestrator.analysis.effects import cumulative_steps, technique_effects
+from orchestrator.analysis.effects import (
+    cumulative_steps,
+    technique_effects,
+    useful_micro_batch,
+)
 from tests.support.configurations import measured
 from tests.support.records import make_grid, make_record
 
@@ -83,3 +87,39 @@ def test_cumulative_steps_follow_the_guides() -> None:
 def test_cumulative_steps_need_a_measured_baseline_and_a_technique() -> None:
     assert cumulative_steps(measured(guide_records()[1:]), BASELINE) == ()
     assert cumulative_steps(measured(guide_records()[:1]), BASELINE) == ()
+
+
+def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:
+    """Records of one precision at several micro-batches."""
+    records = []
+    for micro_batch, speed in speeds.items():
+        records.append(make_record(precision=precision, micro_batch=micro_batch, speed=speed))
+    return records
+
+
+def test_technique_effects_are_told_at_the_useful_micro_batch() -> None:
+    """bf16 gains nothing at a micro-batch of 1, where the GPU waits, and four times at 16."""
+    records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0, 32: 41.0})
+    records += by_batch("bf16", {1: 10.0, 4: 60.0, 16: 160.0})
+    configurations = measured(records)
+    baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
+    assert useful_micro_batch(configurations, baseline) == 16
+    effects = technique_effects(configurations, baseline, 16)
+    (bf16,) = [effect for effect in effects if effect.axis == "precision"]
+    assert (bf16.micro_batch, bf16.pairs, bf16.speed_ratio) == (16, 1, 4.0)
+    (largest, *_) = [effect for effect in effects if effect.value == 32]
+    assert (largest.micro_batch, largest.speed_ratio) == (None, 4.1)
+
+
+def test_technique_effects_fall_back_below_the_useful_micro_batch() -> None:
+    records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0}) + by_batch("bf16", {1: 9.0, 4: 60.0})
+    baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
+    effects = technique_effects(measured(records), baseline, 16)
+    (bf16,) = [effect for effect in effects if effect.axis == "precision"]
+    assert (bf16.micro_batch, bf16.speed_ratio) == (4, 2.0)
+
+
+def test_useful_micro_batch_is_unknown_without_the_baselines_techniques() -> None:
+    configurations = measured(by_batch("bf16", {1: 10.0}))
+    baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
+    assert useful_micro_batch(configurations, baseline) is None

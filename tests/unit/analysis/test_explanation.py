@@ -12,6 +12,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
+from orchestrator.analysis.loss_parity import CheckState
 from tests.support.records import H200, make_anatomy, make_record, write_run
 
 SLOW = make_record(
@@ -91,7 +92,9 @@ def test_explain_compares_losses_up_to_the_first_that_is_not_finite(tmp_path: Pa
     assert steady is not None
     assert doubled is not None
     assert broken is not None
-    assert (steady.match, doubled.match, broken.match) == (True, False, True)
+    assert steady.state is CheckState.MATCHES
+    assert doubled.state is CheckState.MISMATCH
+    assert broken.state is CheckState.MATCHES
     assert doubled.furthest_step == 4
     assert len(broken.after) == 1
 

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
-from orchestrator.analysis.dataset import build_dataset, load_dataset
-from orchestrator.analysis.loss_parity import loss_flags
+from orchestrator.analysis.dataset import build_dataset, dataset_of_records, load_dataset
+from orchestrator.analysis.loss_parity import (
+    CheckState,
+    LossWindow,
+    loss_checks,
+    loss_flags,
+    state_of,
+)
+from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.records import COLUMNS, make_record
 
@@ -34,6 +41,17 @@ def judge(*rows: tuple[Mapping[str, Any], list[float]]) -> dict[int, Flag]:
         for index, record in enumerate(records)
         if record.trial_id in flags
     }
+
+
+def states(*rows: tuple[Mapping[str, Any], list[float]]) -> list[CheckState]:
+    """The state of each row's check; each row is (choices, losses)."""
+    records = [make_record(**{**PLAIN, **choices}) for choices, _ in rows]
+    table = table_of_records(records, declared=COLUMNS)
+    losses = {}
+    for record, (_, own) in zip(records, rows, strict=True):
+        losses[record.trial_id] = own
+    checks = loss_checks(table.rows, losses, table.axes)
+    return [checks[record.trial_id].state for record in records]
 
 
 def noisy(steps: int = 12, seed: int = 0, level: float = 0.7) -> list[float]:
@@ -123,3 +141,89 @@ def test_build_dataset_sets_loss_flags_and_takes_them_back() -> None:
     assert [row["flags"] for row in dataset.rows] == [[], ["loss_mismatch"]]
     dataset = build_dataset(table, dict.fromkeys(doubled, noisy()))
     assert [row["flags"] for row in dataset.rows] == [[], []]
+
+
+def window(own: float, allowed: float) -> LossWindow:
+    return LossWindow(begin=0, end=3, own=own, reference=1.0, scale=1.0, allowed=allowed)
+
+
+@pytest.mark.parametrize(
+    ("own", "allowed", "state"),
+    [
+        (1.2, 0.3, CheckState.MATCHES),
+        (1.4, 0.3, CheckState.MISMATCH),
+        # The bound of 501 % that nothing fails: a loss of zero, or twice as large, would pass.
+        (1.0, 5.01, CheckState.NOT_CHECKED),
+        (2.0, 1.0, CheckState.NOT_CHECKED),
+        # What is beyond even that bound is certain.
+        (8.0, 5.01, CheckState.MISMATCH),
+    ],
+)
+def test_state_of_a_check_without_power_is_not_checked(
+    own: float, allowed: float, state: CheckState
+) -> None:
+    assert state_of([window(own, allowed)]) is state
+    assert state_of([window(1.0, 0.3), window(own, allowed)]) is state
+
+
+def test_state_of_nothing_is_not_checked() -> None:
+    assert state_of([]) is CheckState.NOT_CHECKED
+
+
+def test_loss_checks_without_power_raise_no_flag_and_say_so() -> None:
+    wild = [0.1, 4.0, 0.2, 3.0]
+    rows = (({}, wild), ({"precision": "bf16"}, [2.0 * loss for loss in wild]))
+    assert judge(*rows) == {}
+    assert states(*rows) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
+    rows = (({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (CHECKPOINT, noisy()))
+    assert states(*rows) == [CheckState.REFERENCE, CheckState.MATCHES, CheckState.MATCHES]
+
+
+def test_loss_checks_without_losses_are_not_checks() -> None:
+    assert states(({}, noisy()), (CHECKPOINT, [])) == [
+        CheckState.REFERENCE,
+        CheckState.NOT_CHECKED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kind"),
+    [
+        (1.01, None),
+        (4.0, FlagKind.LOSS_TIMES_ACCUMULATION),
+        (0.5, FlagKind.LOSS_MISMATCH),
+    ],
+)
+def test_loss_checks_take_what_the_trial_itself_found(ratio: float, kind: FlagKind | None) -> None:
+    record = make_record(accumulation=4, measurements={"accumulation_loss_ratio": ratio})
+    dataset = dataset_of_records([record], RunMetadata())
+    assert dataset.main is not None
+    (configuration,) = dataset.main.configurations
+    assert configuration.trains_wrongly is (kind is not None)
+    assert [flag.kind for flag in configuration.loss_flags] == ([] if kind is None else [kind])
+
+
+@pytest.mark.parametrize("run", ["2026-11-21-bert_large-h200", "2026-11-23-bert_large-2xh200"])
+def test_recorded_checks_with_wide_bounds_are_no_match(run: str) -> None:
+    dataset = load_dataset(RECORDED / run)
+    wide = 0
+    for check in dataset.loss_checks.values():
+        if check.bound is not None and check.bound >= 1:
+            wide += 1
+            assert check.state is CheckState.NOT_CHECKED
+        if check.state is CheckState.MATCHES:
+            assert check.bound is not None
+            assert check.bound < 1
+    assert wide > 3
+
+
+def test_loss_checks_know_losses_that_rise_and_fall_together() -> None:
+    """Few steps that scatter by more than their mean, but alike in both trials."""
+    wild = [0.7, 2.6, 1.3, 0.6, 1.5]
+    close = [loss * (1.02 if step % 2 else 0.98) for step, loss in enumerate(wild)]
+    bf16 = {"precision": "bf16"}
+    assert states(({}, wild), (bf16, close)) == [CheckState.REFERENCE, CheckState.MATCHES]
+    assert states(({}, wild), (bf16, wild[::-1]))[1] is CheckState.NOT_CHECKED
+    # A doubled loss rises and falls with the reference, too, and is no match.
+    doubled = [2 * loss for loss in wild]
+    assert states(({}, wild), (bf16, doubled))[1] is not CheckState.MATCHES

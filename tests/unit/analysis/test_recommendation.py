@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import PLAIN
-from orchestrator.analysis.accumulation import candidates
+from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints, recommend
+from orchestrator.analysis.recommendation.ranking import all_candidates
 from tests.support.configurations import make_configuration
 
 CONFIGURATIONS = st.lists(
@@ -31,13 +32,19 @@ CONSTRAINTS = st.builds(
     Constraints,
     memory_bytes=st.none() | st.integers(1, 100),
     effective_batch=st.none() | st.sampled_from([2, 4, 8, 16]),
-    require_loss_parity=st.booleans(),
     all_recipes=st.booleans(),
     price_per_hour=st.just(4.0),
     objective=st.sampled_from(
         [OBJECTIVES["samples_per_second"], OBJECTIVES["dollars_per_million"]]
     ),
 )
+
+
+def keeps(candidate: Candidate, constraints: Constraints) -> bool:
+    """Whether a candidate keeps the constraints, in the baseline's recipe."""
+    limit = constraints.memory_bytes
+    fits = limit is None or candidate.configuration.memory_bytes <= limit
+    return fits and constraints.allow_training(candidate, PLAIN)
 
 
 @given(CONFIGURATIONS, CONSTRAINTS)
@@ -47,13 +54,13 @@ def test_recommend_nothing_allowed_is_much_better(
     best = recommend(configurations, constraints).best
     allowed = [
         candidate
-        for candidate in candidates(configurations, constraints.effective_batch)
-        if constraints.allow(candidate, PLAIN)
+        for candidate in all_candidates(configurations, constraints.effective_batch)
+        if keeps(candidate, constraints)
     ]
     assert (best is None) == (not allowed)
     if best is None:
         return
-    assert constraints.allow(best, PLAIN)
+    assert keeps(best, constraints)
     top = max(constraints.score(candidate) for candidate in allowed)
     assert constraints.score(best) >= top - 0.05 * abs(top)
     if not best.is_inferred:
@@ -80,17 +87,17 @@ def test_recommend_costs_are_improvements_or_savings(
             assert cost.ratio < 1
 
 
-def test_recommend_with_loss_parity_refuses_and_counts_mismatches() -> None:
+def test_recommend_leaves_out_and_counts_loss_mismatches() -> None:
     import dataclasses
 
     wrong = dataclasses.replace(
         make_configuration(10, 100.0), flags=(Flag(FlagKind.LOSS_MISMATCH, 4.0),)
     )
     right = make_configuration(10, 50.0, micro_batch=8)
-    answer = recommend([wrong, right], Constraints(require_loss_parity=True))
+    answer = recommend([wrong, right], Constraints())
     assert answer.best is not None
     assert answer.best.configuration is right
-    assert answer.refused == 1
+    assert (answer.left_out.count, answer.left_out.better) == (1, 1)
 
 
 def test_objectives_money_needs_a_price() -> None:

@@ -16,8 +16,10 @@ from jobs.flags import FlagKind
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
+from orchestrator.storage.tables.predictions import read_predictions
 from tests.benchmarks.recorded import by_hand, efficiency, pace, paired, predictions, spread
 from tests.benchmarks.recorded.by_hand import Price, Sample
+from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.repeats import repeated
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
@@ -164,7 +166,8 @@ def test_predictions_report_errors_and_false_fits() -> None:
     choices = dict.fromkeys(AXES, "x")
     figures = {"allocated_bytes": 110, "reserved_bytes": 0, "device_bytes": 20 * GIB}
     fits = {f"fits_{card}_gb": "yes" for card in CARDS}
-    predicted = {"config": "a", "choices": json.dumps(choices), **figures, **fits}
+    ends = {"allocated_low": 90, "allocated_high": 120, "device_low": 0, "device_high": 21 * GIB}
+    predicted = {"config": "a", "choices": json.dumps(choices), **figures, **ends, **fits}
     peaks = {"peak_allocated_bytes": 100, "device_peak_bytes": 25 * GIB}
     actual = {**choices, **peaks, "outcome": Outcome.OK}
     [compared] = predictions.compared([predicted], [("a", actual), ("b", actual)])
@@ -172,6 +175,28 @@ def test_predictions_report_errors_and_false_fits() -> None:
     too_small = {card for card, size in CARDS.items() if size < 25 * GIB}
     assert too_small
     assert set(compared.false_fits) == too_small
+    assert compared.inside == {"allocated": True, "device": False}
+    out_of_memory = predictions.Compared(predicted, {**actual, "outcome": Outcome.OUT_OF_MEMORY})
+    assert out_of_memory.false_fits == [max(CARDS)]
+
+
+def test_predictions_of_recorded_runs_have_no_false_fit_and_hold_95_percent() -> None:
+    predicted, _ = read_predictions(ROOT / "tests/data/predictions/recorded.parquet")
+    rows = []
+    for dataset in recorded_runs(ROOT / "docs/results"):
+        rows += [(measured.group, measured.row) for measured in measured_rows(dataset)]
+    comparisons = list(predictions.compared(predicted, rows))
+    assert len(comparisons) > 1000
+    assert not any(comparison.false_fits for comparison in comparisons)
+    for figure in predictions.COLUMNS:
+        answers = [own.inside[figure] for own in comparisons if figure in own.inside]
+        assert sum(answers) >= predictions.WANTED_INSIDE * len(answers)
+
+
+def test_predictions_warn_of_another_transformers() -> None:
+    measured = {("2.11.0", "5.17.0"), ("2.11.0", "5.23.0")}
+    [warning] = predictions.version_warnings({"transformers": "5.23.0"}, measured)
+    assert "5.17.0" in warning
 
 
 def test_spread_finds_the_prior_that_trials_were_drawn_with() -> None:

@@ -4,6 +4,7 @@ open dashboard.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -18,15 +19,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 LAUNCHED = ("aws", "gcp", "on_premise")
-MANIFESTS = ("raycluster", "rayjob", "networkpolicy")
+MANIFESTS = ("raycluster", "rayjob", "networkpolicy", "results")
 SCRIPTS = ("bundle.sh", "install.sh", "slurm.sbatch")
 KUBERAY = json.loads((ROOT / "tests" / "data" / "kuberay_1.6.2.json").read_text())
 KUBERNETES = "1.34"
-RAY = re.search(r"^ray==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+CONSTRAINTS = (ROOT / "constraints.txt").read_text()
+RAY = re.search(r"^ray==(.+)$", CONSTRAINTS, re.MULTILINE)
 
 
 def launch_config(name: str) -> dict[str, Any]:
@@ -165,6 +168,128 @@ def test_every_pod_is_unprivileged_and_under_the_policy(template: dict[str, Any]
         assert not any("TOKEN" in variable["name"] for variable in container.get("env", []))
 
 
+@pytest.mark.parametrize("name", ["raycluster", "rayjob"])
+def test_no_manifest_that_is_run_again_holds_the_claim(name: str) -> None:
+    text = (DEPLOY / "kubernetes" / f"{name}.yaml").read_text()
+    kinds = [document["kind"] for document in yaml.safe_load_all(text)]
+    assert "PersistentVolumeClaim" not in kinds
+    claim = manifest("results", "PersistentVolumeClaim")["metadata"]["name"]
+    head = cluster_spec(name)["headGroupSpec"]["template"]["spec"]
+    claims = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in head["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
+    assert claims == [claim]
+
+
+def test_a_job_can_be_created_again_without_deleting_anything() -> None:
+    metadata = manifest("rayjob", "RayJob")["metadata"]
+    assert metadata == {"generateName": "sweep-"}
+    readme = (DEPLOY / "README.md").read_text()
+    assert "kubectl create -f deploy/kubernetes/rayjob.yaml" in readme
+    assert "apply -f deploy/kubernetes/rayjob.yaml" not in readme
+
+
+def _admits(rules: list[Any], side: str, pod_labels: dict[str, str] | None, port: int) -> bool:
+    """Whether a policy's rules let a peer through on a TCP port; no labels: an address that is no
+    pod, such as a node's.
+    """
+    for rule in rules:
+        ports = [entry["port"] for entry in rule.get("ports", []) if entry["protocol"] == "TCP"]
+        if ports and port not in ports:
+            continue
+        if side not in rule:
+            return True
+        for peer in rule[side]:
+            wanted = peer.get("podSelector", {}).get("matchLabels")
+            if wanted and pod_labels and wanted.items() <= pod_labels.items():
+                return True
+    return False
+
+
+def test_policy_lets_prometheus_in_to_the_metrics_alone() -> None:
+    rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["ingress"]
+    prometheus = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instance": "k8s"}
+    assert _admits(rules, "from", prometheus, 8080)
+    assert not _admits(rules, "from", prometheus, 8265)
+    assert not _admits(rules, "from", {"app": "a stranger"}, 8080)
+    for name in ("raycluster", "rayjob"):
+        spec = cluster_spec(name)
+        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+            assert group["rayStartParams"]["metrics-export-port"] == "8080"
+
+
+def test_policy_lets_names_be_asked_of_any_server() -> None:
+    rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["egress"]
+    assert _admits(rules, "to", None, 53)  # a node-local cache
+    assert _admits(rules, "to", {"k8s-app": "kube-dns"}, 53)
+    assert not _admits(rules, "to", None, 443)
+
+
+def _pinned(package: str) -> str:
+    """The version in constraints.txt."""
+    match = re.search(rf"^{package}==(.+)$", CONSTRAINTS, re.MULTILINE | re.IGNORECASE)
+    assert match is not None, package
+    return match[1]
+
+
+CUDA_OF_TORCH = {"2.13.0": "13.0"}
+"""torch on PyPI -> its CUDA, by its requirement of cuda-toolkit. A new pin needs a new line: see
+``pip install --dry-run --no-deps --report - torch===VERSION``."""
+
+
+def _major_and_minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def test_the_images_cuda_is_that_of_the_pinned_torch() -> None:
+    cuda = CUDA_OF_TORCH[_pinned("torch")]
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    argument = re.search(r"^ARG CUDA=(.+)$", dockerfile, re.MULTILINE)
+    assert argument is not None
+    assert _major_and_minor(argument[1]) == cuda
+    # The build itself asks torch, once it is installed.
+    install = dockerfile.index("constraints.txt torch")
+    assert "torch.version.cuda != sys.argv[1]" in dockerfile[install:]
+
+
+def test_the_table_of_torchs_cuda_is_that_of_the_installed_one() -> None:
+    requirements = importlib.metadata.requires("torch") or []
+    toolkits = [line for line in requirements if line.startswith("cuda-toolkit")]
+    if not toolkits:
+        pytest.skip("this torch is built without CUDA")
+    needed = re.search(r"==([\d.]+)", toolkits[0])
+    assert needed is not None
+    installed = importlib.metadata.version("torch").partition("+")[0]
+    assert CUDA_OF_TORCH.get(installed) == _major_and_minor(needed[1])
+
+
+def test_everything_that_rays_dashboard_adds_is_pinned_and_so_audited() -> None:
+    waiting = [Requirement(line) for line in importlib.metadata.requires("ray") or []]
+    added = {
+        requirement.name
+        for requirement in waiting
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": "default"})
+    }
+    assert {"aiohttp", "grpcio", "opencensus", "virtualenv"} <= added
+    pinned = {_normal(line.partition("==")[0]) for line in CONSTRAINTS.splitlines()}
+    assert {_normal(name) for name in added} <= pinned
+    # What those need in turn, as pip resolved it for ray[default].
+    further = "yarl multidict aiosignal frozenlist google-api-core google-auth cryptography distlib"
+    assert set(further.split()) <= pinned
+
+
+def _normal(name: str) -> str:
+    """A package's name as PyPI compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_audit_asks_about_every_pinned_package() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "pip-audit --strict --no-deps --disable-pip --requirement constraints.txt" in makefile
+
+
 def test_the_image_is_pinned_unprivileged_and_asks_for_a_token() -> None:
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     installs = [line for line in lines if "pip install" in line and line.startswith("RUN")]
@@ -207,37 +332,6 @@ def stand_in(folder: Path, name: str, script: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/bash\n{script}\n")
     (folder / name).chmod(0o755)
-
-
-def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path: Path) -> None:
-    commands = tmp_path / "bin"
-    stand_in(commands, "scontrol", 'echo "scontrol $*" >&2; echo node-1; echo node-2')
-    stand_in(
-        commands, "getent", 'echo "getent $*" >&2; echo "192.0.2.7 STREAM"; echo "192.0.2.8 STREAM"'
-    )
-    stand_in(
-        commands,
-        "srun",
-        'echo "srun $*"; echo "mode $RAY_AUTH_MODE, $(stat -c %a "$RAY_AUTH_TOKEN_PATH"),'
-        ' $(wc -c <"$RAY_AUTH_TOKEN_PATH") characters"; exit 3',
-    )
-    done = subprocess.run(
-        ["bash", DEPLOY / "slurm.sbatch", "configs/a b.yaml", "--time-budget", "3h"],
-        cwd=tmp_path,
-        env={
-            "PATH": f"{commands}:{os.environ['PATH']}",
-            "SLURM_JOB_ID": "123456",
-            "SLURM_JOB_NODELIST": "node-[1-2]",
-            "SLURM_JOB_NUM_NODES": "2",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    golden = (ROOT / "tests" / "golden" / "slurm.txt").read_text()
-    assert done.stderr + done.stdout == golden
-    assert done.returncode == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
 @pytest.fixture
@@ -283,7 +377,7 @@ def test_a_bundle_installs_without_a_network(bundle: Path) -> None:
     done = install(bundle)
     assert done.returncode == 0, done.stderr
     pip, doctor = done.stdout.splitlines()
-    assert "--no-index --find-links wheels -c constraints.txt orchestrator" in pip
+    assert "--no-index --find-links wheels -c constraints.txt training-frontier" in pip
     assert doctor == "-m orchestrator.doctor"
 
 

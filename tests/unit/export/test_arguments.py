@@ -12,7 +12,7 @@ from orchestrator.export.arguments import (
     accelerate,
     deepspeed,
     training_arguments,
-    with_accumulation,
+    with_batch,
 )
 from orchestrator.export.generated_code import NotExportableError
 from tests.conftest import SpecFactory
@@ -94,6 +94,7 @@ def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec: SpecFact
     assert deepspeed(tiny_spec()) is None
 
 
-def test_with_accumulation_changes_the_choice_and_the_argument(tiny_spec: SpecFactory) -> None:
-    spec = with_accumulation(tiny_spec(), 6)
-    assert (spec.accumulation, spec.choices["accumulation"]) == (6, 6)
+def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec: SpecFactory) -> None:
+    spec = with_batch(tiny_spec(), 3, 6)
+    assert (spec.micro_batch, spec.accumulation) == (3, 6)
+    assert (spec.choices["micro_batch"], spec.choices["accumulation"]) == (3, 6)

@@ -105,3 +105,8 @@ def test_one_line_cannot_end_a_docstring_or_a_comment(text: str) -> None:
 @pytest.mark.parametrize("text", ['"""\nevil()', "a\\", "<script>", "`code`", "[x](http://y)"])
 def test_one_line_has_no_markup(text: str) -> None:
     assert not set(one_line(text)) & set('"\\<`[]\n')
+
+
+@given(st.text())
+def test_reason_of_a_refusal_is_safe_to_print(text: str) -> None:
+    assert str(NotExportableError(f"no hook is named {text}")).isprintable()

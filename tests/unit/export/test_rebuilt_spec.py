@@ -148,3 +148,20 @@ def test_export_candidate_inferred_has_its_own_accumulation(
     assert settings["gradient_accumulation_steps"] == 4
     assert "measured_peak_allocated_bytes" not in (folder / "train.py").read_text()
     assert "trial " + spec.trial_id in (folder / "README.md").read_text().splitlines()[0]
+
+
+def test_export_candidate_between_two_micro_batches_has_its_own(
+    config: SweepConfig, tmp_path: Path
+) -> None:
+    spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
+    dataset = _dataset([_measured(spec)], config.to_json())
+    assert dataset.main is not None
+    (measured,) = candidates(dataset.main.configurations)
+    # 3 × 5, of which a micro-batch of 2 was measured.
+    row = {**measured.configuration.row, "micro_batch": 3, "effective_batch": 15}
+    configuration = dataclasses.replace(measured.configuration, row=row)
+    between = dataclasses.replace(measured, configuration=configuration, accumulation=5)
+    export_candidate(dataset, between, tmp_path / "train")
+    settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())
+    assert settings["per_device_train_batch_size"] == 3
+    assert settings["gradient_accumulation_steps"] == 5

@@ -55,6 +55,27 @@ def test_load_config_shipped_file_loads_and_names_its_schema(path: Path) -> None
     assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\n")
 
 
+@pytest.mark.parametrize("name", ["../../tmp/x", "/tmp/x", "a/b", "a\\\\b", "..", " ", "a\\u202eb"])
+def test_load_config_name_that_is_a_path_is_refused(load: Load, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"sweep\.yaml:2: name: (is a name, not a path|must be)"):
+        load(f'name: "{name}"\n')
+
+
+def test_load_config_name_that_is_too_long_is_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match="1 to 100 printable characters"):
+        load(f"name: {'a' * 101}\n")
+
+
+@pytest.mark.parametrize("size", [2**20, 10 * 2**20])
+def test_load_config_large_file_is_refused_unparsed(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(MODEL + "# " + "x" * size)
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        load_config(path)
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        load_config("/dev/zero")
+
+
 def test_load_config_model_alone_gives_defaults(load: Load) -> None:
     config = load("")
     assert (config.name, config.output) == ("sweep", Path("runs/sweep"))

@@ -27,6 +27,7 @@ BEYOND_A_SCHEMA = (
     "37_",
     "42_",
     "48_",  # the text of an argument
+    "50_",  # the keys of the installed architectures
 )
 """Broken files whose mistake an editor cannot see."""
 

@@ -20,3 +20,8 @@ def test_fits_says_yes_only_where_the_whole_interval_fits() -> None:
 def test_fits_without_figures_is_unknown() -> None:
     prediction = Prediction(trial_id="0123456789ab", choices={}, unknown="compiled")
     assert prediction.fits(CARDS[141]) == "unknown"
+
+
+def test_refused_trial_fits_no_card_whatever_its_memory() -> None:
+    prediction = Prediction(trial_id="0123456789ab", choices={}, refused="it raises")
+    assert set(prediction.cards.values()) == {"no"}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from orchestrator.planning.config import load_config
-from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
 from orchestrator.reporting.prediction import labels, row, table
-from orchestrator.units import GIB
+from orchestrator.units import GIB, MIB
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/predictions.txt"
@@ -27,11 +29,31 @@ UNKNOWN = Prediction(
     choices={"micro_batch": 16},
     unknown="torch.compile plans its own buffers",
 )
+REFUSED = Prediction(
+    trial_id="aaaaaaaaaaaa",
+    choices={"micro_batch": 32},
+    refused="it raises: sequences have 2048 tokens, and the model has positions for 1024 (wpe)",
+)
+RAGGED = replace(
+    KNOWN,
+    trial_id="bbbbbbbbbbbb",
+    typical_device=Figure(bytes=3 * GIB, low=2 * GIB, high=4 * GIB),
+    worst_tokens=480,
+    typical_tokens=58,
+    elsewhere=Elsewhere(least=20 * GIB, high=26 * GIB),
+    measured_bytes=143_771 * MIB,
+    notes=("padded batches: the interval is wider",),
+)
 
 
 def test_table_is_the_recorded_text() -> None:
-    words = {KNOWN.trial_id: "batch 8", UNKNOWN.trial_id: "batch 16"}
-    text = table([KNOWN, UNKNOWN], words)
+    words = {
+        KNOWN.trial_id: "batch 8",
+        UNKNOWN.trial_id: "batch 16",
+        REFUSED.trial_id: "batch 32",
+        RAGGED.trial_id: "batch 4",
+    }
+    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], words, {"transformers": "5.23.0"})
     if "RECORD_GOLDEN" in os.environ:
         GOLDEN.write_text(f"{text}\n", encoding="utf-8")
     assert f"{text}\n" == GOLDEN.read_text(encoding="utf-8")
@@ -53,3 +75,20 @@ def test_row_of_an_unknown_trial_has_no_figures(column: str) -> None:
 def test_row_says_which_cards_suffice() -> None:
     assert row(KNOWN)["fits_24_gb"] == "tight"
     assert row(UNKNOWN)["fits_24_gb"] == "unknown"
+
+
+def test_row_names_the_versions_that_it_is_for() -> None:
+    assert row(KNOWN)["transformers"] == version("transformers")
+    assert row(KNOWN)["torch"] == version("torch")
+
+
+def test_table_names_the_versions_that_it_is_for() -> None:
+    first_line = table([KNOWN], {}).splitlines()[0]
+    assert f"transformers {version('transformers')}" in first_line
+
+
+def test_row_of_a_data_file_has_worst_and_typical_batch() -> None:
+    values = row(RAGGED)
+    assert (values["worst_tokens"], values["typical_tokens"]) == (480, 58)
+    assert values["typical_device_bytes"] < values["device_bytes"]
+    assert row(KNOWN)["typical_device_bytes"] is None

@@ -49,12 +49,13 @@ def test_publish_twice_writes_the_same_bytes(folder: Path) -> None:
     assert {name: (folder / name).read_bytes() for name in FILES} == first
 
 
-def test_publish_from_a_table_alone_writes_the_same_report(
+def test_publish_from_tables_alone_writes_the_same_report(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     publish(folder)
     alone = tmp_path_factory.mktemp("alone")
-    (alone / "trials.parquet").write_bytes((folder / "trials.parquet").read_bytes())
+    for name in ("trials.parquet", "steps.parquet"):
+        (alone / name).write_bytes((folder / name).read_bytes())
     publish(alone)
     for name in ("report.md", "report.html", "frontier.parquet", "frontier.png"):
         assert (alone / name).read_bytes() == (folder / name).read_bytes(), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.api import load
-from orchestrator.reporting.recommendation import render, to_json
+from orchestrator.reporting.recommendation import render
+from orchestrator.reporting.recommendation_json import to_json
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.workload import Workload
 from tests.support.records import make_record, write_run
@@ -71,3 +73,41 @@ def test_render_of_a_run_without_results_says_so(tmp_path: Path) -> None:
     answer = run.recommend()
     assert "no measured configuration keeps these constraints" in repr(answer)
     assert to_json(run.dataset, answer.recommendation)["hardware"] is None
+
+
+def test_render_names_the_nearest_better_effective_batch() -> None:
+    run = load(RECORDED / "2026-11-21-bert_large-h200")
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=257))
+    assert "near this effective batch:\n  256 instead of 257: 9" in text
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=100))
+    assert "inferred from micro-batches 16 and 32, which were measured" in text
+
+
+def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
+    run = load(RECORDED / "2026-11-21-all_techniques-2xh200")
+    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=64))
+    line = "batch 16×4 · bf16 · adamw_torch_fused: 283 samples/s, 14.7 GiB"
+    assert line in text
+    assert "(inferred, figures of a trial with a wrong loss scale)" in text
+    text = repr(run.recommend(memory_bytes=16 * GIB))
+    assert "left out: 2 configurations, none of them better, whose losses do not match" in text
+    assert line in text
+    assert "(loss times accumulation)" in text
+
+
+def test_to_json_has_the_state_of_the_loss_check() -> None:
+    run = load(RECORDED / "2026-11-21-bert_large-h200")
+    answer = run.recommend(memory_bytes=24 * GIB, effective_batch=256)
+    document = to_json(run.dataset, answer.recommendation)
+    assert document["best"]["loss_check"] == "matches"
+    assert document["best"]["basis"] == "less accumulation"
+    assert document["left_out"] == {"count": 0, "better": 0, "best": None}
+
+
+def test_render_says_that_losses_were_not_checked(tmp_path: Path) -> None:
+    record = replace(make_record(speed=50.0), steps={"step_seconds": [0.1, 0.1]})
+    run = load(write_run(tmp_path, [record]))
+    answer = run.recommend()
+    assert "losses not checked: there is no reference to compare them with" in repr(answer)
+    document = to_json(run.dataset, answer.recommendation)
+    assert document["best"]["loss_check"] == "not checked"

@@ -85,11 +85,19 @@ def test_superseded_records_are_a_readable_run(folder: RunFolder) -> None:
     folder.describe({"name": "the earlier run"})
     folder.write(measured(PLAN[0], "H200"))
     again = RunFolder(folder.path)
-    again.describe({"name": "today's run"})
     sort_earlier(again, lambda spec: False)
+    again.describe({"name": "today's run"})
     (aside,) = (folder.path / "superseded").iterdir()
     assert set(RunFolder(aside).records()) == {PLAN[0].trial_id}
     assert read_run(aside).name == "the earlier run"
+
+
+def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
+    (folder.path / "trials.parquet").write_bytes(b"all that is left")
+    earlier = sort_earlier(folder, lambda spec: True)
+    assert (Path(earlier.moved_to) / "trials.parquet").read_bytes() == b"all that is left"
+    (sentence,) = earlier.sentences()
+    assert sentence.startswith("1 table of rows whose records are gone: moved to")
 
 
 def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None:

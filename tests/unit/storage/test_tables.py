@@ -45,7 +45,7 @@ def test_table_carries_units_and_the_run_in_its_metadata() -> None:
     run = RunMetadata(
         name="r",
         command="sweep",
-        config={"model": "bert"},
+        config={"model": {"architecture": "bert"}},
         budgets=(2**30,),
         baseline={"precision": "fp32"},
     )
@@ -56,7 +56,7 @@ def test_table_carries_units_and_the_run_in_its_metadata() -> None:
     assert field.metadata[b"doc"]
     metadata = trials.schema.metadata
     assert RunMetadata.from_json(json.loads(metadata[b"run"])).budgets == run.budgets
-    assert json.loads(metadata[b"config"]) == {"model": "bert"}
+    assert json.loads(metadata[b"config"]) == {"model": {"architecture": "bert"}}
     environments = json.loads(metadata[b"environments"])
     assert environments[trials["environment_id"][0].as_py()]["torch"] == "2.13.0"
     assert metadata[b"schema_version"] == b"2"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
@@ -38,7 +39,18 @@ VERBS = (
 )
 COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
-REMOTE = "model: {task: causal-lm, name_or_path: some/model, trust_remote_code: true}\n"
+SHIPPED_MODEL = yaml.safe_load((ROOT / "configs/quickstart.yaml").read_text())["model"]
+REMOTE = "model: {task: causal-lm, name_or_path: ./mine, trust_remote_code: true}\n"
+
+
+def checkpoint_config(folder: Path) -> Path:
+    """A config whose checkpoint may bring code, and the checkpoint."""
+    (folder / "mine").mkdir()
+    (folder / "mine" / "config.json").write_text('{"model_type": "gpt2"}')
+    (folder / "mine" / "model.safetensors").touch()
+    path = folder / "sweep.yaml"
+    path.write_text(REMOTE)
+    return path
 
 
 def with_closed_pipe(command: list[str], buffered: str) -> tuple[int, bytes]:
@@ -139,8 +151,7 @@ def test_verb_ends_with_its_exit_status(main: Callable[[], int], status: int) ->
 def test_remote_code_needs_the_option_too(
     main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(REMOTE)
+    path = checkpoint_config(tmp_path)
     assert main([str(path), "--dry-run"]) == 2
     assert "--trust-remote-code" in capsys.readouterr().err
     assert main([str(path), "--dry-run", "--trust-remote-code"]) == 0
@@ -149,8 +160,7 @@ def test_remote_code_needs_the_option_too(
 def test_predict_needs_the_option_for_remote_code_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(REMOTE)
+    path = checkpoint_config(tmp_path)
     assert predict.main([str(path)]) == 2
     assert "--trust-remote-code" in capsys.readouterr().err
     assert predict.main([str(path), "--trust-remote-code", "--trial", "none"]) == 2
@@ -194,7 +204,7 @@ def test_old_keys_of_a_config_are_notes_on_stderr(
 ) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(
-        "model: {task: causal-lm, architecture: llama}\nmeasure: {deadline: 60s}\ntrackers: []\n"
+        f"model: {json.dumps(SHIPPED_MODEL)}\nmeasure: {{deadline: 60s}}\ntrackers: []\n"
     )
     assert main([str(path), "--dry-run", "--json"]) == 0
     printed = capsys.readouterr()

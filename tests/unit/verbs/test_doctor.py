@@ -99,3 +99,13 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_calibration_over_a_file_of_the_users_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rates.yaml"
+    file.write_text("mine")
+    assert doctor.main(["--calibrate", str(file)]) == 2
+    assert "already exists; nothing was written" in capsys.readouterr().err
+    assert file.read_text() == "mine"

@@ -25,6 +25,19 @@ def test_explain_takes_the_beginning_of_an_id_and_draws(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_explain_draws_over_no_file_of_the_users(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = make_record(micro_batch=8)
+    folder, picture = write_run(tmp_path / "run", [FIRST, second]), tmp_path / "why.png"
+    picture.write_text("mine")
+    arguments = [str(folder), FIRST.trial_id, second.trial_id, "--picture", str(picture)]
+    assert explain.main(arguments) == 2
+    assert "already exists; nothing was written" in capsys.readouterr().err
+    assert picture.read_text() == "mine"
+    assert explain.main([*arguments, "--force"]) == 0
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [

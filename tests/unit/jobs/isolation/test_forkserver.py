@@ -13,6 +13,7 @@ import pytest
 
 from jobs.isolation import child_handle, forkserver
 from jobs.isolation.child_runner import ChildRunner
+from jobs.isolation.messages import Owner
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
@@ -42,6 +43,7 @@ class FakeChild:
     log = ""
     phase = "steps"
     busy_seconds = 1.0
+    has_started = True
 
     def __init__(self, gpu: Gpu, folder: Path, *, has_context: bool) -> None:
         self._gpu = gpu
@@ -53,7 +55,7 @@ class FakeChild:
         gpu.contexts += has_context
         gpu.children.append(self)
 
-    def is_ready(self, deadline: float, requests: int) -> bool:
+    def is_ready(self, deadline: float, owner: Owner) -> bool:
         return self._has_context
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
@@ -61,7 +63,7 @@ class FakeChild:
         record = TrialRecord(spec=spec, outcome=self._gpu.outcome)
         self.result.write_text(json.dumps(record_to_json(record)))
 
-    def wait(self, deadline: float, requests: int) -> bool:
+    def wait(self, deadline: float, owner: Owner) -> bool:
         return True
 
     def kill(self) -> None:
@@ -91,7 +93,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 @pytest.fixture
 def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
-    runner = ChildRunner(tmp_path, 0, 1, release_seconds=0.05, gpu_bytes=lambda: gpu.used)
+    runner = ChildRunner(tmp_path, Owner(0, 1), release_seconds=0.05, gpu_bytes=lambda: gpu.used)
     yield runner
     runner.close()
     assert gpu.contexts == 0
@@ -181,6 +183,6 @@ def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(
 def test_runner_without_a_context_forks_nothing_ahead(
     gpu: Gpu, run: Callable[[str], FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeChild, "is_ready", lambda self, deadline, requests: False)
+    monkeypatch.setattr(FakeChild, "is_ready", lambda self, deadline, owner: False)
     assert [run("fork").context_bytes, run("fork").context_bytes] == [0, 0]
     assert len(gpu.children) == 2

@@ -7,10 +7,16 @@ import contextlib
 import pytest
 
 from jobs.flags import Flag, FlagKind, flag_columns
+from jobs.infrastructure import DISK_FULL, SLOT_UNRESPONSIVE
 from jobs.isolation.slot import SlotDiedError
 from jobs.record import Outcome, TrialRecord, delivered
 from jobs.spec import TrialSpec
-from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot, crashed
+from orchestrator.running.cluster.gpu_slot import (
+    OWN_RELEASE_SECONDS,
+    GpuProbe,
+    GpuSlot,
+    crashed,
+)
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
 from tests.conftest import build_tiny_spec
 
@@ -33,6 +39,8 @@ class Gpu(GpuProbe):
         """So many of the next trials share the GPU."""
         self.deaths = 0
         """So many of the next trials lose the slot."""
+        self.death_rule = ""
+        """Why it is lost, where the trial is certainly not to blame."""
         self.run_seconds = 2.0
         self.children = 0
         self.ran: list[TrialSpec] = []
@@ -59,7 +67,7 @@ class Gpu(GpuProbe):
         self.timeouts.append(timeout_seconds)
         if self.deaths:
             self.deaths -= 1
-            raise SlotDiedError("the slot's parent died")
+            raise SlotDiedError("the slot's parent died", self.death_rule)
         flags = []
         if self.disturbed_runs:
             self.disturbed_runs -= 1
@@ -291,6 +299,35 @@ def test_trial_that_loses_its_slot_is_begun_again(gpu: Gpu) -> None:
     gpu.deaths = 1
     assert record_of(slot_of(gpu)).outcome is Outcome.OK
     assert len(gpu.ran) == 2
+
+
+@pytest.mark.parametrize("rule", [SLOT_UNRESPONSIVE, DISK_FULL])
+def test_trial_that_the_machine_failed_twice_is_to_be_repeated(rule: str, gpu: Gpu) -> None:
+    gpu.deaths = 2
+    gpu.death_rule = rule
+    record = record_of(slot_of(gpu))
+    assert (record.outcome, record.rule) == (Outcome.SKIPPED, rule)
+    assert not record.outcome.is_final
+    assert record.reason == "the slot's parent died, 2 times"
+    assert record.started_at > 0
+
+
+def test_hung_parent_may_be_the_fault_of_its_gpu(gpu: Gpu) -> None:
+    gpu.deaths = 2
+    gpu.death_rule = SLOT_UNRESPONSIVE
+    gpu.dead_reason = "CUDA error"
+    assert unfit(slot_of(gpu)).problem is GpuProblem.DEAD
+
+
+def test_own_processes_that_never_end_are_not_waited_for_without_end(gpu: Gpu) -> None:
+    gpu.shared_reason = "20 GiB"
+    gpu.children = 2
+    clock = Clock()
+    slot = slot_of(gpu, *PLAN[:2], release_seconds=1.0, clock=clock)
+    gpu.shared_from_run = 1
+    record_of(slot)
+    assert unfit(slot).problem is GpuProblem.SHARED
+    assert clock.now < 2 * OWN_RELEASE_SECONDS
 
 
 def test_trial_that_loses_its_slot_twice_has_crashed(gpu: Gpu) -> None:

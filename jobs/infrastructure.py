@@ -1,0 +1,159 @@
+"""Failures of the machine, which say nothing about a trial: a resumed run repeats the trial."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.spec import TrialSpec
+
+SLOT_UNRESPONSIVE = "slot_unresponsive"
+"""Rule: the slot's parent process no longer answered."""
+NOT_STARTED = "process_not_started"
+"""Rule: the trial's processes ended before any of them had begun the trial."""
+DISK_FULL = "disk_full"
+"""Rule: a disk had no room, or no quota left, for a file that the trial or its slot needed."""
+RULES = frozenset({SLOT_UNRESPONSIVE, NOT_STARTED, DISK_FULL})
+"""Rules of skipped records whose trials were given to a slot. A resumed run repeats them."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TEXT = re.compile(
+    r"No space left on device|Disk quota exceeded|\(os error (28|122)\)|\[Errno (28|122)\]"
+)
+"""How C libraries, Rust libraries and Python say it: 28 is ENOSPC and 122 is EDQUOT on Linux."""
+
+
+def unmeasured(
+    spec: TrialSpec, rule: str, reason: str, *, phase: str = "", **known: Any
+) -> TrialRecord:
+    """The record of a trial that the machine failed: skipped, so that a resumed run repeats it.
+
+    ``rule`` is one of ``RULES``; ``known`` are further fields of the record.
+    """
+    return TrialRecord(
+        spec=spec,
+        outcome=Outcome.SKIPPED,
+        rule=rule,
+        reason=reason,
+        phase=phase,
+        delivery=Delivery(started_at=time.time()),
+        **known,
+    )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an exception, or a cause of it, is about a disk without room or quota.
+
+    Libraries wrap the system's error, or repeat only its text.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return True
+        if _FULL_TEXT.search(str(cause)):
+            return True
+    return False
+
+
+def says_disk_full(text: str) -> bool:
+    """Whether a text, such as the end of a log, reports a disk without room or quota."""
+    return _FULL_TEXT.search(text) is not None
+
+
+def disk_full_reason(error: BaseException) -> str:
+    """The reason of a trial that met a full disk: the file, where it is known, and the disk."""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and isinstance(cause.filename, str):
+            return f"no room for {cause.filename}: {disk_in_words(Path(cause.filename))}"
+    # Some errors name no file. It is then the fullest of the disks that libraries write to.
+    folder = min(_written_folders(), key=_free_bytes)
+    return f"a file could not be written ({_first_line(error)}): {disk_in_words(folder)}"
+
+
+def _written_folders() -> list[Path]:
+    """Where libraries write: temporary files, batches of data-loader workers, caches."""
+    caches = Path(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache"))
+    folders = (Path(tempfile.gettempdir()), Path("/dev/shm"), caches)
+    return [folder for folder in folders if folder.is_dir()] or [Path("/")]
+
+
+def _free_bytes(folder: Path) -> int:
+    """Bytes that can still be written; 0 where no file can be made, because inodes have run out."""
+    status = os.statvfs(folder)
+    if status.f_files and not status.f_favail:
+        return 0
+    # f_bavail leaves out what is reserved for root; f_frsize is the unit that it counts in.
+    return status.f_bavail * status.f_frsize
+
+
+def disk_in_words(path: Path) -> str:
+    """The disk of a path and its free room: ``/tmp (tmpfs) has 0 B free and 12 inodes``."""
+    folder = _existing_folder(path)
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        return f"{folder} cannot be examined ({error.strerror})"
+    mount_point, file_system = _mount_of(folder)
+    # f_bavail leaves out what is reserved for root; f_frsize is the unit that it counts in.
+    free_bytes = status.f_bavail * status.f_frsize
+    words = f"{mount_point} ({file_system}) has {_size(free_bytes)} free"
+    if status.f_files:  # some file systems (Btrfs) count no inodes
+        words += f" and {status.f_favail} inodes"
+    if status.f_flag & os.ST_RDONLY:
+        words += ", and is read-only"
+    return words
+
+
+def _existing_folder(path: Path) -> Path:
+    """The path itself, or its closest folder that exists."""
+    for candidate in (path, *path.parents):
+        if candidate.exists():
+            return candidate
+    return Path("/")
+
+
+def _mount_of(folder: Path) -> tuple[str, str]:
+    """Mount point and file system of a folder; the folder itself where /proc does not say."""
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return str(folder), "unknown file system"
+    real = Path(os.path.realpath(folder))
+    mount_point = "/"
+    file_system = "unknown file system"
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        point = point.replace("\\040", " ")  # proc(5): spaces are written in octal
+        # Mount points nest, and a later mount hides an earlier one: the last longest one counts.
+        if real.is_relative_to(point) and len(point) >= len(mount_point):
+            mount_point = point
+            file_system = kind
+    return mount_point, file_system
+
+
+def _size(size: float) -> str:
+    """Bytes for people, in binary units: ``12.0 MiB``."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]

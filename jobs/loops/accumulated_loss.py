@@ -1,0 +1,165 @@
+"""The loss of accumulated steps in the Trainer: who divides it, put right, and checked afterwards.
+
+Neither costs the training any memory. Who divides is seen in the forward pass of the first
+micro-batch itself; the check runs when training has ended and the peaks are read.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import transformers
+
+from jobs.loops.item_count import is_used, is_used_by, watched
+from jobs.loss_scaling import LossScaling
+
+
+class LossScale:
+    """Who divides the loss of an accumulated step, found out at the first micro-batch.
+
+    The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword, and
+    trusts it to divide by that count. A model that does not compute with it is put right before its
+    first backward pass: with ``model_accepts_loss_kwargs = False`` the Trainer divides.
+    """
+
+    def __init__(self, trainer: transformers.Trainer) -> None:
+        self._trainer = trainer
+        self.scaling: LossScaling | None = None
+        """None: not known yet, or nothing is accumulated."""
+
+    def compute(
+        self,
+        compute_loss: Callable[..., Any],
+        model: Any,
+        inputs: Mapping[str, Any],
+        *args: Any,
+        num_items_in_batch: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """What the Trainer's own ``compute_loss`` returns, which is called once with all of this.
+
+        ``num_items_in_batch`` is the Trainer's count of the step's items, or None.
+        """
+        count = num_items_in_batch
+        accumulates = self._trainer.args.gradient_accumulation_steps > 1
+        if not accumulates or self.scaling is not None:
+            return compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+        if not isinstance(count, torch.Tensor):
+            # The Trainer knows that this model takes no count, and divides.
+            self.scaling = "divided"
+        elif _is_compiled(model):
+            # Compiled code would be compiled anew for a watched count: ask the code it is made of.
+            self._decide(used=self._is_used_uncompiled(compute_loss, inputs, count))
+        else:
+            count = watched(count)
+            loss = compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+            self._decide(used=is_used(count))
+            return loss
+        return compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+
+    def _decide(self, *, used: bool) -> None:
+        if used:
+            self.scaling = "native"
+            return
+        self.scaling = "corrected"
+        self._trainer.model_accepts_loss_kwargs = False
+        print("the model ignores num_items_in_batch: the Trainer divides its loss", flush=True)
+
+    def _is_used_uncompiled(
+        self, compute_loss: Callable[..., Any], inputs: Mapping[str, Any], count: torch.Tensor
+    ) -> bool:
+        """Whether the model, as it was before compiling, computes with the count.
+
+        False where that cannot be tried: dividing in the Trainer is right for every model.
+        """
+
+        def compute(model: Any, fake_inputs: Mapping[str, Any], fake_count: Any) -> Any:
+            """The Trainer's loss of a model and inputs without memory."""
+            return compute_loss(model, dict(fake_inputs), num_items_in_batch=fake_count)
+
+        model: Any = self._trainer.model
+        try:
+            return is_used_by(compute, model, inputs, count)
+        except Exception:
+            traceback.print_exc()
+            return False
+
+
+def loss_ratio(trainer: transformers.Trainer) -> float | None:
+    """The loss of a step that accumulates one micro-batch, by its loss without accumulation.
+
+    1 where accumulated training has the right gradients. None where the losses are zero, or not
+    finite. Trains nothing: weights, gradients and random numbers stay as they are.
+    """
+    batch = _first_micro_batch(trainer)
+    accumulation = trainer.args.gradient_accumulation_steps
+    # Each of the step's equal micro-batches contributes this much to the gradient.
+    share = _loss_for_gradient(trainer, batch, micro_batches=accumulation)
+    reference = _loss_for_gradient(trainer, batch, micro_batches=1)
+    if not reference or not torch.tensor([share, reference]).isfinite().all():
+        return None
+    return accumulation * share / reference
+
+
+def _first_micro_batch(trainer: transformers.Trainer) -> dict[str, Any]:
+    """The first rows of the dataset as a micro-batch, without starting workers."""
+    loader: Any = trainer.callback_handler.train_dataloader
+    size = min(trainer.args.per_device_train_batch_size, len(loader.dataset))
+    rows = [loader.dataset[index] for index in range(size)]
+    with _same_draws():
+        batch = loader.collate_fn(rows)
+    return dict(trainer._prepare_inputs(batch))
+
+
+def _loss_for_gradient(
+    trainer: transformers.Trainer, batch: Mapping[str, Any], *, micro_batches: int
+) -> float:
+    """The loss that the Trainer would backpropagate for ``batch`` as one of equal micro-batches."""
+    count = trainer._get_num_items_in_batch([batch] * micro_batches, trainer.args.device)
+    trainer.current_gradient_accumulation_steps = micro_batches
+    # ZeRO-3 gathers its parameters in the engine's forward pass. All other models run uncompiled,
+    # because a forward pass without gradients would be compiled anew.
+    is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
+    model: Any = trainer.model_wrapped if is_engine else trainer.model
+    with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
+        # The Trainer's own method: the measured class reports micro-batches in its own.
+        loss = transformers.Trainer.training_step(trainer, model, dict(batch), count)
+    return float(loss)
+
+
+@contextmanager
+def _without_backward(accelerator: Any) -> Iterator[None]:
+    """While the context lasts, ``accelerator.backward`` does nothing."""
+
+    def backward(*args: Any, **kwargs: Any) -> None:
+        """No backward pass."""
+
+    # An attribute of the instance hides the method of its class until it is deleted.
+    accelerator.backward = backward
+    try:
+        yield
+    finally:
+        del accelerator.backward
+
+
+@contextmanager
+def _same_draws() -> Iterator[None]:
+    """Within the context every random number is the same each time, and outside none is used up."""
+    devices = []
+    if torch.cuda.is_initialized():
+        devices.append(torch.cuda.current_device())
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        yield
+
+
+def _is_compiled(model: torch.nn.Module) -> bool:
+    """Whether torch.compile took the model or one of its modules."""
+    for module in model.modules():
+        if getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod"):
+            return True
+    return False

@@ -1,0 +1,139 @@
+"""Whether a model computes with the number of items that the Trainer hands to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+_SAME_VALUE = frozenset(
+    {
+        *("to", "type", "cuda", "cpu", "float", "double", "half", "bfloat16", "int", "long"),
+        *("detach", "clone", "contiguous", "requires_grad_", "view", "reshape", "expand"),
+        *("squeeze", "unsqueeze", "__get__", "__deepcopy__"),
+    }
+)
+"""Functions whose result is the count itself, in another form. ``__get__`` reads an attribute."""
+_COMPARISONS = frozenset(
+    {"__bool__", "gt", "ge", "lt", "le", "eq", "ne", "__gt__", "__ge__", "__lt__", "__le__"}
+)
+"""Functions that only ask about the count, as ``if count > 0`` does."""
+_NUMBERS = frozenset({"item", "tolist", "numpy", "__float__", "__int__", "__index__", "__array__"})
+"""Functions that turn the count into a plain number, whose use cannot be followed further."""
+
+
+class WatchedCount(torch.Tensor):
+    """A tensor that notes whether anything is computed with it.
+
+    It shares the storage of the tensor it was made from, and results of a computation are plain
+    tensors. So it changes neither memory nor kernels.
+    """
+
+    _plain: torch.Tensor
+    """What takes its place in every computation."""
+    _uses: list[str]
+    """Names of the functions that computed with it; its copies share the list."""
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of PyTorch on plain tensors, and note it if it computes a new value."""
+        counts: list[WatchedCount] = []
+        # On plain tensors PyTorch does what it would do without the watch.
+        plain_args = _unwrapped(args, counts)
+        plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
+        result = function(*plain_args, **plain_kwargs)
+        name = getattr(function, "__name__", "")
+        if not counts or name in _COMPARISONS:
+            return result
+        count = counts[0]
+        # A result that is neither a tensor nor the count's number is an attribute: its shape, say.
+        is_tensor = isinstance(result, torch.Tensor)
+        if is_tensor and name in _SAME_VALUE:
+            return _copy(count, result)
+        if is_tensor or name in _NUMBERS:
+            count._uses.append(name)
+        return result
+
+
+def watched(count: torch.Tensor) -> WatchedCount:
+    """``count``, so that ``is_used`` says whether it is computed with from now on."""
+    shell = count.as_subclass(WatchedCount)
+    shell._plain = count
+    shell._uses = []
+    return shell
+
+
+def is_used(count: WatchedCount) -> bool:
+    """Whether anything was computed with a watched count, or with a copy of it."""
+    return bool(count._uses)
+
+
+def is_used_by(
+    compute_loss: Callable[[Callable[..., Any], Mapping[str, Any], WatchedCount], Any],
+    model: torch.nn.Module,
+    inputs: Mapping[str, Any],
+    count: torch.Tensor,
+) -> bool:
+    """Whether ``compute_loss(model, inputs, count)`` computes with the count, tried without data.
+
+    All tensors are fake: they have shapes and devices, but no memory and no values, and they draw
+    no random number. Raises whatever a model raises that needs values.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    watched_count = watched(count)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        compute_loss(_fake_model(model, mode), _fake(inputs, mode), watched_count)
+    return is_used(watched_count)
+
+
+def _fake_model(model: torch.nn.Module, mode: Any) -> Callable[..., Any]:
+    """The model's own forward pass, with fake tensors in place of its weights."""
+    from torch.func import functional_call
+
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    fake_state = _fake(state, mode)
+
+    def forward(**arguments: Any) -> Any:
+        """The forward pass of the model's class."""
+        return functional_call(model, fake_state, (), arguments)
+
+    return forward
+
+
+def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
+    """The same mapping with tensors without memory in place of its tensors."""
+    fake = {}
+    for name, value in values.items():
+        is_tensor = isinstance(value, torch.Tensor)
+        fake[name] = mode.from_tensor(value) if is_tensor else value
+    return fake
+
+
+def _copy(count: WatchedCount, plain: torch.Tensor) -> WatchedCount:
+    """Another form of a watched count, whose uses are noted in the same list.
+
+    The shell is the original's: a fake tensor cannot become one.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        shell = count.as_subclass(WatchedCount)
+    shell._plain = plain
+    shell._uses = count._uses
+    return shell
+
+
+def _unwrapped(value: Any, counts: list[WatchedCount]) -> Any:
+    """``value`` with plain tensors in place of watched counts, which are added to ``counts``."""
+    if isinstance(value, WatchedCount):
+        counts.append(value)
+        return value._plain
+    if type(value) in (list, tuple):
+        return type(value)(_unwrapped(item, counts) for item in value)
+    return value

@@ -1,0 +1,57 @@
+"""One optimizer step on chosen rows, after the training: the worst batch that an epoch can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+
+from jobs.loops.meter import NoListener
+from jobs.trackers.ragged_data import RaggedData
+
+
+class WorstStep(NoListener):
+    """A ``Listener`` for a single step, of which only the memory is measured."""
+
+    def __init__(self, tracker: RaggedData) -> None:
+        self._tracker = tracker
+
+    def train_begin(self) -> None:
+        """The step begins."""
+        self._tracker.worst_step_begin()
+
+    def step_end(self) -> bool:
+        """True: the step has ended, and the training with it."""
+        self._tracker.worst_step_end()
+        return True
+
+
+def loader_of(rows: Sequence[Sequence[int]], like: Any, accelerator: Any) -> Any:
+    """A data loader of these micro-batches of rows, in their order.
+
+    ``like`` is the training's own data loader, whose dataset and collator it shares.
+    """
+    loader: DataLoader[Any] = DataLoader(
+        like.dataset,
+        batch_sampler=_GivenRows(rows),
+        collate_fn=like.collate_fn,
+        pin_memory=torch.cuda.is_available() and like.pin_memory,
+    )
+    return accelerator.prepare_data_loader(loader)
+
+
+class _GivenRows(BatchSampler):
+    """Yields given micro-batches; Accelerate reads the attributes of its base class."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        largest = max(len(micro_batch) for micro_batch in rows)
+        super().__init__(range(len(rows)), batch_size=largest, drop_last=False)
+        self._rows = [list(micro_batch) for micro_batch in rows]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -1,0 +1,107 @@
+"""Rows of unequal length: how long they are, and the memory of random batches beside the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, ClassVar
+
+from jobs.record import Column
+from jobs.trackers.base import Tracker
+from jobs.trackers.operators import Operators
+
+
+class RaggedData(Tracker):
+    """Reads the peaks before a step on the longest rows. Silent where all rows are equally long.
+
+    ::
+
+        warm-up, counted steps on random batches │ a step on the longest rows together
+        ─────────────────────────────────────────┼────────────────────────────────────
+             typical_peak_allocated_bytes        │  peak_allocated_bytes is of both
+    """
+
+    columns: ClassVar = (
+        Column(
+            "typical_peak_allocated_bytes",
+            "int64",
+            "Most bytes that tensors held at once on random batches; null where all rows of the "
+            "data are equally long",
+            unit="B",
+        ),
+        Column(
+            "typical_peak_reserved_bytes",
+            "int64",
+            "Most bytes that the caching allocator held on random batches; null where all rows "
+            "of the data are equally long",
+            unit="B",
+        ),
+        Column(
+            "longest_row_tokens",
+            "int64",
+            "Tokens of the longest row; null where all rows of the data are equally long",
+        ),
+        Column(
+            "mean_row_tokens",
+            "float64",
+            "Mean tokens of a row; null where all rows of the data are equally long",
+        ),
+        Column(
+            "padding_share",
+            "float64",
+            "Share of the positions of an epoch's batches that are padding; null where all rows "
+            "of the data are equally long",
+        ),
+    )
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._operators: Operators | None = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A step that failed has not ended: a profiler that runs on would crash the interpreter.
+        self.worst_step_end()
+
+    def describe(self, *, longest: int, mean: float, padding_share: float) -> None:
+        """The lengths of the rows, in tokens."""
+        self._values["longest_row_tokens"] = longest
+        self._values["mean_row_tokens"] = mean
+        self._values["padding_share"] = padding_share
+
+    def worst_step_begin(self) -> None:
+        """Every random batch was trained on; the next step is on the longest rows."""
+        import torch
+
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+            self._values["typical_peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
+            self._values["typical_peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+            return
+        # Without an allocator that counts, PyTorch's profiler follows this step's memory.
+        self._operators = Operators()
+        self._operators.__enter__()
+        self._operators.step_begin(1)
+
+    def worst_step_end(self) -> None:
+        """The step on the longest rows has ended."""
+        if self._operators is not None:
+            self._operators.step_end()
+            self._operators.__exit__(None, None, None)
+
+    def cpu_step_peak_bytes(self) -> int | None:
+        """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.
+
+        None on a GPU, and where there was no such step.
+        """
+        if self._operators is None:
+            return None
+        peak: int | None = self._operators.measurements().get("cpu_step_peak_bytes")
+        return peak
+
+    def measurements(self) -> Mapping[str, Any]:
+        return self._values

@@ -1,0 +1,136 @@
+"""The gap between two steps: from the end of an update to the next step's first forward pass.
+
+::
+
+    host  │ update │ upkeep: schedule, logging, callbacks │ data │ inputs │ forward
+    GPU   │ ▪▪▪▪▪▪▪▪▪ │                gap                          │▪▪│ ▪▪▪▪▪▪
+                      └ event                             copies ┘    └ event
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.record import Column
+from jobs.trackers.sources.cuda_events import LaunchPoint
+
+COLUMNS = (
+    Column(
+        "step_gap_seconds_median",
+        "float64",
+        "Median time on the GPU between two steps, from the end of an update to the next step's "
+        "first forward pass; the GPU idles then, but for copies of inputs and small kernels",
+        unit="s",
+    ),
+    Column("step_gap_share", "float64", "Share of the counted time in the gaps between steps"),
+    Column(
+        "step_gap_host_seconds_median",
+        "float64",
+        "Median time on the host between the launches at the two ends of a gap",
+        unit="s",
+    ),
+    Column(
+        "step_gap_upkeep_seconds_median",
+        "float64",
+        "Median part of that host time before the wait for data: learning-rate schedule, zeroing "
+        "gradients, logging and callbacks (the wait is data_seconds_median; the rest prepares the "
+        "inputs)",
+        unit="s",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """One gap, by both clocks."""
+
+    update_end: LaunchPoint
+    data_begin_seconds: float
+    """When the host turned to the next step's data (``time.perf_counter``)."""
+    forward_begin: LaunchPoint
+
+    @property
+    def device_seconds(self) -> float:
+        return self.update_end.device_seconds_to(self.forward_begin)
+
+    @property
+    def host_seconds(self) -> float:
+        return self.forward_begin.seconds - self.update_end.seconds
+
+    @property
+    def upkeep_seconds(self) -> float:
+        return self.data_begin_seconds - self.update_end.seconds
+
+
+class StepGaps:
+    """Collects a gap for each step, from points that were recorded anyway.
+
+    Nothing is synchronised and no event of its own is recorded. An accumulating step has one gap,
+    before its first micro-batch. Of several updates in a step the last counts: with DeepSpeed the
+    engine updates first, and the Trainer's own update then does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._last_update_end: LaunchPoint | None = None
+        """In the current step."""
+        self._open_since: LaunchPoint | None = None
+        """Where the gap began that the next forward pass ends; None: within a step."""
+        self._data_begin_seconds: float | None = None
+        self._gaps: list[_Gap] = []
+
+    def update_ended(self, point: LaunchPoint) -> None:
+        """An update was launched; ``point`` is behind it."""
+        self._last_update_end = point
+
+    def step_ended(self) -> None:
+        """The step is over: its last update is where the gap began."""
+        self._open_since = self._last_update_end
+        self._last_update_end = None
+        self._data_begin_seconds = None
+
+    def data_begins(self) -> None:
+        """The loop turns to the data of its next micro-batches."""
+        if self._open_since is not None and self._data_begin_seconds is None:
+            self._data_begin_seconds = time.perf_counter()
+
+    def forward_begins(self, point: LaunchPoint) -> None:
+        """A forward pass is launched; ``point`` is before it. It ends a gap if one is open."""
+        if self._open_since is None:
+            return
+        data_begin_seconds = self._data_begin_seconds
+        if data_begin_seconds is None:  # the loop reports no phase for its data
+            data_begin_seconds = point.seconds
+        self._gaps.append(_Gap(self._open_since, data_begin_seconds, point))
+        self._open_since = None
+
+    def figures(self, begin: float, end: float) -> dict[str, float]:
+        """The columns, over the gaps of the steps between ``begin`` and ``end``.
+
+        Both are in seconds of ``time.perf_counter``. Empty where no gap ended between them. The
+        device must have reached all points.
+        """
+        # A gap belongs to the step that it delays.
+        gaps = [gap for gap in self._gaps if begin <= gap.forward_begin.seconds <= end]
+        if not gaps:
+            return {}
+        device_seconds = [gap.device_seconds for gap in gaps]
+        return {
+            # The median, because one step may wait for a garbage collection or a new epoch.
+            "step_gap_seconds_median": statistics.median(device_seconds),
+            # A share of all counted time, so that it adds up with the launch-bound shares.
+            "step_gap_share": sum(device_seconds) / (end - begin),
+            **_host_figures(gaps),
+        }
+
+
+def _host_figures(gaps: Sequence[_Gap]) -> dict[str, float]:
+    """The columns about the host's part."""
+    host_seconds = statistics.median(gap.host_seconds for gap in gaps)
+    upkeep_seconds = statistics.median(gap.upkeep_seconds for gap in gaps)
+    return {
+        "step_gap_host_seconds_median": host_seconds,
+        "step_gap_upkeep_seconds_median": upkeep_seconds,
+    }

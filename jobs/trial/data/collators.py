@@ -1,0 +1,57 @@
+"""Rows of a user's file as a padded batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from jobs.spec import Task
+from jobs.trial.data.base import IGNORED, Collator
+
+
+def tokenizer_collator(tokenizer: Any, task: Task, *, has_labels: bool) -> Collator:
+    """transformers' collator for the task; ``has_labels``: rows bring a label for each token."""
+    import transformers
+
+    collator: Any
+    if task == "token-classification":
+        collator = transformers.DataCollatorForTokenClassification(tokenizer)
+    elif task == "seq2seq-lm" or (task in ("causal-lm", "masked-lm") and has_labels):
+        # It pads labels with the ignored label, which the collator of language models does not.
+        collator = transformers.DataCollatorForSeq2Seq(tokenizer)
+    elif task in ("causal-lm", "masked-lm"):
+        is_masked = task == "masked-lm"
+        collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=is_masked)
+    else:
+        collator = transformers.DataCollatorWithPadding(tokenizer)
+    result: Collator = collator
+    return result
+
+
+class PadRows:
+    """Pads rows of token ids that came without a tokenizer to the longest of their batch."""
+
+    def __init__(self, pad_token_id: int) -> None:
+        self._padding = {"labels": IGNORED, "attention_mask": 0}
+        self._pad_token_id = pad_token_id
+
+    def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
+        """Column -> int64 tensor of shape (rows, longest), or (rows,) for one number a row."""
+        batch = {name: self._column(name, [row[name] for row in rows]) for name in rows[0]}
+        if "attention_mask" not in batch:
+            # Where the rows say nothing else, every token of a row counts and no padding does.
+            ones = [torch.ones(len(row["input_ids"]), dtype=torch.int64) for row in rows]
+            batch["attention_mask"] = self._column("attention_mask", ones)
+        return batch
+
+    def _column(self, name: str, values: list[Any]) -> torch.Tensor:
+        tensors = [torch.as_tensor(value) for value in values]
+        if tensors[0].ndim == 0:
+            return torch.stack(tensors)
+        # Ids of tokens and of token types alike: the padded id in the one, 0 in the others.
+        default = 0
+        if name in ("input_ids", "decoder_input_ids"):
+            default = self._pad_token_id
+        value = self._padding.get(name, default)
+        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)

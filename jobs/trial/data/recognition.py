@@ -1,0 +1,69 @@
+"""Which columns of a file a task can train on; anything else is refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from jobs.spec import Task
+
+Source = Literal["input_ids", "text", "messages", "prompt", "pixel_values"]
+"""What the model's inputs are made from, by the name of its column."""
+
+_SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
+    "sequence-classification": {
+        "input_ids": ("input_ids", "labels"),
+        "text": ("text", "labels"),
+    },
+    "token-classification": {
+        "input_ids": ("input_ids", "labels"),
+        "text": ("text", "labels"),
+    },
+    "causal-lm": {
+        "input_ids": ("input_ids",),
+        "messages": ("messages",),
+        "prompt": ("prompt", "completion"),
+        "text": ("text",),
+    },
+    "masked-lm": {
+        "input_ids": ("input_ids", "labels"),
+        "text": ("text",),
+    },
+    "seq2seq-lm": {
+        "input_ids": ("input_ids", "labels"),
+        "text": ("text", "target"),
+        "prompt": ("prompt", "completion"),
+    },
+    "image-classification": {
+        "pixel_values": ("pixel_values", "labels"),
+    },
+}
+"""Task -> the columns that it trains on, in the order in which they are looked for."""
+
+LABEL_NAMES = ("label", "label_ids")
+"""Other names of the column ``labels``, as data sets and collators of transformers have them."""
+
+
+def source_of(task: Task, columns: Collection[str]) -> Source | None:
+    """Which column of these the task's inputs are made from; None where none will do."""
+    for source, needed in _SOURCES[task].items():
+        if set(needed) <= set(columns):
+            return source
+    return None
+
+
+def refusal(path: str, task: Task, columns: Collection[str]) -> str:
+    """The sentence about a file that a task cannot train on."""
+    have = ", ".join(columns)
+    choices = [" with ".join(needed) for needed in _SOURCES[task].values()]
+    return (
+        f"{path} has the columns {have}, and {task} trains on {_listed(choices)}: name yours in "
+        "data.file.columns"
+    )
+
+
+def _listed(choices: list[str]) -> str:
+    """``a, b, or c``."""
+    if len(choices) == 1:
+        return choices[0]
+    return f"{', '.join(choices[:-1])}, or {choices[-1]}"

@@ -1,0 +1,95 @@
+"""The lengths of a dataset's rows, and the rows that take the most memory together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
+"""Columns that may hold a sequence per row, whose longest decides the shape of a batch."""
+_ROWS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowLengths:
+    """How long the rows of a dataset are, which pads them to the longest of their batch."""
+
+    by_column: Mapping[str, np.ndarray]
+    """Column -> int64 tokens of each row, of shape (rows,)."""
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Tokens of each row: its first column's, which is ``input_ids`` where there is one."""
+        return next(iter(self.by_column.values()))
+
+    def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
+        """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
+
+        Worst last, because the gradients of the micro-batches before it are in memory then. A
+        dataset with fewer rows gives fewer micro-batches.
+        """
+        order = self._longest_first()
+        chunks = []
+        for begin in range(0, min(len(order), micro_batch * count), micro_batch):
+            chunks.append(order[begin : begin + micro_batch])
+        return chunks[::-1]
+
+    def _longest_first(self) -> list[int]:
+        """All rows in falling order of length; the first of them hold each column's longest.
+
+        A batch is padded to the longest row of each column, whichever row that is in. So a row with
+        the longest target belongs into the worst batch, even if its input is short.
+        """
+        total = np.zeros(len(self.tokens))
+        for lengths in self.by_column.values():
+            # Columns count alike: a target of half the usual length costs as much to the decoder.
+            total += lengths / max(1, lengths.max())
+        longest = [int(lengths.argmax()) for lengths in self.by_column.values()]
+        # Stable: among equally long rows, the order of the file decides.
+        others = np.argsort(-total, kind="stable").tolist()
+        return list(dict.fromkeys([*longest, *others]))
+
+    def padding_share(self, batches: Iterable[Sequence[int]]) -> float:
+        """The share of padded positions where these rows form batches; 0 without batches."""
+        tokens = 0
+        positions = 0
+        for rows in batches:
+            lengths = self.tokens[list(rows)]
+            tokens += int(lengths.sum())
+            # Every row of a batch takes as many positions as the longest one.
+            positions += len(lengths) * int(lengths.max())
+        if positions == 0:
+            return 0.0
+        return 1 - tokens / positions
+
+
+def ragged_lengths(dataset: Any) -> RowLengths | None:
+    """The lengths of the rows of a ``datasets.Dataset``; None where all rows are equally long."""
+    by_column = {}
+    for name in _SEQUENCES:
+        if name in dataset.column_names:
+            lengths = _lengths(dataset, name)
+            if lengths is not None:
+                by_column[name] = lengths
+    is_ragged = any(lengths.min() < lengths.max() for lengths in by_column.values())
+    return RowLengths(by_column=by_column) if is_ragged else None
+
+
+def _lengths(dataset: Any, column: str) -> np.ndarray | None:
+    """The length of each row of a column; None where its values are no lists."""
+    parts = list(_lengths_of_chunks(dataset.select_columns([column]), column))
+    if not parts:
+        return None
+    return np.concatenate(parts).astype(np.int64)
+
+
+def _lengths_of_chunks(dataset: Any, column: str) -> Iterator[np.ndarray]:
+    """The lengths of the lists of a column, read without turning any list into Python objects."""
+    for table in dataset.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE):
+        for chunk in table[column].chunks:
+            if not hasattr(chunk, "value_lengths"):
+                return  # numbers or texts
+            yield chunk.value_lengths().to_numpy(zero_copy_only=False)

@@ -1,0 +1,106 @@
+"""Random samples of a task's shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from jobs.spec import SyntheticData, Task
+from jobs.trial.data.base import IGNORED
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+_MASKED_SHARE = 0.15
+"""Share of the tokens that a masked language model predicts, as in BERT (Devlin et al. 2018)."""
+_IMAGE_POOL = 64
+"""Distinct synthetic images. Further samples repeat them, so that host memory stays small."""
+
+
+def synthetic(
+    spec: SyntheticData, task: Task, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> Any:
+    """A dataset of at least ``samples`` random samples, with columns of tensors."""
+    count = max(spec.samples, samples or 0)
+    rng = np.random.default_rng(seed)
+    if task == "image-classification":
+        return Images(config, count, rng)
+    from datasets import Dataset
+
+    dataset = Dataset.from_dict(_text(spec, task, config, count, rng))
+    dataset.set_format("pt")
+    return dataset
+
+
+def _text(
+    spec: SyntheticData, task: Task, config: PretrainedConfig, count: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
+    shape = (count, spec.sequence_length)
+    # Token ids first, then padding: equal seeds give equal tokens at any padding.
+    # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
+    # A small vocabulary has less to draw from.
+    highest = min(30_000, config.vocab_size)
+    ids = rng.integers(min(100, highest // 2), highest, shape, dtype=np.int64)
+    if spec.padding == 0:
+        labels = _labels(task, ids, np.ones(shape, dtype=bool), config, rng)
+        return {"input_ids": ids, "labels": labels}
+    is_real = _unpadded(spec, count, rng)
+    ids = np.where(is_real, ids, config.pad_token_id)
+    return {
+        "input_ids": ids,
+        "attention_mask": is_real.astype(np.int64),
+        "labels": _labels(task, ids, is_real, config, rng),
+    }
+
+
+def _unpadded(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Which positions hold a token, shape (count, sequence_length); each row has at least one."""
+    # A length is the number of kept positions where each is kept with probability 1 - padding.
+    lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
+    positions = np.arange(spec.sequence_length)
+    is_real: np.ndarray = positions[None, :] < lengths[:, None]
+    return is_real
+
+
+def _labels(
+    task: Task,
+    ids: np.ndarray,
+    is_real: np.ndarray,
+    config: PretrainedConfig,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Labels for token ids of shape (count, length); padding is ignored."""
+    count, _ = ids.shape
+    # One class a sample, one a token, or the tokens themselves.
+    if task == "sequence-classification":
+        return rng.integers(0, config.num_labels, size=(count,))
+    if task == "token-classification":
+        return np.where(is_real, rng.integers(0, config.num_labels, ids.shape), IGNORED)
+    if task == "masked-lm":
+        # Predicted positions keep their token: masking them would change no shape and no cost.
+        is_masked = rng.random(ids.shape) < _MASKED_SHARE
+        return np.where(is_real & is_masked, ids, IGNORED)
+    return np.where(is_real, ids, IGNORED)  # language models predict the text itself
+
+
+class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """Random normalised images, each (channels, height, width) float32, with a label."""
+
+    def __init__(self, config: PretrainedConfig, count: int, rng: np.random.Generator) -> None:
+        size = config.image_size
+        height, width = (size, size) if isinstance(size, int) else size
+        # Normalised images have about zero mean and unit variance in each channel.
+        shape = (min(count, _IMAGE_POOL), config.num_channels, height, width)
+        self._pool = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+        self._labels = torch.from_numpy(rng.integers(0, config.num_labels, count))
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        # Labels differ from sample to sample, while images repeat.
+        image = self._pool[index % len(self._pool)]
+        return {"pixel_values": image, "labels": self._labels[index]}

@@ -1,0 +1,221 @@
+"""Texts, chats, and prompts with their completions as token ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jobs.spec import DatasetFile, Task
+from jobs.trial.data.base import IGNORED
+from jobs.trial.data.recognition import Source
+
+Columns = dict[str, list[Any]]
+"""Column -> one value per row."""
+
+
+def loaded_tokenizer(name: str) -> Any:
+    """A tokenizer that can pad. Raises ValueError, in one sentence, where it cannot."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        # As is usual for models that were never trained on padding: the loss leaves it out.
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.pad_token is None:
+        raise ValueError(
+            f"the tokenizer {name} has neither a padding token nor an end token: set pad_token in "
+            "its tokenizer_config.json"
+        )
+    return tokenizer
+
+
+def rows_to_tokens(
+    tokenizer: Any, file: DatasetFile, task: Task, source: Source, columns: Sequence[str]
+) -> Callable[[Columns], Mapping[str, Any]]:
+    """A function from a batch of rows to their token ids, attention masks and labels.
+
+    ``columns`` are those of the file. Raises ValueError, in one sentence, where the tokenizer
+    cannot make token ids from them.
+    """
+    tokens = _Tokens(tokenizer, file)
+    if source == "messages":
+        tokens.require_chat_template()
+        return tokens.of_chats
+    if source == "prompt" and task == "causal-lm":
+        return tokens.of_prompts
+    if source == "prompt":
+        return tokens.of_pairs_of_texts("prompt", "completion")
+    if task == "seq2seq-lm":
+        return tokens.of_pairs_of_texts("text", "target")
+    if task == "token-classification":
+        return tokens.of_words
+    return tokens.of_texts
+
+
+class _Tokens:
+    """One tokenizer, and how long a row may be."""
+
+    def __init__(self, tokenizer: Any, file: DatasetFile) -> None:
+        self._tokenizer = tokenizer
+        self._file = file
+        self._limit = {"truncation": True, "max_length": file.max_length}
+
+    def require_chat_template(self) -> None:
+        """Raises ValueError where the tokenizer has no chat template."""
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise ValueError(
+                f"the tokenizer {self._file.tokenizer} has no chat template, which rows of "
+                "messages need: name the tokenizer of a chat model in data.file.tokenizer, or put "
+                "a chat_template.jinja beside yours"
+            )
+
+    def of_texts(self, rows: Columns) -> Mapping[str, Any]:
+        """Texts, or pairs of texts."""
+        self._check_texts(rows, "text")
+        tokens: Mapping[str, Any] = self._tokenizer(
+            rows["text"], rows.get("text_pair"), **self._limit
+        )
+        return tokens
+
+    def of_pairs_of_texts(self, text: str, target: str) -> Callable[[Columns], Mapping[str, Any]]:
+        """What an encoder reads, and as labels what a decoder writes."""
+
+        def tokens(rows: Columns) -> Mapping[str, Any]:
+            """Token ids of both columns."""
+            self._check_texts(rows, text)
+            self._check_texts(rows, target)
+            encoded = self._tokenizer(rows[text], **self._limit)
+            encoded["labels"] = self._tokenizer(text_target=rows[target], **self._limit)[
+                "input_ids"
+            ]
+            return dict(encoded)
+
+        return tokens
+
+    def of_words(self, rows: Columns) -> Mapping[str, Any]:
+        """Lists of words, each with a label: the label goes to the word's first token."""
+        if rows["text"] and isinstance(rows["text"][0], str):
+            return self.of_texts(rows)
+        encoded = self._tokenizer(rows["text"], is_split_into_words=True, **self._limit)
+        labels = []
+        for index, label_of_word in enumerate(rows["labels"]):
+            words = encoded.word_ids(index)
+            if len(rows["text"][index]) != len(label_of_word):
+                raise ValueError(
+                    f"a row of {self._file.path} has {len(rows['text'][index])} words and "
+                    f"{len(label_of_word)} labels"
+                )
+            labels.append(_labels_of_tokens(words, label_of_word))
+        return {**encoded, "labels": labels}
+
+    def of_chats(self, rows: Columns) -> Mapping[str, Any]:
+        """Chats in the tokenizer's template. The loss counts every token, of every role."""
+        texts = []
+        tools = rows.get("tools") or [None] * len(rows["messages"])
+        for messages, tools_of_row in zip(rows["messages"], tools, strict=True):
+            if isinstance(tools_of_row, str):  # as data sets keep mappings of unlike shape
+                tools_of_row = json.loads(tools_of_row)
+            texts.append(self._chat(messages, tools=tools_of_row))
+        # The template writes its own special tokens.
+        encoded = self._tokenizer(texts, add_special_tokens=False, **self._limit)
+        return {**encoded, "labels": [list(ids) for ids in encoded["input_ids"]]}
+
+    def of_prompts(self, rows: Columns) -> Mapping[str, Any]:
+        """Prompts with their completions, as texts or as chats. The loss leaves the prompts out."""
+        columns: Columns = {"input_ids": [], "attention_mask": [], "labels": []}
+        for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True):
+            before, after = self._split(prompt, completion)
+            # A long prompt may leave no room: then the row has no token that is learned from.
+            ids = [*before, *after][: self._file.max_length]
+            labels = [*[IGNORED] * len(before), *after][: self._file.max_length]
+            columns["input_ids"].append(ids)
+            columns["attention_mask"].append([1] * len(ids))
+            columns["labels"].append(labels)
+        return columns
+
+    def _split(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+        """Token ids of a prompt and of its completion."""
+        if isinstance(prompt, str) and isinstance(completion, str):
+            return self._texts_as_ids(prompt, completion)
+        return self._chats_as_ids(prompt, completion)
+
+    def _texts_as_ids(self, prompt: str, completion: str) -> tuple[list[int], list[int]]:
+        """Token ids of a prompt with its special tokens, and of its completion with an end."""
+        end = self._tokenizer.eos_token_id
+        before = list(self._tokenizer(prompt)["input_ids"])
+        # Some tokenizers close a text: the completion goes on where the prompt ends.
+        while before and before[-1] in (end, self._tokenizer.sep_token_id):
+            before.pop()
+        after = self._ids(completion)
+        if end is not None:
+            after.append(end)
+        return before, after
+
+    def _chats_as_ids(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+        """Token ids of the messages of a prompt, and of those of its completion."""
+        self.require_chat_template()
+        if not isinstance(prompt, list) or not isinstance(completion, list):
+            raise ValueError(
+                f"prompt and completion of {self._file.path} must both be texts, or both lists of "
+                "messages"
+            )
+        before = self._chat(prompt, answers_next=True)
+        whole = self._chat([*prompt, *completion])
+        if whole.startswith(before):
+            return self._ids(before), self._ids(whole.removeprefix(before))
+        # The template writes a finished chat otherwise: its tokens tell where the answer begins.
+        ids_before = self._ids(before)
+        ids_whole = self._ids(whole)
+        shared = _shared_length(ids_before, ids_whole)
+        return ids_whole[:shared], ids_whole[shared:]
+
+    def _chat(self, messages: Any, *, tools: Any = None, answers_next: bool = False) -> str:
+        """The text of a chat. ``answers_next`` opens the message that is to be written."""
+        if not isinstance(messages, list) or not all(map(_is_message, messages)):
+            raise ValueError(
+                f"messages of {self._file.path} must be lists of mappings with role and content"
+            )
+        # Arrow gives every message every key of any message: those without a value are none.
+        plain = []
+        for message in messages:
+            plain.append({key: value for key, value in message.items() if value is not None})
+        text: str = self._tokenizer.apply_chat_template(
+            plain, tools=tools or None, tokenize=False, add_generation_prompt=answers_next
+        )
+        return text
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _check_texts(self, rows: Columns, name: str) -> None:
+        for value in rows[name]:
+            if not isinstance(value, str):
+                raise ValueError(
+                    f"a row of {self._file.path} has {value!r:.50} where its {name} should be"
+                )
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, Mapping) and "role" in message
+
+
+def _labels_of_tokens(words: Sequence[int | None], label_of_word: Sequence[int]) -> list[int]:
+    """The label of each token: its word's for the first token of a word, else the ignored one."""
+    labels = []
+    previous = None
+    for word in words:
+        is_first = word is not None and word != previous
+        labels.append(label_of_word[word] if is_first and word is not None else IGNORED)
+        previous = word
+    return labels
+
+
+def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many token ids two sequences begin with in common."""
+    length = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length

@@ -1,0 +1,126 @@
+"""The user's own local file: read, its columns recognised, and tokenised where it holds text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import DatasetFile, Task
+from jobs.trial.data.base import Collator
+from jobs.trial.data.class_labels import numbered
+from jobs.trial.data.collators import PadRows, tokenizer_collator
+from jobs.trial.data.recognition import LABEL_NAMES, Source, refusal, source_of
+from jobs.trial.data.row_lengths import ragged_lengths
+from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+_LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
+
+
+def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
+    """The file as a ``datasets.Dataset`` that the task can train on, and its collator.
+
+    None as the collator: the library's default. Raises ValueError, in one sentence, for a file that
+    the task cannot train on.
+    """
+    dataset = _with_our_names(_rows(file), file)
+    if len(dataset) == 0:
+        raise ValueError(f"{file.path} has no rows")
+    source = source_of(task, dataset.column_names)
+    if source is None:
+        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+    if task not in _LANGUAGE_MODELS:
+        dataset = numbered(dataset, file.path)
+    if source in ("input_ids", "pixel_values"):
+        return _of_numbers(dataset, file, task, config)
+    if file.tokenizer is None:
+        raise ValueError(
+            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
+        )
+    return _of_texts(dataset, file, task, source)
+
+
+def _rows(file: DatasetFile) -> Any:
+    """The file as a ``datasets.Dataset``; of several splits, the training set."""
+    import datasets
+
+    if file.format == "disk":
+        dataset = datasets.load_from_disk(file.path)
+    else:
+        dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
+    return dataset["train"] if isinstance(dataset, dict) else dataset
+
+
+def _with_our_names(dataset: Any, file: DatasetFile) -> Any:
+    """The columns that the user named, under our names; all columns where none is named.
+
+    Raises ValueError for a column that the file does not have.
+    """
+    missing = [name for name in file.columns.values() if name not in dataset.column_names]
+    if missing:
+        have = ", ".join(dataset.column_names)
+        raise ValueError(f"{file.path} has no column {', '.join(missing)}; it has {have}")
+    dataset = dataset.select_columns(list(file.columns.values()) or dataset.column_names)
+    new_names = {theirs: ours for ours, theirs in file.columns.items() if ours != theirs}
+    dataset = dataset.rename_columns(new_names)
+    # Collators of transformers take these names, too, but a class name must be numbered first.
+    for name in LABEL_NAMES:
+        if name in dataset.column_names and "labels" not in dataset.column_names:
+            dataset = dataset.rename_column(name, "labels")
+    return dataset
+
+
+def _their_names(dataset: Any, file: DatasetFile) -> list[str]:
+    """The columns of the file as the user knows them, for a sentence about the file."""
+    if file.columns:
+        return [f"{theirs} (as {ours})" for ours, theirs in file.columns.items()]
+    names: list[str] = dataset.column_names
+    return names
+
+
+def _of_numbers(
+    dataset: Any, file: DatasetFile, task: Task, config: PretrainedConfig
+) -> tuple[Any, Collator | None]:
+    """Rows that hold the model's inputs already."""
+    dataset = _without_texts(dataset)
+    if task == "causal-lm" and "labels" not in dataset.column_names:
+        # A causal language model predicts the text itself.
+        dataset = dataset.map(_text_as_labels, batched=True)
+    if file.tokenizer is not None:
+        tokenizer = loaded_tokenizer(file.tokenizer)
+        return dataset, tokenizer_collator(tokenizer, task, has_labels=True)
+    lengths = ragged_lengths(dataset)
+    dataset.set_format("pt")
+    if lengths is None:
+        return dataset, None
+    return dataset, PadRows(getattr(config, "pad_token_id", None) or 0)
+
+
+def _text_as_labels(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {"labels": rows["input_ids"]}
+
+
+def _of_texts(dataset: Any, file: DatasetFile, task: Task, source: Source) -> tuple[Any, Collator]:
+    """The dataset with token ids in place of its texts, and the task's collator, which pads."""
+    assert file.tokenizer is not None
+    tokenizer = loaded_tokenizer(file.tokenizer)
+    if task in _LANGUAGE_MODELS and "labels" in dataset.column_names:
+        # A class of the text, which a language model does not predict.
+        dataset = dataset.remove_columns("labels")
+    columns = dataset.column_names
+    tokens = rows_to_tokens(tokenizer, file, task, source, columns)
+    kept = [name for name in columns if name == "labels"]
+    replaced = [name for name in columns if name not in kept]
+    dataset = dataset.map(tokens, batched=True, remove_columns=replaced)
+    has_labels = "labels" in dataset.column_names
+    return dataset, tokenizer_collator(tokenizer, task, has_labels=has_labels)
+
+
+def _without_texts(dataset: Any) -> Any:
+    """Without columns of texts, which no batch can hold: names, comments, the text itself."""
+    texts = []
+    for name, feature in dataset.features.items():
+        if getattr(feature, "dtype", "") in ("string", "large_string"):
+            texts.append(name)
+    return dataset.remove_columns(texts)

@@ -1,0 +1,68 @@
+"""Memory of data with rows of unequal length: the longest rows together, after the training."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import TrialSpec
+from jobs.trackers import RaggedData, Tracker
+
+if TYPE_CHECKING:
+    from jobs.loops.base import Trained
+    from jobs.trial.data.row_lengths import RowLengths
+
+_BATCHES = 2_000
+"""Batches of an epoch that the share of padding is computed from, at most."""
+
+
+def train_worst_batch(
+    trained: Trained, lengths: RowLengths, trackers: Sequence[Tracker], spec: TrialSpec
+) -> None:
+    """Train one more optimizer step, on the rows that take the most memory together.
+
+    All rates are measured already. Gradients, optimizer states and the cache of the allocator are
+    as they are in the middle of an epoch. Raises what training may raise: an epoch would, too.
+    """
+    from jobs.loops.worst_batch import WorstStep
+
+    tracker = _tracker(trackers)
+    tracker.describe(
+        longest=int(lengths.tokens.max()),
+        mean=float(lengths.tokens.mean()),
+        padding_share=_padding_share(trained, lengths),
+    )
+    rows = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
+    if len(rows) == spec.accumulation:
+        # Accelerate fetches one micro-batch ahead. Its tensors are on the device with the others.
+        rows.append(rows[0])
+    trained.train_rows(rows, WorstStep(tracker))
+
+
+def with_worst_batch(values: Mapping[str, Any], trackers: Sequence[Tracker]) -> dict[str, Any]:
+    """On a CPU, the peaks with and without the worst batch; otherwise ``values`` as they are."""
+    worst = _tracker(trackers).cpu_step_peak_bytes()
+    typical = values.get("cpu_step_peak_bytes")
+    if worst is None or typical is None:
+        return dict(values)
+    larger = max(worst, typical)
+    changed = {**values, "cpu_step_peak_bytes": larger}
+    if "persistent_bytes" in values:
+        # As for peak_allocated_bytes: what lives between steps, and what one step adds.
+        changed["typical_peak_allocated_bytes"] = values["persistent_bytes"] + typical
+    return changed
+
+
+def _tracker(trackers: Sequence[Tracker]) -> RaggedData:
+    return next(tracker for tracker in trackers if isinstance(tracker, RaggedData))
+
+
+def _padding_share(trained: Trained, lengths: RowLengths) -> float:
+    """The share of padding in the batches that the training's own sampler draws."""
+    import torch
+
+    # Drawing an order must not change the random numbers of what may follow.
+    with torch.random.fork_rng(devices=[]):
+        batches = itertools.islice(trained.dataloader.batch_sampler, _BATCHES)
+        return lengths.padding_share(batches)

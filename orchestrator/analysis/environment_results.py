@@ -1,0 +1,161 @@
+"""What was measured in one environment: the only configurations ever ranked together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from jobs.spec import Choice, TrainingRecipe
+from orchestrator.analysis.baseline import baseline_choices
+from orchestrator.analysis.budgets import BudgetPick, best_in_budgets, fastest
+from orchestrator.analysis.cap_checks import CapCheck, cap_checks
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.effects import (
+    CumulativeStep,
+    TechniqueEffect,
+    cumulative_steps,
+    technique_effects,
+    useful_micro_batch,
+)
+from orchestrator.analysis.hf_guide import GuideRow, guide_rows
+from orchestrator.analysis.loss_parity import SameLosses
+from orchestrator.analysis.pareto import fronts_by, memory_speed_front
+from orchestrator.analysis.recommendation import Constraints, Ranking, Recommendation, recommend
+from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparisons
+from orchestrator.storage.run_metadata import RunMetadata
+from orchestrator.storage.tables.rows import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentResults:
+    """One environment's configurations, and everything that follows from them alone."""
+
+    environment_id: str
+    environment: Mapping[str, Any]
+    """GPU model, driver and versions."""
+    run: RunMetadata
+    configurations: tuple[Configuration, ...]
+    follow_ups: tuple[Row, ...]
+    """Trials about the search's result."""
+    memory_column: str
+    """The column that memory is compared by."""
+    recipe: TrainingRecipe
+    """The training recipe that is ranked: the baseline's, or the nearest that ended ok."""
+    is_baseline_recipe: bool
+    same_losses: Mapping[TrainingRecipe, SameLosses] = field(default_factory=dict)
+    """Declared recipe -> the measurement by which it is ranked with ``recipe``."""
+
+    @property
+    def hardware(self) -> str:
+        """The GPU's name, or the processor's where there is none."""
+        model = self.environment.get("gpu_model") or self.environment.get("cpu_model")
+        return str(model or "unknown hardware")
+
+    @property
+    def device_bytes(self) -> float:
+        """The GPU's whole memory; infinite where it is not known."""
+        return self.environment.get("gpu_memory_bytes") or math.inf
+
+    @cached_property
+    def sound(self) -> tuple[Configuration, ...]:
+        """The configurations whose losses do not contradict their reference: what may be picked."""
+        return tuple(own for own in self.configurations if not own.trains_wrongly)
+
+    @cached_property
+    def fronts(self) -> Mapping[TrainingRecipe, tuple[Configuration, ...]]:
+        """Training recipe -> its Pareto front of memory and speed, at any batch size.
+
+        A recipe of which every configuration trains wrongly has an empty front.
+        """
+        recipes = dict.fromkeys(own.training_recipe for own in self.configurations)
+        fronts = fronts_by(self.sound, _recipe)
+        return {recipe: fronts.get(recipe, ()) for recipe in recipes}
+
+    @property
+    def front(self) -> tuple[Configuration, ...]:
+        """The front of the recipe that is ranked."""
+        return self.fronts.get(self.recipe, ())
+
+    @cached_property
+    def front_across_recipes(self) -> tuple[Configuration, ...]:
+        """The front of all recipes together."""
+        return memory_speed_front(self.sound)
+
+    @cached_property
+    def cap_checks(self) -> tuple[CapCheck, ...]:
+        """Picks that ran again under a memory cap."""
+        return cap_checks(self.follow_ups)
+
+    @cached_property
+    def comparisons(self) -> tuple[PairedComparison, ...]:
+        """Tie-breaks between close configurations."""
+        return paired_comparisons(self.follow_ups)
+
+    def recommend(self, constraints: Constraints) -> Recommendation:
+        """The answer under constraints, with what it costs and what was left out."""
+        return recommend(
+            self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
+        )
+
+    def ranking(self, constraints: Constraints) -> Ranking:
+        """The same decision for every memory budget: ``ranking.pick(memory_bytes)``.
+
+        ``decision_steps(ranking)`` has the budgets at which it changes.
+        """
+        return Ranking.of(
+            self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
+        )
+
+    @cached_property
+    def budget_picks(self) -> tuple[BudgetPick, ...]:
+        """The fastest configuration in each memory budget."""
+        return best_in_budgets(
+            self.configurations, self.run.budgets, self.recipe, self.cap_checks, self.comparisons
+        )
+
+    @property
+    def picks(self) -> tuple[Configuration, ...]:
+        """The best in each budget, each with the faster one of another recipe behind it."""
+        picked: list[Configuration] = []
+        for pick in self.budget_picks:
+            picked += [own for own in (pick.best, pick.other) if own is not None]
+        return tuple(picked)
+
+    @property
+    def best(self) -> Configuration | None:
+        """The fastest configuration of the recipe that is ranked."""
+        return fastest(self.front)
+
+    @cached_property
+    def baseline(self) -> Mapping[str, Choice]:
+        """Axis -> the value that techniques are compared with."""
+        return baseline_choices(self.configurations, self.run.baseline)
+
+    @cached_property
+    def useful_micro_batch(self) -> int | None:
+        """The micro-batch at which the effects of techniques are told; None where unknown."""
+        return useful_micro_batch(self.configurations, self.baseline)
+
+    @cached_property
+    def effects(self) -> tuple[TechniqueEffect, ...]:
+        """What each technique did to the baseline."""
+        return technique_effects(self.configurations, self.baseline, self.useful_micro_batch)
+
+    @cached_property
+    def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
+        """One technique on top of another."""
+        at_useful = {**self.baseline, "micro_batch": self.useful_micro_batch}
+        steps = cumulative_steps(self.configurations, at_useful)
+        return steps or cumulative_steps(self.configurations, self.baseline)
+
+    @cached_property
+    def guide_rows(self) -> tuple[GuideRow, ...]:
+        """The configurations measured as the Hugging Face guides measure."""
+        return guide_rows(self.run, self.configurations)
+
+
+def _recipe(configuration: Configuration) -> TrainingRecipe:
+    return configuration.training_recipe

@@ -1,0 +1,133 @@
+"""The check of every row's losses: its state, the reference it was compared with, its flag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.flags import Flag, FlagKind
+from jobs.loss_scaling import scaling_flag
+from jobs.record import Outcome
+from orchestrator.analysis.loss_parity.references import References, compared
+from orchestrator.analysis.loss_parity.windows import CheckState, mismatch_ratio, state_of
+from orchestrator.storage.tables.rows import Row
+
+Losses = Mapping[str, Sequence[float]]
+"""Trial -> its losses per optimizer step."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossCheck:
+    """What the losses of one trial say about its training."""
+
+    state: CheckState
+    steps: int = 0
+    """How many steps the last comparison is about; 0 where there was none."""
+    bound: float | None = None
+    """No relative difference beyond this is left undetected (the worst of all comparisons); None
+    where nothing was compared.
+    """
+    reference_id: str = ""
+    """The trial that decided; empty where nothing was compared."""
+    flag: Flag | None = None
+    """What speaks against the losses; only where they mismatch."""
+
+
+NOT_CHECKED = LossCheck(state=CheckState.NOT_CHECKED)
+"""The check of a trial whose losses are not known."""
+
+
+def loss_checks(
+    rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]
+) -> dict[str, LossCheck]:
+    """Trial -> its check, for the ok rows; ``axes`` maps an axis to its column."""
+    by_environment: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["outcome"] == Outcome.OK:
+            by_environment.setdefault(row["environment_id"], []).append(row)
+    checks: dict[str, LossCheck] = {}
+    for in_environment in by_environment.values():
+        # A loss that is not finite is no reference for anything.
+        finite = [row for row in in_environment if _has_finite_losses(row, losses)]
+        references = References(finite, axes)
+        for row in in_environment:
+            checks[row["trial_id"]] = _check(row, references, losses, axes)
+    return checks
+
+
+def loss_flags(rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> dict[str, Flag]:
+    """Trial -> a flag, for the ok rows whose losses do not match."""
+    flags = {}
+    for trial_id, check in loss_checks(rows, losses, axes).items():
+        if check.flag is not None:
+            flags[trial_id] = check.flag
+    return flags
+
+
+def _has_finite_losses(row: Row, losses: Losses) -> bool:
+    losses_of_row = losses.get(row["trial_id"], ())
+    return bool(losses_of_row) and all(map(math.isfinite, losses_of_row))
+
+
+def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
+    # The trial's own check: one micro-batch with and without accumulation, on equal random draws.
+    scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
+    if scale_flag is not None:
+        return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
+    losses_of_row = losses.get(row["trial_id"], ())
+    if not losses_of_row:
+        return NOT_CHECKED
+    for step, loss in enumerate(losses_of_row, 1):
+        if not math.isfinite(loss):
+            flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
+            return LossCheck(state=CheckState.MISMATCH, steps=len(losses_of_row), flag=flag)
+    # A mismatch with any reference is decisive.
+    comparisons = []
+    for reference in references.of(row):
+        comparison = _comparison(row, reference, losses, axes)
+        if comparison.state is CheckState.MISMATCH:
+            return comparison
+        comparisons.append(comparison)
+    if comparisons:
+        return _together(comparisons)
+    if references.is_reference(row):
+        return LossCheck(state=CheckState.REFERENCE, steps=len(losses_of_row))
+    return NOT_CHECKED
+
+
+def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
+    """The check against one reference."""
+    own = losses[row["trial_id"]]
+    windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
+    # By how much the losses differ, and whether the accumulation explains it.
+    ratio = mismatch_ratio(windows)
+    flag = None
+    if ratio is not None:
+        flag = _flag(ratio, row["accumulation"] / reference["accumulation"])
+    return LossCheck(
+        state=state_of(windows),
+        steps=windows[-1].end,
+        bound=max(window.bound for window in windows),
+        reference_id=reference["trial_id"],
+        flag=flag,
+    )
+
+
+def _flag(ratio: float, accumulation: float) -> Flag:
+    """A model that does not divide by the accumulation has a loss, and gradients, that many times
+    too large.
+    """
+    # Means of few noisy steps lie within a quarter of their expectation.
+    if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
+        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
+    return Flag(FlagKind.LOSS_MISMATCH, ratio)
+
+
+def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
+    """The weakest of comparisons without a mismatch: a row is as good as its worst check."""
+    return max(comparisons, key=_bound)
+
+
+def _bound(check: LossCheck) -> float:
+    return check.bound or 0.0

@@ -1,0 +1,139 @@
+"""Which rows a row's losses have to agree with, and how closely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from jobs.techniques import AXES
+from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
+from orchestrator.storage.tables.rows import Row
+
+OTHER_BATCH = 0.5
+"""By how much more rows may differ from a reference of another effective batch, which sees other
+data.
+"""
+_SAME_DRAWS = ("activations", "dataloader")
+"""Axes that change no random number and no order of computation."""
+_BATCH_AXES = ("micro_batch", "accumulation")
+
+Group = tuple[str, int]
+"""Training recipe (as in the table) and effective batch."""
+
+
+class References:
+    """Which rows of one environment a row has to agree with.
+
+    ``rows`` have finite losses; ``axes`` maps an axis to its column.
+    """
+
+    def __init__(self, rows: Iterable[Row], axes: Mapping[str, str]) -> None:
+        self._axes = axes
+        self._plainest_of_group: dict[Group, Row] = {}
+        self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
+        # The row nearest to the defaults has the fewest causes of a wrong loss.
+        for row in sorted(rows, key=self._distance_to_defaults):
+            self._plainest_of_group.setdefault(_group(row), row)
+            self._plainest_of_draws.setdefault(_draws(row, axes), row)
+
+    def of(self, row: Row) -> list[Row]:
+        """The plainest row with the same draws, and the plainest row of the group; never the row
+        itself.
+        """
+        candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
+        chosen: dict[str, Row] = {}
+        for candidate in candidates:
+            if candidate is not None and candidate["trial_id"] != row["trial_id"]:
+                chosen[candidate["trial_id"]] = candidate
+        return list(chosen.values())
+
+    def is_reference(self, row: Row) -> bool:
+        """Whether a row is its group's plainest, trained without accumulation."""
+        plainest = self._plainest_of_group.get(_group(row))
+        if plainest is None or row["accumulation"] != 1:
+            return False
+        return bool(plainest["trial_id"] == row["trial_id"])
+
+    def _of_group(self, row: Row) -> Row | None:
+        """The plainest row of the same recipe and effective batch.
+
+        Where that was only ever accumulated, a neighbouring group without accumulation: the same
+        recipe at the nearest other batch, else another recipe at the same batch.
+        """
+        group = _group(row)
+        plainest = self._plainest_of_group.get(group)
+        if plainest is None or plainest["accumulation"] == 1:
+            return plainest
+        neighbours: dict[tuple[bool, float], Row] = {}
+        for other_group, other in self._plainest_of_group.items():
+            if other["accumulation"] == 1 and _share_recipe_or_batch(group, other_group):
+                # Batches are near by their ratio: 8 is as far from 16 as 32 is.
+                distance = abs(math.log(other_group[1] / group[1]))
+                neighbours[(other_group[0] != group[0], distance)] = other
+        if not neighbours:
+            return plainest
+        return neighbours[min(neighbours)]
+
+    def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
+        """Sort key: rows without accumulation first, then those with fewest axes moved."""
+        moved = 0
+        for axis, column in self._axes.items():
+            if axis in AXES and axis not in _BATCH_AXES and row[column] != AXES[axis].default:
+                moved += 1
+        return row["accumulation"], moved
+
+
+def _share_recipe_or_batch(group: Group, other: Group) -> bool:
+    """Whether two groups share the recipe or the effective batch."""
+    return group[0] == other[0] or group[1] == other[1]
+
+
+def _group(row: Row) -> Group:
+    return row["training_recipe"], row["effective_batch"]
+
+
+def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
+    """What decides the random numbers, the precision and the order of a row's computation."""
+    chosen = [row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS]
+    return (*_group(row), *chosen)
+
+
+def compared(
+    row: Row,
+    reference: Row,
+    own: Sequence[float],
+    others: Sequence[float],
+    axes: Mapping[str, str],
+) -> tuple[LossWindow, ...]:
+    """What is compared of two rows' losses.
+
+    Before the first update the recipe does not matter; afterwards it does, and rows of different
+    recipes are compared in that step alone.
+    """
+    # Equal draws allow no more than rounding, other draws as much as chance.
+    rounding = None
+    if _draws(reference, axes) == _draws(row, axes):
+        rounding = rounding_of(row, axes)
+    # Another effective batch sees other samples in each step.
+    further = 0.0
+    if row["effective_batch"] != reference["effective_batch"]:
+        further = OTHER_BATCH
+    if row["training_recipe"] != reference["training_recipe"]:
+        own = own[:1]
+    return loss_windows(own, others, rounding, further)
+
+
+def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
+    """By how much the losses of rows with the same draws may differ at a row's precision.
+
+    Arguments of the user's own, such as ``bf16: true``, set a precision beside the axis; what ran
+    says so.
+    """
+    formats = [
+        row.get(axes.get("precision", "precision")) or "fp32",
+        row.get("autocast") or "off",
+    ]
+    if "float16" in str(row.get("parameter_dtypes") or ""):
+        # bfloat16 or float16 weights.
+        formats.append("bf16_weights")
+    return max(ROUNDING.get(str(name), 0.0) for name in formats)

@@ -1,0 +1,193 @@
+"""Two trials' losses compared window by window: what differs, what may differ, what follows."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.steady_state import student_quantile
+
+ROUNDING: Mapping[str, float] = {
+    "fp32": 1e-3,
+    "tf32": 5e-3,
+    "fp16": 2e-2,
+    "bf16": 2e-2,
+    "bf16_weights": 5e-2,
+}
+"""Precision -> by how much the mean losses of rows with the same draws may differ, relative:
+several times what those of the runs in docs/results do.
+"""
+OTHER_DRAWS = 0.1
+"""By how much rows with other draws may always differ."""
+STANDARD_ERRORS = 3.0
+"""A difference of two means beyond so many standard errors is not chance."""
+PAIRED_CONFIDENCE = 0.995
+"""Quantile of the interval of step-by-step differences: 99 %, two-sided."""
+MAX_BOUND = 1.0
+"""A check that allows this much or more has no power. The mistakes it is for would pass: a loss
+of zero differs by 100 %, and so does a loss that two accumulated passes did not divide.
+"""
+
+
+class CheckState(enum.StrEnum):
+    """What the check of a trial's losses says."""
+
+    MATCHES = "matches"
+    """The losses agree with the reference's, by a check that would have shown a mismatch."""
+    MISMATCH = "mismatch"
+    """The losses differ from the reference's by more than chance, or are not finite."""
+    NOT_CHECKED = "not checked"
+    """There is no reference, no losses, or so few steps that a wrong loss could not be told."""
+    REFERENCE = "reference"
+    """Other trials are compared with this one, and it with none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossWindow:
+    """Some steps of a row, compared with the same steps of its reference."""
+
+    begin: int
+    """The first of them, from 0."""
+    end: int
+    """One after the last."""
+    own: float
+    """Mean loss."""
+    reference: float
+    """The reference's mean loss."""
+    scale: float
+    """The reference's mean absolute loss over all steps that are compared."""
+    allowed: float
+    """By how much the means may differ, relative to the scale."""
+    paired_error: float = math.inf
+    """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
+    Infinite where a single step is compared.
+    """
+
+    @property
+    def difference(self) -> float:
+        """By how much the means do differ, relative to the scale."""
+        return abs(self.own - self.reference) / self.scale
+
+    @property
+    def matches(self) -> bool:
+        """Whether that is allowed."""
+        return self.difference <= self.allowed
+
+    @property
+    def bound(self) -> float:
+        """No difference beyond this is left undetected, relative to the scale.
+
+        Beyond ``allowed`` it would be a mismatch. Where both trials saw the same samples in the
+        same order, their losses rise and fall together, and the difference itself is known better.
+        """
+        return min(self.allowed, self.difference + self.paired_error)
+
+    @property
+    def has_power(self) -> bool:
+        """Whether a loss of zero, or of twice the reference's, would be found here."""
+        return self.bound < MAX_BOUND
+
+
+def loss_windows(
+    own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float
+) -> tuple[LossWindow, ...]:
+    """Each half of the steps that both have.
+
+    They may differ by ``rounding``, or where that is None, by as much as chance and ``further``
+    allow.
+    """
+    steps = min(len(own), len(reference))
+    # How far single steps scatter says how far means of few steps may differ by chance.
+    deviation = _step_deviation(reference)
+    # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
+    scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
+    # A late divergence shows in the second half, where it is not averaged away.
+    paired = _paired_deviation(own[:steps], reference[:steps]) / scale
+    windows = []
+    for begin, end in _halves(steps):
+        allowed = rounding
+        if allowed is None:
+            allowed = OTHER_DRAWS + further + _chance(deviation / scale, end - begin)
+        windows.append(
+            LossWindow(
+                begin=begin,
+                end=end,
+                own=statistics.fmean(own[begin:end]),
+                reference=statistics.fmean(reference[begin:end]),
+                scale=scale,
+                allowed=allowed,
+                paired_error=paired / math.sqrt(end - begin),
+            )
+        )
+    return tuple(windows)
+
+
+def _halves(steps: int) -> list[tuple[int, int]]:
+    """First step and end of each half; a single step is one window."""
+    if steps < 2:
+        return [(0, steps)]
+    middle = steps // 2
+    return [(0, middle), (middle, steps)]
+
+
+def _chance(relative_deviation: float, steps: int) -> float:
+    """By how much two means of so many independent steps may differ, relative."""
+    # Each mean has a variance of deviation² / steps; those of a difference add.
+    return STANDARD_ERRORS * relative_deviation * math.sqrt(2 / steps)
+
+
+def _step_deviation(losses: Sequence[float]) -> float:
+    """The standard deviation from step to step, a trend left out."""
+    # Von Neumann's successive differences have twice the variance of a step.
+    squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
+    if not squares:
+        return 0.0
+    return math.sqrt(statistics.fmean(squares) / 2)
+
+
+def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float:
+    """Half the 99 % interval of one step's difference; infinite where there is one step."""
+    if len(own) < 2:
+        return math.inf
+    differences = [mine - other for mine, other in zip(own, reference, strict=True)]
+    # Student's t: the deviation of few differences is itself not well known.
+    quantile: float = student_quantile(PAIRED_CONFIDENCE, len(differences) - 1)
+    return quantile * statistics.stdev(differences)
+
+
+def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
+    """A row's mean loss divided by its reference's; only the worst half's where just one differs.
+
+    None: they match.
+    """
+    differing = [window for window in windows if not window.matches]
+    if not differing:
+        return None
+    if len(differing) == len(windows):
+        total = sum(window.own * (window.end - window.begin) for window in windows)
+        return total / windows[-1].end / windows[0].scale
+    worst = max(differing, key=_difference)
+    if not worst.reference:
+        return math.inf
+    return worst.own / worst.reference
+
+
+def _difference(window: LossWindow) -> float:
+    return window.difference
+
+
+def state_of(windows: Sequence[LossWindow]) -> CheckState:
+    """What the windows of one comparison say together.
+
+    A difference beyond even a wide bound is a mismatch. Agreement counts only if every window would
+    have shown a mismatch.
+    """
+    if any(not window.matches for window in windows):
+        return CheckState.MISMATCH
+    if windows and all(window.has_power for window in windows):
+        return CheckState.MATCHES
+    return CheckState.NOT_CHECKED

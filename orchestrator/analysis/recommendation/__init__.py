@@ -1,0 +1,34 @@
+"""What to train with: the decision under constraints, and what speaks for and against it.
+
+``Ranking.pick`` is the only place that decides. ``recommend``, the budgets of the report, its
+page, the Python API and the follow-ups of a sweep all show what it says:
+
+- ``recommend(configurations, constraints, ...)``: one decision with its runners-up, the price of
+  each constraint, and what was left out.
+- ``Ranking.of(configurations, constraints, ...)`` and ``ranking.pick(memory_bytes)``: the decision
+  alone, for many budgets.
+- ``decision_steps(ranking)``: the decision for every budget there is, as steps.
+"""
+
+from orchestrator.analysis.recommendation.answer import (
+    ConstraintCost,
+    LeftOut,
+    NearbyBatch,
+    Recommendation,
+)
+from orchestrator.analysis.recommendation.constraints import Constraints
+from orchestrator.analysis.recommendation.decision import recommend
+from orchestrator.analysis.recommendation.ranking import Ranking
+from orchestrator.analysis.recommendation.steps import DecisionStep, decision_steps
+
+__all__ = [
+    "ConstraintCost",
+    "Constraints",
+    "DecisionStep",
+    "LeftOut",
+    "NearbyBatch",
+    "Ranking",
+    "Recommendation",
+    "decision_steps",
+    "recommend",
+]

@@ -1,0 +1,69 @@
+"""The answer under constraints, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.recommendation.constraints import Constraints
+from orchestrator.analysis.tie_breaks import PairedComparison
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConstraintCost:
+    """What loosening one constraint would gain, or what needing less memory would lose."""
+
+    constraint: str
+    """memory, effective_batch or recipe; "less memory" for a nearly as good configuration."""
+    candidate: Candidate
+    ratio: float | None
+    """The candidate's figure divided by the best one's.
+
+    None where nothing keeps all constraints.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearbyBatch:
+    """An effective batch near the one asked for, at which training is much faster."""
+
+    effective_batch: int
+    candidate: Candidate
+    """The best there, under the same other constraints."""
+    ratio: float | None
+    """The candidate's figure divided by the best one's; None where there is no best."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """What keeps the constraints, but trains something else than its reference."""
+
+    count: int
+    better: int
+    """Of those: better than the best in the objective. All of them, where there is no best."""
+    best: Candidate | None
+    """The best of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """The answer under constraints."""
+
+    constraints: Constraints
+    best: Candidate | None
+    runners_up: tuple[Candidate, ...]
+    """The best of each further set of techniques."""
+    costs: tuple[ConstraintCost, ...]
+    left_out: LeftOut
+    nearby: tuple[NearbyBatch, ...] = ()
+    """The nearest better effective batch below the one asked for, and the nearest above."""
+    check: CapCheck | None = None
+    """A cap check in which the best fitted; None: its fit is inferred from its peak."""
+    comparisons: tuple[PairedComparison, ...] = ()
+    """Tie-breaks between the best and other candidates."""
+
+    def figure(self, candidate: Candidate) -> float | None:
+        """The objective's figure, in its own unit."""
+        price = self.constraints.price_per_hour
+        return self.constraints.objective.of(candidate.configuration, price)

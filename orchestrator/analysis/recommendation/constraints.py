@@ -1,0 +1,39 @@
+"""What a person wants, and under which constraints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from jobs.spec import TrainingRecipe
+from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.objectives import OBJECTIVES, Objective
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraints:
+    """What to be best in, and what the answer has to keep.
+
+    That its losses do not contradict their reference is no choice: it is kept always.
+    """
+
+    memory_bytes: int | None = None
+    """The most that the configuration may take."""
+    effective_batch: int | None = None
+    """Samples per optimizer step."""
+    all_recipes: bool = False
+    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
+    it.
+    """
+    objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
+    price_per_hour: float | None = None
+    """Of one GPU, in any currency."""
+
+    def score(self, candidate: Candidate) -> float:
+        """How good a candidate is: more is better, whatever the objective."""
+        return self.objective.score(candidate.configuration, self.price_per_hour)
+
+    def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
+        """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
+        has_recipe = self.all_recipes or candidate.configuration.training_recipe == recipe
+        return has_recipe and self.score(candidate) != -math.inf

@@ -1,0 +1,115 @@
+"""The answer: the decision, the next ones, what each constraint costs, and what was left out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from jobs.spec import PLAIN, TrainingRecipe
+from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.cap_checks import CapCheck, decisive_check
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.recommendation.answer import LeftOut, Recommendation
+from orchestrator.analysis.recommendation.constraints import Constraints
+from orchestrator.analysis.recommendation.costs import constraint_costs
+from orchestrator.analysis.recommendation.interpolation import techniques_of
+from orchestrator.analysis.recommendation.nearby_batches import nearby_batches
+from orchestrator.analysis.recommendation.ranking import Ranking
+from orchestrator.analysis.tie_breaks import PairedComparison
+
+MAX_RUNNERS_UP = 4
+
+
+def recommend(
+    configurations: Iterable[Configuration],
+    constraints: Constraints,
+    recipe: TrainingRecipe = PLAIN,
+    checks: Sequence[CapCheck] = (),
+    comparisons: Sequence[PairedComparison] = (),
+) -> Recommendation:
+    """The answer from the configurations of one environment; ``recipe`` is the one that is ranked.
+
+    A configuration that failed a cap check of the memory asked for is out, whatever its peak was on
+    the whole GPU. One whose losses contradict their reference is out, too, and counted.
+    """
+    listed = list(configurations)
+
+    @functools.cache
+    def rank_all(others: Constraints) -> Ranking:
+        return Ranking.of(listed, others, recipe, checks, comparisons)
+
+    def rank(others: Constraints) -> Ranking:
+        # A ranking knows every memory budget.
+        return rank_all(replace(others, memory_bytes=None))
+
+    def rank_few(few: Sequence[Configuration], others: Constraints) -> Ranking:
+        return Ranking.of(few, others, recipe, checks, comparisons)
+
+    # The decision, and what keeps the same constraints behind it.
+    ranking = rank(constraints)
+    # The first is the decision; the others are the next best within the same constraints.
+    ranked = ranking.ranked(constraints.memory_bytes)
+    best = None
+    if ranked:
+        best = ranked[0]
+    return Recommendation(
+        constraints=constraints,
+        best=best,
+        runners_up=tuple(_one_per_technique_set(ranked)[1 : MAX_RUNNERS_UP + 1]),
+        costs=constraint_costs(rank, constraints, ranked),
+        left_out=_left_out(ranking, constraints, best),
+        nearby=nearby_batches(rank_few, listed, constraints, best),
+        check=_check_of(best, constraints, checks),
+        comparisons=_comparisons_of_best(ranked, comparisons),
+    )
+
+
+def _check_of(
+    best: Candidate | None, constraints: Constraints, checks: Sequence[CapCheck]
+) -> CapCheck | None:
+    """The cap check that the best passed; None where it is inferred or was not checked."""
+    if best is None or best.is_inferred or constraints.memory_bytes is None:
+        return None
+    return decisive_check(checks, best.configuration.trial_ids, constraints.memory_bytes)
+
+
+def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None) -> LeftOut:
+    """What only its losses keep from being ranked."""
+    # Figures of evidence for a candidate that is ranked are not left out, so they do not count.
+    wrong = ranking.trains_wrongly(constraints.memory_bytes)
+    better = wrong
+    if best is not None:
+        score = constraints.score(best)
+        better = [own for own in wrong if constraints.score(own) > score]
+    most = None
+    if wrong:
+        most = wrong[0]
+    return LeftOut(count=len(wrong), better=len(better), best=most)
+
+
+def _comparisons_of_best(
+    ranked: Sequence[Candidate], comparisons: Iterable[PairedComparison]
+) -> tuple[PairedComparison, ...]:
+    """The tie-breaks that the best took part in, with others that keep the constraints."""
+    if not ranked or ranked[0].is_inferred:
+        return ()
+    ranked_ids: set[str] = set()
+    for candidate in ranked:
+        if not candidate.is_inferred:
+            ranked_ids.update(candidate.configuration.trial_ids)
+    best_ids = set(ranked[0].configuration.trial_ids)
+    of_best = []
+    for comparison in comparisons:
+        pair = {comparison.trial_id, comparison.reference_id}
+        if pair <= ranked_ids and pair & best_ids:
+            of_best.append(comparison)
+    return tuple(of_best)
+
+
+def _one_per_technique_set(ranked: Iterable[Candidate]) -> list[Candidate]:
+    """The first candidate of each set of techniques, the batch left out."""
+    first: dict[tuple[object, ...], Candidate] = {}
+    for candidate in ranked:
+        first.setdefault(techniques_of(candidate.configuration), candidate)
+    return list(first.values())

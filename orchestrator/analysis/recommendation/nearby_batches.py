@@ -1,0 +1,112 @@
+"""Effective batches near the one asked for, at which training is much faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from orchestrator.analysis.accumulation import Candidate, as_measured, gradient_bytes
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation.answer import NearbyBatch
+from orchestrator.analysis.recommendation.constraints import Constraints
+from orchestrator.analysis.recommendation.costs import gains, ratio_to
+from orchestrator.analysis.recommendation.ranking import Ranking
+
+REACH = 1.5
+"""A batch this many times larger or smaller is no neighbour any more."""
+WORTH_ANOTHER_BATCH = 0.10
+"""Another batch changes the training, so it is offered only for a gain above this."""
+NEARLY_MOST = 0.9
+"""The nearest batch is offered that has this share of what the best neighbour on its side has."""
+
+
+RankFew = Callable[[Sequence[Configuration], Constraints], Ranking]
+"""Ranks some of the configurations under constraints."""
+
+
+def nearby_batches(
+    rank: RankFew,
+    configurations: Sequence[Configuration],
+    constraints: Constraints,
+    best: Candidate | None,
+) -> tuple[NearbyBatch, ...]:
+    """The nearest better batch below the one asked for, and the nearest above; none where no
+    batch was asked for.
+    """
+    wanted = constraints.effective_batch
+    if wanted is None:
+        return ()
+    below: list[NearbyBatch] = []
+    above: list[NearbyBatch] = []
+    # Many batches are ranked, so each ranking is kept small.
+    contenders = _contenders(configurations, constraints)
+    for effective_batch in _near(configurations, wanted):
+        looser = replace(constraints, effective_batch=effective_batch)
+        candidate = rank(contenders, looser).pick(constraints.memory_bytes)
+        if candidate is None or not gains(candidate, best, constraints, WORTH_ANOTHER_BATCH):
+            continue
+        ratio = ratio_to(candidate, best, constraints)
+        nearby = NearbyBatch(effective_batch=effective_batch, candidate=candidate, ratio=ratio)
+        if effective_batch < wanted:
+            below.append(nearby)
+        else:
+            above.append(nearby)
+    nearest = (_nearest(below, wanted, constraints), _nearest(above, wanted, constraints))
+    return tuple(nearby for nearby in nearest if nearby is not None)
+
+
+def _contenders(
+    configurations: Iterable[Configuration], constraints: Constraints
+) -> list[Configuration]:
+    """The configurations that can be the best at some effective batch and some memory budget.
+
+    With equal micro-batch, accumulation, recipe and gradients, another batch changes the figures of
+    all alike, so only their Pareto front counts. It is a small share of a large run.
+    """
+
+    def score(configuration: Configuration) -> float:
+        return constraints.score(as_measured(configuration))
+
+    groups: dict[tuple[object, ...], list[Configuration]] = {}
+    contenders: list[Configuration] = []
+    for configuration in configurations:
+        if configuration.trains_wrongly:
+            # These say what must not be inferred.
+            contenders.append(configuration)
+            continue
+        batch = (configuration.row["micro_batch"], configuration.row["accumulation"])
+        key = (*batch, configuration.training_recipe, gradient_bytes(configuration))
+        groups.setdefault(key, []).append(configuration)
+    for members in groups.values():
+        contenders += pareto_front(members, (little_memory, score))
+    return contenders
+
+
+def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
+    """The batches within reach that measured micro-batches divide, nearest below and above."""
+    batches = set()
+    for configuration in configurations:
+        micro_batch = int(configuration.row["micro_batch"])
+        # The multiples of the micro-batch next to the batch asked for.
+        below = wanted // micro_batch * micro_batch
+        batches |= {below, below + micro_batch, configuration.effective_batch}
+    batches.discard(wanted)
+    return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]
+
+
+def _nearest(
+    batches: Sequence[NearbyBatch], wanted: int, constraints: Constraints
+) -> NearbyBatch | None:
+    """The nearest of those that are nearly as good as the best of them."""
+    if not batches:
+        return None
+    most = max(constraints.score(nearby.candidate) for nearby in batches)
+    # Scores of costs are negative, so the share is taken of their size.
+    floor = most - (1 - NEARLY_MOST) * abs(most)
+    good = [nearby for nearby in batches if constraints.score(nearby.candidate) >= floor]
+
+    def distance(nearby: NearbyBatch) -> int:
+        return abs(nearby.effective_batch - wanted)
+
+    return min(good, key=distance)

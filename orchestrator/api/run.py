@@ -1,0 +1,266 @@
+"""What users program against: a run as an object to ask. ``orchestrator.load`` returns it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.accumulation import Candidate
+from orchestrator.analysis.comparison import Comparison, compare
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
+from orchestrator.analysis.explanation import Explanation, explain
+from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation import Constraints, Recommendation, recommend
+from orchestrator.storage.layout import written_beside
+from orchestrator.storage.location import Location, Uri, location
+from orchestrator.units import count, number, size_bytes
+from orchestrator.units import memory as memory_text
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+class NothingMeasuredError(ValueError):
+    """No trial of the run ended ok, so there is nothing to answer with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's measurements. Questions are answered for the environment with most configurations."""
+
+    dataset: Dataset
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.dataset.name
+
+    @property
+    def results(self) -> EnvironmentResults:
+        """The environment with most configurations. Raises NothingMeasuredError."""
+        if self.dataset.main is None:
+            raise NothingMeasuredError(f"{self.name}: no trial ended ok")
+        return self.dataset.main
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Everything that ended ok, repeats combined, whatever the environment."""
+        configurations: list[Configuration] = []
+        for results in self.dataset.environments:
+            configurations += results.configurations
+        return tuple(configurations)
+
+    def label(self, configuration: Configuration) -> str:
+        """A configuration in a few words."""
+        return self.dataset.label(configuration.choices)
+
+    def frontier(
+        self,
+        objectives: Sequence[str] = ("samples_per_second",),
+        *,
+        price_per_hour: float | None = None,
+        all_recipes: bool = False,
+    ) -> tuple[Configuration, ...]:
+        """The Pareto front of memory and the named objectives, within the baseline's training
+        recipe. Configurations whose losses contradict their reference are left out.
+
+        Raises KeyError for a name that is not in ``OBJECTIVES``.
+        """
+        scores: list[Callable[[Configuration], float]] = [little_memory]
+        for name in objectives:
+            scores.append(partial(OBJECTIVES[name].score, price_per_hour=price_per_hour))
+        if self.dataset.main is None:
+            return ()
+        # Trainings that learn something else are not rivals, unless the caller says so.
+        candidates = []
+        for configuration in self.results.sound:
+            if all_recipes or configuration.training_recipe == self.results.recipe:
+                candidates.append(configuration)
+        return pareto_front(candidates, scores)
+
+    def recommend(
+        self,
+        *,
+        memory: int | str | None = None,
+        memory_bytes: int | None = None,
+        effective_batch: int | None = None,
+        all_recipes: bool = False,
+        require_loss_parity: bool = True,
+        objective: str = "samples_per_second",
+        price_per_hour: float | None = None,
+    ) -> Answer:
+        """The best configuration under constraints.
+
+        ``memory`` is bytes, or text such as "24GiB"; ``memory_bytes`` the same as a number.
+        ``require_loss_parity`` changes nothing and will go: no configuration is recommended whose
+        losses contradict their reference. Raises KeyError for an unknown objective, and ValueError
+        for what is no size.
+        """
+        if memory is not None:
+            memory_bytes = size_bytes(memory)
+        constraints = Constraints(
+            memory_bytes=memory_bytes,
+            effective_batch=effective_batch,
+            all_recipes=all_recipes,
+            objective=OBJECTIVES[objective],
+            price_per_hour=price_per_hour,
+        )
+        return Answer(self, self.recommendation(constraints))
+
+    def recommendation(self, constraints: Constraints) -> Recommendation:
+        """The same from ``Constraints``, as data."""
+        # Without a measurement there is still an answer: that nothing fits.
+        results = self.dataset.main
+        if results is None:
+            return recommend((), constraints)
+        return results.recommend(constraints)
+
+    def export(
+        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False
+    ) -> tuple[Path, ...]:
+        """Write the files to train ``candidate`` with; returns them.
+
+        Raises NotExportableError, and FileExistsError where ``folder`` holds files: only with
+        ``force`` are those of the same names overwritten.
+        """
+        from orchestrator.export import export_candidate
+
+        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs, force=force)
+
+    def compare(self, after: Run) -> Comparison:
+        """What became of this run's configurations in another one."""
+        return compare(self.dataset, after.dataset)
+
+    def explain(self, before: str, after: str) -> Explanation:
+        """Why one trial differs from another; both are named by the beginning of their ids.
+
+        Raises LookupError or NotExplainableError.
+        """
+        return explain(self.dataset, before, after)
+
+    def plot(self) -> Picture:
+        """The frontier: memory against speed. Shows itself in a notebook; ``save`` writes it."""
+        from orchestrator.reporting.plots import frontier
+
+        return Picture(frontier.render(self.dataset))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """One row a trial; units and meanings are in the fields' metadata."""
+        from orchestrator.storage.tables.parquet import arrow_table
+
+        return arrow_table(self.dataset.table)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row a trial."""
+        return self.to_arrow().to_pandas()
+
+    @property
+    def environments(self) -> Mapping[str, Mapping[str, object]]:
+        """environment_id -> GPU model, driver and versions."""
+        return self.dataset.table.environments
+
+    def __repr__(self) -> str:
+        trials = count(len(self.dataset.rows), "trial")
+        hardware = "nothing measured"
+        if self.dataset.main:
+            hardware = self.dataset.main.hardware
+        unreadable = "".join(f"; {sentence}" for sentence in self.unreadable)
+        return f"<Run {self.name}: {trials}, {hardware}{unreadable}>"
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Sentences about records of the run that cannot be read; empty where all can."""
+        return self.dataset.table.unreadable
+
+    def _repr_html_(self) -> str:
+        """The frontier as a table, for a notebook."""
+        caption = html.escape(repr(self)[1:-1])
+        head = "<th>configuration</th><th>memory</th><th>samples/s</th>"
+        body = "".join(map(self._html_row, self.frontier()))
+        return (
+            f"<table><caption>{caption}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+    def _html_row(self, configuration: Configuration) -> str:
+        cells = [
+            html.escape(self.label(configuration)),
+            memory_text(configuration.memory_bytes),
+            number(configuration.samples_per_second),
+        ]
+        return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """A picture that shows itself in a notebook."""
+
+    png: bytes
+
+    def save(self, path: Path | str) -> Path:
+        """Write the picture to a PNG file, in place of any earlier one; returns its path."""
+        target = Path(path)
+        with written_beside(target) as partial:
+            partial.write_bytes(self.png)
+        return target
+
+    def __repr__(self) -> str:
+        return f"<Picture: PNG of {memory_text(len(self.png))}; save(PATH) writes it>"
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """A recommendation that shows itself in words."""
+
+    run: Run
+    recommendation: Recommendation
+
+    @property
+    def best(self) -> Candidate | None:
+        """What to train with; None where nothing keeps the constraints."""
+        return self.recommendation.best
+
+    @property
+    def runners_up(self) -> tuple[Candidate, ...]:
+        """The best of each further set of techniques."""
+        return self.recommendation.runners_up
+
+    def __repr__(self) -> str:
+        from orchestrator.reporting.recommendation import render
+
+        return render(self.run.dataset, self.recommendation)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def load(run: Location | str) -> Run:
+    """A run from its folder or URI, finished or not.
+
+    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a
+    damaged file, ValueError or OSError on a URI that makes no sense or cannot be read.
+    """
+    return Run(load_dataset(local_folder(run)))
+
+
+def local_folder(run: Location | str) -> Path:
+    """The folder of a run; one at a URI is fetched first. Raises as ``load`` does."""
+    target = run
+    if not isinstance(target, Uri):
+        target = location(target)
+    # A folder of this machine is read where it lies; only a URI is copied.
+    if isinstance(target, Path):
+        return target
+    from orchestrator.storage.remote import fetched
+
+    return fetched(target)

@@ -1,0 +1,194 @@
+"""The verbs as functions: they do what the commands do, and return objects."""
+
+from __future__ import annotations
+
+import html
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.comparison import Comparison
+from orchestrator.analysis.explanation import Explanation
+from orchestrator.api.run import Answer, Run, load
+from orchestrator.storage.location import Location, Uri, location
+from orchestrator.units import duration_seconds
+
+if TYPE_CHECKING:
+    import pandas
+
+    from orchestrator.planning.settings import SweepConfig
+    from orchestrator.prediction.prediction import Prediction
+
+RunLike = Run | Location | str
+"""A run, its folder or its URI."""
+
+
+class SweepFailedError(RuntimeError):
+    """A sweep ended without any measurement; the text says why, the run folder has every record."""
+
+
+def sweep(
+    config: Path | str,
+    *,
+    output: Location | str | None = None,
+    time_budget: float | str | None = None,
+    resume: bool = False,
+    fresh: bool = False,
+    force: bool = False,
+    address: str | None = None,
+    trust_remote_code: bool = False,
+) -> Run:
+    """Measure every configuration of a sweep, write its tables and pages, and return the run.
+
+    ``time_budget`` is seconds, or text such as "15m"; ``output`` replaces the configuration's run
+    folder; the other arguments are those of ``python -m orchestrator.sweep``. An interrupted sweep
+    returns what was measured. Raises ConfigError, LoggerError, ClusterError, NoSuchGpuError,
+    RunFolderError, FileExistsError, NothingToResumeError or SweepFailedError.
+    """
+    from orchestrator.planning.loggers import refuse_missing
+    from orchestrator.reporting.publish import publish
+    from orchestrator.running.holding import held
+    from orchestrator.running.options import RunOptions
+    from orchestrator.running.sweep_run import run_sweep
+
+    checked = _checked(config, address, trust_remote_code=trust_remote_code)
+    refuse_missing(checked.loggers)
+    seconds = None
+    if time_budget is not None:
+        seconds = duration_seconds(time_budget)
+    options = RunOptions(
+        address=address, time_budget_seconds=seconds, resume=resume, fresh=fresh, force=force
+    )
+    with held(_target(output, checked), resume=resume, force=force) as folder:
+        end = run_sweep(checked, options, folder)
+        publish(folder.path)
+        if end.failure and not end.is_interrupted:
+            raise SweepFailedError(end.failure)
+        return load(folder.path)
+
+
+def predict(
+    config: Path | str,
+    *,
+    gpu: str = "h200",
+    trials: Sequence[str] = (),
+    trust_remote_code: bool = False,
+) -> Predictions:
+    """The memory of every trial of a sweep, predicted without a GPU.
+
+    ``trials`` are beginnings of trial ids; without any, all are predicted. Raises ConfigError, and
+    ValueError for a GPU without constants or a trial that is not planned.
+    """
+    from orchestrator.planning.plan import plan
+    from orchestrator.prediction.estimator import predict as estimate
+    from orchestrator.prediction.gpus import load_gpu
+    from orchestrator.prediction.libraries import without_gpus
+
+    checked = _checked(config, None, trust_remote_code=trust_remote_code)
+    gpu_constants = load_gpu(gpu)
+    planned = plan(checked).trials
+    chosen = [trial for trial in planned if not trials or trial.trial_id.startswith(tuple(trials))]
+    if trials and not chosen:
+        raise ValueError(f"no trial {', '.join(trials)} in this plan")
+    with without_gpus():
+        predictions = tuple(estimate(chosen, gpu_constants))
+    return Predictions(config=checked, gpu=gpu_constants.name, predictions=predictions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Predictions:
+    """What the trials of a sweep are predicted to take; shows itself as a table."""
+
+    config: SweepConfig
+    gpu: str
+    """The GPU that was predicted for."""
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a trial: bytes as integers, null where unknown."""
+        from orchestrator.reporting.prediction import row
+
+        return [row(prediction) for prediction in self.predictions]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row a trial."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __repr__(self) -> str:
+        from orchestrator.reporting.prediction import labels, table
+
+        return table(self.predictions, labels(self.predictions, self.config))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def recommend(
+    run: RunLike,
+    *,
+    memory: int | str | None = None,
+    effective_batch: int | None = None,
+    all_recipes: bool = False,
+    objective: str = "samples_per_second",
+    price_per_hour: float | None = None,
+) -> Answer:
+    """What to train with, among what a run measured; see ``Run.recommend``.
+
+    ``memory`` is bytes, or text such as "24GiB". Raises as ``load`` and ``Run.recommend`` do.
+    """
+    return _run(run).recommend(
+        memory=memory,
+        effective_batch=effective_batch,
+        all_recipes=all_recipes,
+        objective=objective,
+        price_per_hour=price_per_hour,
+    )
+
+
+def compare(before: RunLike, after: RunLike) -> Comparison:
+    """What became of a run's configurations in another one. Raises as ``load`` does."""
+    return _run(before).compare(_run(after))
+
+
+def explain(run: RunLike, before: str, after: str) -> Explanation:
+    """Why one trial of a run differs from another; both are named by the beginning of their ids.
+
+    Raises as ``load`` does, LookupError or NotExplainableError.
+    """
+    return _run(run).explain(before, after)
+
+
+def _run(run: RunLike) -> Run:
+    if isinstance(run, Run):
+        return run
+    return load(run)
+
+
+def _checked(path: Path | str, address: str | None, *, trust_remote_code: bool) -> SweepConfig:
+    """The configuration, its files looked at, its notes as warnings. Raises ConfigError."""
+    from orchestrator.planning.config import load_config
+    from orchestrator.planning.prechecks.checks import check_files
+
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
+    notes = check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=True)
+    for note in (*config.notes, *notes):
+        warnings.warn(note, stacklevel=3)
+    return config
+
+
+def _target(output: Location | str | None, config: SweepConfig) -> Location:
+    if output is None:
+        return config.output
+    if isinstance(output, Uri):
+        return output
+    return location(output)

@@ -1,0 +1,136 @@
+"""measured_data.py: how trials read the user's data, as one file that stands alone.
+
+It is the source of the modules that trials use, one after the other, so that the exported training
+makes the same rows of a file: texts, chats, prompts with completions, names of classes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import jobs
+from orchestrator.export.generated_code import NotExportableError
+
+FILE_NAME = "measured_data.py"
+"""Its name beside train.py, which imports it."""
+_MODULES = (
+    "spec/model_and_data.py",
+    "trial/data/base.py",
+    "trial/data/recognition.py",
+    "trial/data/class_labels.py",
+    "trial/data/collators.py",
+    "trial/data/row_lengths.py",
+    "trial/data/tokenizing.py",
+    "trial/data/user_file.py",
+)
+"""Modules of ``jobs``, each after those that it imports."""
+_NOT_NEEDED = ("annotations", "TYPE_CHECKING")
+"""Imported names that stand in the head already, or that nothing uses any more."""
+_HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
+
+from __future__ import annotations
+'''
+
+
+def data_module() -> str:
+    """The text of measured_data.py.
+
+    Raises NotExportableError where the modules do not fit together in one file.
+    """
+    imports: dict[str, set[str]] = {}
+    bodies = []
+    defined: set[str] = set()
+    for name in _MODULES:
+        text = (Path(jobs.__file__).parent / name).read_text(encoding="utf-8")
+        module = ast.parse(text)
+        _check_names(module, defined, name)
+        for source, imported in _outside_imports(module):
+            imports.setdefault(source, set()).add(imported)
+        bodies.append(_without(text, _left_out(module)))
+    lines = [_import_line(source, names) for source, names in sorted(imports.items())]
+    return "\n".join([_HEAD, *lines, "", "", *bodies])
+
+
+def _import_line(source: str, names: set[str]) -> str:
+    """``import json``, ``import numpy as np`` or ``from typing import Any``."""
+    if names == {""}:
+        return f"import {source}"
+    return f"from {source} import {', '.join(sorted(names))}"
+
+
+def _check_names(module: ast.Module, defined: set[str], name: str) -> None:
+    """Raises NotExportableError for a name that two modules define, or that none has yet.
+
+    Adds the module's own names to ``defined``.
+    """
+    for node in _inside_imports(module):
+        missing = {alias.name for alias in node.names} - defined
+        if missing:
+            raise NotExportableError(f"{name} uses {', '.join(sorted(missing))} of another module")
+    names = set(_top_level_names(module))
+    if names & defined:
+        raise NotExportableError(f"{name} defines {', '.join(sorted(names & defined))} again")
+    defined |= names
+
+
+def _top_level_names(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _inside_imports(module: ast.Module) -> Iterator[ast.ImportFrom]:
+    """Imports of other modules of ``jobs``, whose names stand in the same file now."""
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jobs"):
+            yield node
+
+
+def _outside_imports(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """The other imports: module and name, or an imported module and no name."""
+    statements = list(module.body)
+    for node in module.body:
+        if _is_for_type_checkers(node):
+            assert isinstance(node, ast.If)
+            statements += node.body
+    ours = list(_inside_imports(module))
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield ast.unparse(node).removeprefix("import "), ""
+        elif isinstance(node, ast.ImportFrom) and node not in ours:
+            for alias in node.names:
+                if alias.name not in _NOT_NEEDED:
+                    yield node.module or "", alias.name
+
+
+def _left_out(module: ast.Module) -> list[ast.stmt]:
+    """The docstring, the imports, and what only a type checker reads."""
+    left_out = []
+    for index, node in enumerate(module.body):
+        is_docstring = index == 0 and isinstance(node, ast.Expr)
+        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+        if is_docstring or is_import or _is_for_type_checkers(node):
+            left_out.append(node)
+    return left_out
+
+
+def _is_for_type_checkers(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _without(text: str, left_out: list[ast.stmt]) -> str:
+    """The text of a module without the lines of some statements."""
+    dropped: set[int] = set()
+    for node in left_out:
+        dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if number not in dropped:
+            lines.append(line)
+    return "\n".join(lines).strip() + "\n\n"

@@ -1,0 +1,93 @@
+"""The tensors of one batch, from the configuration's text and the beginning of the data file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.spec import DatasetFile, SyntheticData, Task
+from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.storage.data_file import NoDataFileError, read_data_file
+
+Size = int | str
+"""Elements along one dimension; text where only a bound is known, as "up to 512"."""
+Shapes = Mapping[str, tuple[Size, ...]]
+"""Tensor -> its sizes."""
+
+
+def batch_shapes(
+    config: SweepConfig, model_type: str | None, given: Mapping[str, Any], micro_batch: int
+) -> Shapes:
+    """What a trial with this micro-batch hands to the model in one forward pass.
+
+    ``given`` are keys of the model's configuration. Empty where the text does not tell.
+    """
+    task = config.model.task
+    if config.data.file is not None:
+        return _of_file(config.data.file, task, micro_batch)
+    assert config.data.synthetic is not None
+    if task == "image-classification":
+        return _of_images(model_type, given, micro_batch)
+    return _of_text(config.data.synthetic, task, micro_batch)
+
+
+def in_words(shapes: Shapes) -> str:
+    """``input_ids 4 × 512, labels 4``."""
+    words = []
+    for name, sizes in shapes.items():
+        words.append(f"{name} {' × '.join(map(str, sizes))}")
+    return ", ".join(words)
+
+
+def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
+    tokens = (micro_batch, data.sequence_length)
+    shapes: dict[str, tuple[Size, ...]] = {"input_ids": tokens}
+    # Without padding there is nothing to mask.
+    if data.padding:
+        shapes["attention_mask"] = tokens
+    shapes["labels"] = tokens
+    if task == "sequence-classification":
+        shapes["labels"] = (micro_batch,)
+    return shapes
+
+
+def _of_images(model_type: str | None, given: Mapping[str, Any], micro_batch: int) -> Shapes:
+    described_class = configuration_class(model_type or "")
+    if described_class is None:
+        return {}
+    side = described_class.value("image_size", given)
+    channels = described_class.value("num_channels", given)
+    if isinstance(side, int):
+        side = (side, side)
+    if not isinstance(side, (list, tuple)) or not isinstance(channels, int):
+        return {}
+    return {"pixel_values": (micro_batch, channels, *side), "labels": (micro_batch,)}
+
+
+def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:
+    if file.tokenizer is None:
+        return _of_columns(file, micro_batch)
+    # Texts are cut to the longest allowed, and padded to the longest of their batch.
+    tokens: tuple[Size, ...] = (micro_batch, f"up to {file.max_length}")
+    labels = tokens
+    if task == "sequence-classification":
+        labels = (micro_batch,)
+    return {"input_ids": tokens, "attention_mask": tokens, "labels": labels}
+
+
+def _of_columns(file: DatasetFile, micro_batch: int) -> Shapes:
+    """The file's own columns, as long as they are in its first rows."""
+    try:
+        data = read_data_file(Path(file.path), file.format)
+    except NoDataFileError:
+        return {}
+    columns = file.columns or {name: name for name in data.columns}
+    shapes: dict[str, tuple[Size, ...]] = {}
+    for ours, theirs in columns.items():
+        lengths = [len(row[theirs]) for row in data.rows if isinstance(row.get(theirs), list)]
+        shapes[ours] = (micro_batch,)
+        if lengths:
+            shapes[ours] = (micro_batch, max(lengths))
+    return shapes

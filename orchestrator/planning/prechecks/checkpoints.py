@@ -1,0 +1,183 @@
+"""Checkpoints and tokenizers by folder or name: is there one, and what does its config.json say?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from orchestrator.planning.problems import closest
+
+CONFIG = "config.json"
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "vocab-src.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "tekken.json",
+    "added_tokens.json",
+)
+"""Files of which a tokenizer's folder has at least one."""
+_WITHOUT_FILES = ("byt5", "canine", "perceiver")
+"""Tokenizers of bytes and characters, which need no vocabulary."""
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_HUB_SECONDS = 5.0
+"""How long the Hub may take to answer."""
+_CONFIG_BYTES = 4 * 2**20
+"""A config.json beyond this size is none."""
+
+
+def model_problem(name: str) -> str:
+    """What is wrong with a checkpoint's folder or name; empty where nothing is."""
+    if not _is_path(name):
+        return _hub_problem(name)
+    folder = Path(name)
+    problem = _folder_problem(folder, CONFIG)
+    if problem:
+        return problem
+    if not (folder / CONFIG).exists():
+        return _without_config(folder)
+    if checkpoint_config(name) is None:
+        return f"{folder / CONFIG} is no JSON object"
+    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        return f"{folder} has no weights (model.safetensors)"
+    return ""
+
+
+def tokenizer_problem(name: str) -> str:
+    """What is wrong with a tokenizer's folder or name; empty where nothing is."""
+    if not _is_path(name):
+        return _hub_problem(name)
+    folder = Path(name)
+    problem = _folder_problem(folder, "tokenizer.json")
+    if problem:
+        return problem
+    if any((folder / file).exists() for file in _TOKENIZER_FILES):
+        return ""
+    settings = _json_object(folder / "tokenizer_config.json") or {}
+    if str(settings.get("tokenizer_class", "")).lower().startswith(_WITHOUT_FILES):
+        return ""
+    return f"{folder} has no tokenizer: no tokenizer.json, vocab.txt, vocab.json or tokenizer.model"
+
+
+def checkpoint_config(name: str) -> dict[str, Any] | None:
+    """The config.json of a checkpoint that is on this machine; None where there is none."""
+    if _is_path(name):
+        return _json_object(Path(name, CONFIG))
+    for snapshot in _snapshots(name):
+        config = _json_object(snapshot / CONFIG)
+        if config is not None:
+            return config
+    return None
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Whether a folder, or a snapshot in the Hub's cache, has the files of a name."""
+    return _is_path(name) or any(_snapshots(name))
+
+
+def unreachable(name: str) -> str:
+    """Why a name that this machine does not have cannot be had from the Hub; empty where it can.
+
+    Asks the Hub, for ``_HUB_SECONDS`` at most. transformers itself would try for half a minute, in
+    every trial.
+    """
+    import urllib.error
+    import urllib.request
+
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    request = urllib.request.Request(f"{endpoint}/api/models/{name}", method="HEAD")
+    token = os.environ.get("HF_TOKEN")
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=_HUB_SECONDS):
+            return ""
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403, 404):
+            return f"{endpoint} has no {name}, or lets only some see it (set HF_TOKEN)"
+        return ""  # the Hub is there; what it says now may be otherwise when a trial asks
+    except (OSError, ValueError):
+        return f"{name} is not on this machine, and {endpoint} cannot be reached"
+
+
+def _is_path(name: str) -> bool:
+    # The configuration has made every folder that exists absolute.
+    return os.path.isabs(name)
+
+
+def _folder_problem(folder: Path, expected: str) -> str:
+    if folder.is_dir():
+        return ""
+    if folder.exists():
+        return f"{folder} is a file; give the folder that holds {expected}"
+    message = f"there is no folder {folder}"
+    if folder.parent.is_dir():
+        meant = closest(folder.name, [path.name for path in folder.parent.iterdir()])
+        if meant:
+            message += f'; did you mean "{meant}"?'
+    return message
+
+
+def _without_config(folder: Path) -> str:
+    """The sentence about a folder without config.json, with what it holds instead."""
+    checkpoints = sorted(folder.glob(f"*/{CONFIG}"))
+    if checkpoints:
+        return f'{folder} has no {CONFIG}; did you mean "{checkpoints[-1].parent}"?'
+    if (folder / "adapter_config.json").exists():
+        return f"{folder} holds an adapter (adapter_config.json), not a model with its {CONFIG}"
+    return f"{folder} has no {CONFIG}: it is not a checkpoint that transformers saved"
+
+
+def _hub_problem(name: str) -> str:
+    """What is wrong with a name, as far as this machine can tell."""
+    if not _HUB_NAME.fullmatch(name):
+        return f'there is no folder "{name}", and a name on the Hub looks like ORGANIZATION/MODEL'
+    offline = [variable for variable in _OFFLINE if _is_set(variable)]
+    if offline and not is_on_this_machine(name):
+        return f"{name} is not on this machine, and {offline[0]} forbids to download it"
+    return ""
+
+
+def _is_set(variable: str) -> bool:
+    # As huggingface_hub reads it.
+    return os.environ.get(variable, "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _snapshots(name: str) -> list[Path]:
+    """The downloaded versions of a name in the Hub's cache, newest first."""
+    cache = os.environ.get("HF_HUB_CACHE")
+    if not cache:
+        home = os.environ.get("HF_HOME") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+        )
+        cache = os.path.join(home, "hub")
+    folder = Path(cache, f"models--{name.replace('/', '--')}", "snapshots")
+    try:
+        return sorted(folder.iterdir(), key=_changed_at, reverse=True)
+    except OSError:
+        return []
+
+
+def _changed_at(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _json_object(path: Path) -> dict[str, Any] | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _CONFIG_BYTES:
+            return None
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    return content

@@ -1,0 +1,185 @@
+"""Everything that text and files can tell before the first trial, for every verb that plans."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.planning.document import read_document
+from orchestrator.planning.prechecks import checkpoints
+from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
+from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.data_columns import data_problems
+from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.prechecks.model_size import ModelSize, model_size
+from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
+from orchestrator.planning.problems import ConfigError, KeyPath
+from orchestrator.planning.renamed_keys import with_new_keys
+from orchestrator.planning.settings import SweepConfig
+
+_DEFAULT_LABELS = 2
+"""Classes of a model whose configuration names none, as in transformers."""
+Finding = tuple[KeyPath, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFacts:
+    """What a plan tells about its model and its batches."""
+
+    size: ModelSize
+    shapes: Shapes
+    """The tensors of one batch at the smallest micro-batch of the plan."""
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Name and text of each fact."""
+        if self.size.parameters is not None:
+            yield "model", f"{self.size.parameters:,} parameters"
+        elif self.size.reason:
+            yield "model", f"parameters not counted: {self.size.reason}"
+        if self.shapes:
+            yield "one batch", in_words(self.shapes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        shapes = {name: list(sizes) for name, sizes in self.shapes.items()}
+        return {"parameters": self.size.parameters, "one_batch": shapes}
+
+
+def check_files(
+    config: SweepConfig, *, runs_elsewhere: bool = False, asks_hub: bool = False
+) -> tuple[str, ...]:
+    """Notes about a configuration whose files are as they should be.
+
+    ``runs_elsewhere``: trials run on other machines, so that what is missing here is a note only.
+    ``asks_hub``: ask the Hub for checkpoints that this machine does not have. Raises ConfigError
+    with every problem.
+    """
+    document = with_new_keys(read_document(config.path)).document
+    missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
+    notes = [str(document.problem(at, message)) for at, message in _length_notes(config)]
+    problems = [document.problem(at, message) for at, message in _text_findings(config)]
+    for at, message in missing:
+        problem = document.problem(at, message)
+        if runs_elsewhere:
+            notes.append(f"{problem} (on this machine; the trials run on others)")
+        else:
+            problems.append(problem)
+    if problems:
+        raise ConfigError(problems)
+    return tuple(notes)
+
+
+def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
+    """The model's size and the shape of one batch.
+
+    ``say`` is told before a count of some seconds. Raises ConfigError where the model's
+    configuration cannot be built.
+    """
+    size = model_size(config.model, say)
+    if size.mistake:
+        document = read_document(config.path)
+        raise ConfigError([document.problem(("model", "config"), _refused(size.mistake))])
+    model_type, given = _model_keys(config)
+    return ModelFacts(size=size, shapes=batch_shapes(config, model_type, given, micro_batch))
+
+
+def _refused(mistake: str) -> str:
+    return f"transformers cannot build this model: {mistake}"
+
+
+def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
+    """What is wrong with checkpoint, tokenizer and data: the key, and a sentence."""
+    file = config.data.file
+    names: list[tuple[KeyPath, str, Callable[[str], str]]] = []
+    if config.model.name_or_path is not None:
+        at: KeyPath = ("model", "name_or_path")
+        names.append((at, config.model.name_or_path, checkpoints.model_problem))
+    if file is not None and file.tokenizer is not None:
+        names.append((("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem))
+    for at, name, problem_of in names:
+        problem = problem_of(name)
+        if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
+            problem = _unreachable(name)
+        if problem:
+            yield at, problem
+    if file is not None:
+        for below, message in data_problems(file, config.model.task, _num_labels(config)):
+            yield ("data", "file", *below), message
+
+
+@functools.cache
+def _unreachable(name: str) -> str:
+    """Asked once: a model and its tokenizer mostly have the same name."""
+    return checkpoints.unreachable(name)
+
+
+def _text_findings(config: SweepConfig) -> Iterator[Finding]:
+    """What the model's configuration tells: unknown keys of a checkpoint, too long sequences."""
+    model_type, given = _model_keys(config)
+    if model_type is None:
+        return
+    if config.model.name_or_path is not None:
+        # An architecture's keys were checked with the file itself.
+        saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
+        for at, message in model_key_problems(model_type, config.model.config):
+            if at[0] not in saved:
+                yield ("model", "config", *at), message
+    at, length = _longest(config)
+    positions = usable_positions(model_type, given)
+    if positions is not None and length > positions:
+        yield (
+            at,
+            f"is {length} tokens, and {model_type} has positions for {positions}; give at most "
+            f"{positions}, or a larger model.config.max_position_embeddings",
+        )
+
+
+def _length_notes(config: SweepConfig) -> Iterator[Finding]:
+    model_type, given = _model_keys(config)
+    at, length = _longest(config)
+    trained = trained_positions(model_type or "", given)
+    if trained is not None and length > trained:
+        yield (
+            at,
+            f"is {length} tokens, and {model_type} was made for {trained}; it runs all the same",
+        )
+
+
+def _longest(config: SweepConfig) -> tuple[KeyPath, int]:
+    """The longest sequence that a trial can meet, and the key that says so; 0 for images."""
+    if config.model.task == "image-classification":
+        return (), 0
+    file = config.data.file
+    if file is None:
+        assert config.data.synthetic is not None
+        return ("data", "synthetic", "sequence_length"), config.data.synthetic.sequence_length
+    if file.tokenizer is None:
+        return (), 0  # the file's own token ids are as long as they are
+    return ("data", "file", "max_length"), file.max_length
+
+
+def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:
+    """The model type, and the keys of its configuration that are not at their defaults."""
+    if config.model.name_or_path is None:
+        return config.model.architecture, config.model.config
+    saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
+    model_type = saved.get("model_type")
+    if not isinstance(model_type, str):
+        return None, config.model.config
+    return model_type, {**saved, **config.model.config}
+
+
+def _num_labels(config: SweepConfig) -> int | None:
+    """The classes of the model; None where its configuration is not on this machine."""
+    model_type, given = _model_keys(config)
+    if model_type is None or configuration_class(model_type) is None:
+        return None
+    labels = given.get("id2label")
+    if "num_labels" in config.model.config or not isinstance(labels, Mapping):
+        count = given.get("num_labels", _DEFAULT_LABELS)
+        if isinstance(count, int):
+            return count
+        return None
+    return len(labels)

@@ -1,0 +1,150 @@
+"""The user's data checked before the first trial: its path, its columns and its labels."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jobs.spec import DatasetFile, Task
+from orchestrator.planning.problems import KeyPath, advice, closest
+from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
+
+_TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
+"""Columns that a tokenizer can make token ids from; input_ids need none."""
+_NEED_LABELS: tuple[Task, ...] = (
+    "sequence-classification",
+    "token-classification",
+    "image-classification",
+)
+_IGNORED_LABEL = -100
+"""The label that every loss of transformers leaves out."""
+
+
+def data_problems(
+    file: DatasetFile, task: Task, num_labels: int | None
+) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with a data file: the key below ``data.file``, and a sentence.
+
+    ``num_labels`` is the number of the model's classes; None where it is not known.
+    """
+    try:
+        data = read_data_file(_first_path(file), file.format)
+    except NoDataFileError as error:
+        yield ("path",), _with_a_guess(str(error), Path(file.path))
+        return
+    missing = [theirs for theirs in file.columns.values() if theirs not in data.columns]
+    for theirs in missing:
+        message = f'the file has no column "{theirs}"; it has {data.listed_columns()}'
+        meant = closest(theirs, data.columns)
+        if meant:
+            message = f"{message}; {advice(theirs, [meant]).partition('; ')[0]}"
+        yield ("columns", _key_of(file, theirs)), message
+    if not missing:
+        yield from _column_problems(file, data, task)
+        yield from _label_problems(file, data, task, num_labels)
+
+
+def _first_path(file: DatasetFile) -> Path:
+    """The file, or the first that a pattern such as ``shards/*.parquet`` names."""
+    if glob.has_magic(file.path):
+        matches = sorted(glob.glob(file.path))
+        if matches:
+            return Path(matches[0])
+    return Path(file.path)
+
+
+def _with_a_guess(message: str, path: Path) -> str:
+    """The message with the name beside it that was probably meant, if the file is missing."""
+    if not message.startswith("there is no file"):
+        return message
+    if not path.parent.is_dir():
+        return f"{message}: there is no folder {path.parent}"
+    meant = closest(path.name, [sibling.name for sibling in path.parent.iterdir()])
+    if meant is None:
+        return message
+    return f'{message}; did you mean "{meant}"?'
+
+
+def _key_of(file: DatasetFile, theirs: str) -> str:
+    return next(ours for ours, column in file.columns.items() if column == theirs)
+
+
+def _our_columns(file: DatasetFile, data: DataFile) -> set[str]:
+    """The names that the model will see: those of ``columns``, else the file's own."""
+    return set(file.columns) or set(data.columns)
+
+
+def _column_problems(
+    file: DatasetFile, data: DataFile, task: Task
+) -> Iterator[tuple[KeyPath, str]]:
+    ours = _our_columns(file, data)
+    inputs: tuple[str, ...] = _TEXT_SOURCES
+    if task == "image-classification":
+        inputs = ("pixel_values", "image")
+    elif file.tokenizer is None:
+        inputs = ("input_ids",)
+    if not ours.intersection(inputs):
+        hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}"
+        if file.tokenizer is None and task != "image-classification":
+            hint += ", or give a tokenizer for a column text"
+        yield (
+            ("columns",),
+            f"needs a column {inputs[0]}; the file has {data.listed_columns()}; {hint}",
+        )
+    if task in _NEED_LABELS and not ours.intersection(("labels", "label", "label_ids")):
+        yield (
+            ("columns",),
+            f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
+            "columns, as in columns: {labels: YOURS}",
+        )
+
+
+def _label_problems(
+    file: DatasetFile, data: DataFile, task: Task, num_labels: int | None
+) -> Iterator[tuple[KeyPath, str]]:
+    if task not in _NEED_LABELS:
+        return
+    name = next((ours for ours in ("labels", "label") if ours in _our_columns(file, data)), None)
+    if name is None:
+        return
+    values = [row.get(file.columns.get(name, name)) for row in data.rows]
+    problem = _label_problem(values, task, num_labels)
+    if problem:
+        at: KeyPath = ("columns", name)
+        if name not in file.columns:
+            at = ("path",)
+        yield at, problem
+
+
+def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str:
+    """What is wrong with the labels of the first rows; empty where nothing is."""
+    if any(value is None for value in values):
+        return "some of the first rows have no label"
+    if task != "token-classification":
+        if any(isinstance(value, list) for value in values):
+            return f"{task} needs one label a row, not a list"
+        return _range_problem(values, num_labels)
+    if not all(isinstance(value, list) for value in values):
+        return f"{task} needs a list of labels a row, one for each token"
+    labels: list[Any] = []
+    for row in values:
+        labels += row
+    return _range_problem(labels, num_labels)
+
+
+def _range_problem(values: list[Any], num_labels: int | None) -> str:
+    """What is wrong with class numbers; texts and fractions are the trial's to encode or refuse."""
+    labels = [value for value in values if value != _IGNORED_LABEL]
+    if not labels or num_labels is None or not all(isinstance(label, int) for label in labels):
+        return ""
+    if min(labels) < 0:
+        return f"labels must count from 0; the first rows have {min(labels)}"
+    # A model with a single label is a regression.
+    if num_labels > 1 and max(labels) >= num_labels:
+        return (
+            f"the first rows have labels up to {max(labels)}, and the model has {num_labels}; "
+            f"set model.config.num_labels to {max(labels) + 1} or more"
+        )
+    return ""

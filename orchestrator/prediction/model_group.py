@@ -1,0 +1,208 @@
+"""The trials of one model: traced at a few micro-batches, replayed and predicted one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.spec import TrialSpec
+from orchestrator.prediction.affine_stream import Stream, between
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.intervals import Replayed, predicted
+from orchestrator.prediction.libraries import quick_imports
+from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.replay import TrialStreams, replay
+from orchestrator.prediction.unsupported import unpredictable
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.batches import Batch
+    from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _MicroBatches:
+    """The traces of one batch."""
+
+    first: Stream
+    """A micro-batch that meets no gradients."""
+    later: Stream | None
+    """With accumulation one that meets those of the micro-batch before."""
+
+
+class ModelGroup:
+    """Trials of one model. A micro-batch is traced at two sizes where three or more are asked.
+
+    ``update_key`` is equal for trials whose optimizer makes the same step.
+    """
+
+    def __init__(
+        self, trials: list[TrialSpec], gpu: Gpu, *, update_key: Callable[[TrialSpec], str]
+    ) -> None:
+        self._trials = trials
+        self._gpu = gpu
+        self._update_key = update_key
+        self._accumulates = any(trial.accumulation > 1 for trial in trials)
+        self._traces: dict[tuple[tuple[int, ...], ...], _MicroBatches] = {}
+        """Shapes of a batch -> its streams."""
+        self._updates: dict[str, Updates] = {}
+
+    def predictions(self) -> Iterator[Prediction]:
+        """One for each trial, in order."""
+        reason = unpredictable(self._trials[0])
+        if reason:
+            for spec in self._trials:
+                yield _unknown(spec, unpredictable(spec) or reason)
+            return
+        with quick_imports():
+            from orchestrator.prediction.tracing.fake_step import FakeStep
+
+        try:
+            step = FakeStep(self._trials[0], self._gpu)
+        except Exception as error:  # a model or a file of the user's may raise anything
+            for spec in self._trials:
+                yield _unknown(spec, _first_line(error))
+            return
+        for spec in self._trials:
+            try:
+                yield self._prediction(spec, step)
+            except Exception as error:
+                yield _unknown(spec, _first_line(error))
+
+    def _prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
+        """The figures of the worst batch, and beside them those of a typical one."""
+        from orchestrator.prediction.tracing.positions import why_beyond
+
+        # What cannot run has no memory to predict.
+        batch = step.batches.worst(spec.micro_batch)
+        refused = why_beyond(step.model, batch)
+        if refused:
+            return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
+        worst = self._predicted_on(batch, spec, step)
+        if not step.batches.is_ragged or worst.device is None:
+            return worst
+        # Rows of a data file: the worst batch decides, the typical one is shown beside it.
+        typical_batch = step.batches.typical(spec.micro_batch)
+        typical = self._predicted_on(typical_batch, spec, step)
+        return replace(
+            worst,
+            typical_device=typical.device,
+            worst_tokens=batch.tokens(),
+            typical_tokens=typical_batch.tokens(),
+        )
+
+    def _predicted_on(self, batch: Batch, spec: TrialSpec, step: FakeStep) -> Prediction:
+        """The trial's figures where all its micro-batches have these shapes."""
+        micro_batches = self._micro_batches(batch, spec.micro_batch, step)
+        if spec.settings.deepspeed is not None:
+            return self._predicted_under_deepspeed(batch, spec, step, micro_batches)
+        # The trial as streams: its model, its micro-batches, its updates.
+        updates = self._updates_of(spec, step)
+        streams = TrialStreams(
+            model=step.weights,
+            first=micro_batches.first,
+            later=micro_batches.later,
+            accumulation=spec.accumulation,
+            first_update=updates.first,
+            update=updates.later,
+        )
+        replayed = Replayed(
+            peaks=replay(streams, self._gpu),
+            outside=_outside_allocator(micro_batches.first, self._gpu),
+            paged=updates.paged,
+            mask_bytes=_mask_bytes(batch, step),
+        )
+        return predicted(spec, replayed, self._gpu)
+
+    def _predicted_under_deepspeed(
+        self, batch: Batch, spec: TrialSpec, step: FakeStep, micro_batches: _MicroBatches
+    ) -> Prediction:
+        from orchestrator.prediction import zero
+
+        # The engine holds weights, gradients and states in buffers of its own.
+        engine = zero.ZeroEngine.of(spec, step.hidden_size)
+        reason = engine.unpredictable(step.model)
+        if reason:
+            return _unknown(spec, reason)
+        streams = zero.trial_streams(
+            step.model, engine, micro_batches.first, micro_batches.later, spec.accumulation
+        )
+        # The engine's communicator and its own context lie outside the allocator.
+        outside = _outside_allocator(micro_batches.first, self._gpu)
+        if engine.stage == 3:
+            outside += self._gpu.deepspeed_zero3_bytes
+        else:
+            outside += self._gpu.deepspeed_bytes
+        replayed = Replayed(
+            peaks=replay(streams, self._gpu),
+            outside=outside,
+            mask_bytes=_mask_bytes(batch, step),
+            under_deepspeed=True,
+        )
+        return predicted(spec, replayed, self._gpu)
+
+    def _updates_of(self, spec: TrialSpec, step: FakeStep) -> Updates:
+        key = self._update_key(spec)
+        if key not in self._updates:
+            self._updates[key] = step.updates(spec)
+        return self._updates[key]
+
+    def _micro_batches(self, batch: Batch, samples: int, step: FakeStep) -> _MicroBatches:
+        """A micro-batch, interpolated between the smallest and the largest where it can be."""
+        sizes = sorted({trial.micro_batch for trial in self._trials})
+        affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
+        # Batches of unequal length are no affine function of their size.
+        if not step.batches.is_ragged and len(affine) > 2 and samples in affine[1:-1]:
+            smallest = self._traced(step.batches.worst(affine[0]), affine[0], step)
+            largest = self._traced(step.batches.worst(affine[-1]), affine[-1], step)
+            interpolated = _interpolated(smallest, largest, samples)
+            if interpolated is not None:
+                return interpolated
+        return self._traced(batch, samples, step)
+
+    def _traced(self, batch: Batch, samples: int, step: FakeStep) -> _MicroBatches:
+        key = tuple(tensor.shape for tensor in batch.tensors.values())
+        if key not in self._traces:
+            first, later = step.micro_batches(batch, samples=samples, accumulated=self._accumulates)
+            self._traces[key] = _MicroBatches(first=first, later=later)
+        return self._traces[key]
+
+
+def _interpolated(low: _MicroBatches, high: _MicroBatches, samples: int) -> _MicroBatches | None:
+    """The streams between two traces; None where the traces do not have the same events."""
+    # Both kinds of micro-batches must have the same events at the two sizes.
+    first = between(low.first, high.first, samples)
+    if first is None:
+        return None
+    if low.later is None or high.later is None:
+        return _MicroBatches(first=first, later=None)
+    later = between(low.later, high.later, samples)
+    if later is None:
+        return None
+    return _MicroBatches(first=first, later=later)
+
+
+def _outside_allocator(stream: Stream, gpu: Gpu) -> int:
+    """Bytes of the device that a training takes outside the caching allocator."""
+    outside = gpu.context_bytes + gpu.kernels_bytes
+    if "cudnn" in stream.kernels:
+        outside += gpu.cudnn_bytes
+    return outside
+
+
+def _mask_bytes(batch: Batch, step: FakeStep) -> int:
+    """A 32-bit attention bias for each head and pair of positions; 0 without padding."""
+    if not batch.is_padded:
+        return 0
+    tokens = batch.tokens()
+    samples = batch.tensors["attention_mask"].shape[0]
+    return 4 * samples * step.attention_heads * tokens * tokens
+
+
+def _unknown(spec: TrialSpec, reason: str) -> Prediction:
+    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=reason)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"

@@ -1,0 +1,55 @@
+"""The parameters of a model that is built without memory: a model as JSON in, a number out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from jobs.spec import ModelSpec
+
+
+def count(model: ModelSpec) -> int:
+    """The parameters of a model, tied weights once.
+
+    Raises ValueError where transformers refuses a value of its configuration.
+    """
+    import torch
+    import transformers
+
+    from jobs.tasks import AUTO_CLASSES
+    from jobs.trial.models import architecture_config
+
+    config = architecture_config(model)
+    auto_class = getattr(transformers, AUTO_CLASSES[model.task])
+    # On the meta device a tensor has a shape and no storage.
+    with torch.device("meta"):
+        built = auto_class.from_config(config, trust_remote_code=False)
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """The fields of ``ModelSize`` for a model as JSON."""
+    try:
+        return {"parameters": count(ModelSpec(**question))}
+    except ValueError as error:
+        return {"mistake": _sentence(error)}
+    except Exception as error:
+        # A model whose code needs real tensors cannot be counted, and may still train.
+        return {"reason": _sentence(error)}
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # huggingface_hub's strict dataclasses name the field first, and the reason after a colon.
+    return " ".join(lines[:3])[:300] or type(error).__name__
+
+
+def main() -> None:
+    """Read a model as JSON from stdin, print the answer as JSON."""
+    question = json.load(sys.stdin)
+    print(json.dumps(answer(question)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""A training step traced on tensors without data: every module here imports torch.
+
+fake_step.py         a trial's model, data and optimizer on tensors without data
+batches.py           the shapes of its batches: synthetic samples, or a data file's longest rows
+positions.py         sequences beyond a model's table of positions
+fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
+allocation_trace.py  every allocation of a traced step, and its kind
+workspaces.py        the kernel workspaces of a traced operator
+cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show
+cuda_semantics.py    a CPU trace made to do what CUDA does: autocast, dropout, softmax
+cuda_attention.py    which attention kernel CUDA picks, and the tensors that it makes
+"""

@@ -1,0 +1,261 @@
+"""Every allocation and free of a traced step, in order, and the kind of memory that each is."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.workspaces import workspaces
+
+_aten = torch.ops.aten
+_PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
+_ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
+_SUMS = {_aten.sum.default}
+_KERNELS = {
+    _aten.convolution.default: "cudnn",
+    _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
+    _aten._scaled_dot_product_flash_attention.default: "flash",
+    _aten._scaled_dot_product_efficient_attention.default: "efficient",
+    _aten._softmax.default: "softmax",
+}
+"""Operator -> the kernel or library that a stream notes."""
+_KIND_LEFT_BY = {
+    "build": "weights",
+    "inputs": "inputs",
+    "forward": "saved activations",
+    "backward": "gradients",
+    "update": "optimizer states",
+}
+"""Phase -> the kind of its allocations that outlive it."""
+_TEMPORARY = "temporary buffers"
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A recorded allocation, whose kind is known only when its phase is over."""
+
+    number: int
+    formula: str
+    integers: tuple[int, ...]
+    once: str
+
+
+@dataclass(slots=True)
+class _Recording:
+    """What was recorded since the last stream."""
+
+    events: list[_Taken | Free] = field(default_factory=list)
+    kinds: dict[int, str] = field(default_factory=dict)
+    """Number of an allocation -> its kind, where that is known."""
+    alive: dict[int, str] = field(default_factory=dict)
+    """Number of a living allocation -> the phase that made it."""
+    left_out: set[int] = field(default_factory=set)
+    kernels: set[str] = field(default_factory=set)
+    last_number: int = 0
+
+    def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
+        """Note an allocation; returns its number."""
+        self.last_number += 1
+        if kind:
+            self.kinds[self.last_number] = kind
+        taken = _Taken(self.last_number, formula, integers, once)
+        self.events.append(taken)
+        return self.last_number
+
+    def to_stream(self, samples: int) -> Stream:
+        """Allocations and frees in order. Frees between two allocations are sorted by number.
+
+        A whole set may go at once (autocast's cache), in an order that means nothing.
+        """
+        # Frees wait for the next allocation, then go in the order of their numbers.
+        events: list[Event] = []
+        frees: list[int] = []
+        for event in self.events:
+            if event.number in self.left_out:
+                continue
+            if isinstance(event, Free):
+                frees.append(event.number)
+                continue
+            events += [Free(number=number) for number in sorted(frees)]
+            frees = []
+            events.append(self._allocation(event))
+        events += [Free(number=number) for number in sorted(frees)]
+        return Stream(events=tuple(events), samples=samples, kernels=frozenset(self.kernels))
+
+    def _allocation(self, taken: _Taken) -> Allocation:
+        return Allocation(
+            number=taken.number,
+            formula=taken.formula,
+            integers=taken.integers,
+            kind=self.kinds.get(taken.number, _TEMPORARY),
+            once=taken.once,
+        )
+
+
+class AllocationRecorder(TorchDispatchMode):
+    """Sees each operator of a step on tensors without data, and the storages that come and go.
+
+    Workspaces that kernels take for themselves are added where the operator runs. No tensor has
+    data: a value read from one is 1, and a condition is false, except that all positions of a batch
+    hold tokens unless it ``is_padded``. Samples are not packed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._phase = ""
+        self._parameters: set[int] = set()
+        """Storages of the model's parameters."""
+        self._storages: dict[int, tuple[_Recording, int]] = {}
+        """Living storage -> the recording and the number of its allocation."""
+        self._references: dict[int, Any] = {}
+        self._results_of_all: set[int] = set()
+        """Storages of answers to whether a condition holds everywhere."""
+        self._counts: set[int] = set()
+        """Storages of counts of true values."""
+        self._recording = _Recording()
+        self.is_padded = False
+        """Whether the batches that run have padded positions."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Allocations inside that outlive it are of this phase's kind; the others are temporary."""
+        # Phases may nest: a checkpoint recomputes within the backward pass.
+        outer = self._phase
+        self._phase = name
+        try:
+            yield
+        finally:
+            self._phase = outer
+            for number, phase in self._recording.alive.items():
+                if phase == name:
+                    self._recording.kinds.setdefault(number, _KIND_LEFT_BY[name])
+
+    def stream(self, *, samples: int = 0) -> Stream:
+        """What was recorded since the last call."""
+        stream = self._recording.to_stream(samples)
+        self._recording = _Recording()
+        return stream
+
+    def know_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Register the model's parameters, to recognize the copies that autocast makes of them."""
+        self._parameters = {parameter.untyped_storage()._cdata for parameter in parameters}
+
+    def leave_out(self, tensor: torch.Tensor) -> None:
+        """This tensor does not live on the device."""
+        recording, number = self._storages.get(tensor.untyped_storage()._cdata, (None, 0))
+        if recording is self._recording:
+            self._recording.left_out.add(number)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        # Questions about a tensor, and operators that allocate nothing.
+        if func is torch.ops.prim.device.default:
+            return args[0].fake_device  # asked more often than all else together
+        if func is _aten._local_scalar_dense.default:
+            return self._value_of(args[0])
+        if func.namespace == "bitsandbytes":
+            return None  # its update kernels work in place
+        # Workspaces that a library takes before its kernel runs.
+        if func in _PRODUCTS:
+            self._take_library_workspaces(func, args)
+        # The operator itself, and the storages that it makes.
+        results = run_as_cuda(func, args, kwargs or {})
+        for tensor in (*results.intermediate, *_tensors(results.output)):
+            self._see(tensor, func, args)
+        self._note_conditions(func, args, results.output)
+        if func in _KERNELS:
+            self._recording.kernels.add(_KERNELS[func])
+        # Workspaces that are free again when the kernel has run.
+        self._pass_through_workspaces(func, args)
+        return results.output
+
+    def _value_of(self, tensor: torch.Tensor) -> bool:
+        """What a value read from a tensor without data is: 1, or for most conditions false."""
+        if tensor.dtype is not torch.bool:
+            return True
+        is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
+        return is_about_all and not self.is_padded
+
+    def _note_conditions(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
+        """Remember answers about all positions: ``mask.all()``, or ``mask.sum() == numel``."""
+        if func in _ALL:
+            self._results_of_all.add(output.untyped_storage()._cdata)
+        elif func in _SUMS and args[0].dtype in (torch.bool, torch.int64):
+            self._counts.add(output.untyped_storage()._cdata)
+        elif func is _aten.eq.Scalar and args[0].untyped_storage()._cdata in self._counts:
+            self._results_of_all.add(output.untyped_storage()._cdata)
+
+    def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
+        """cuBLAS gets its workspace once per thread; the backward pass has its own thread."""
+        thread = "forward"
+        if self._phase == "backward":
+            thread = "backward"
+        # A product with a bias goes through cuBLASLt, which has a workspace of its own.
+        libraries = ["cublas"]
+        if func is _aten.addmm.default and args[0].dim() == 1:
+            libraries.append("cublaslt")
+        for library in libraries:
+            name = f"{library} {thread}"
+            if name not in self._recording.kernels:
+                self._recording.kernels.add(name)
+                self._recording.take(library, (), "library workspaces", once=name)
+
+    def _pass_through_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
+        """A kernel frees its workspaces as soon as it has run."""
+        numbers = []
+        for formula, integers in workspaces(func, args):
+            numbers.append(self._recording.take(formula, integers, "kernel workspaces"))
+        self._recording.events += [Free(number=number) for number in numbers]
+
+    def _see(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
+        """Note a tensor's storage if it is new."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._storages:
+            return
+        # The reference tells when the storage goes, which is when its memory is free.
+        recording = self._recording
+        number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args))
+        if self._phase:
+            recording.alive[number] = self._phase
+        self._storages[key] = (recording, number)
+        self._references[key] = weakref.ref(storage, lambda _: self._forget(key))
+
+    def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
+        """The kind of an operator's results; empty where the phase decides."""
+        if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
+            return "autocast copies of weights"
+        if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:
+            return "recomputed activations"
+        return ""
+
+    def _forget(self, key: int) -> None:
+        """A storage has gone."""
+        recording, number = self._storages.pop(key)
+        del self._references[key]
+        self._results_of_all.discard(key)
+        self._counts.discard(key)
+        if recording is self._recording:
+            recording.alive.pop(number, None)
+            recording.events.append(Free(number=number))
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (tuple, list)):
+        for part in output:
+            yield from _tensors(part)

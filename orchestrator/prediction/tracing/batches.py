@@ -1,0 +1,165 @@
+"""The batches that a prediction is about: of synthetic samples, or of a data file's rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+import transformers
+
+from jobs.spec import ModelSpec, SyntheticData, TrialSpec
+from jobs.techniques.hooks import bound
+from jobs.trial import data, models
+
+_DRAWS = 201
+"""Random batches of which the median length is the typical one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorShape:
+    """A tensor of a batch, without its values."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """The shapes that a forward pass gets."""
+
+    tensors: Mapping[str, TensorShape]
+    is_padded: bool
+    """Whether rows are shorter than their batch, so that attention needs a mask."""
+
+    def tokens(self, *, of_decoder: bool = False) -> int:
+        """Length of the sequences that the model, or its decoder, reads; 0 for images."""
+        names = ["input_ids"]
+        if of_decoder:
+            names = ["decoder_input_ids", "labels"]
+        for name in names:
+            tensor = self.tensors.get(name)
+            if tensor is not None and len(tensor.shape) > 1:
+                return tensor.shape[1]
+        return 0
+
+
+class Batches(Protocol):
+    """Where the batches of a trial come from."""
+
+    is_ragged: bool
+    """Whether batches of one size differ in length."""
+
+    def worst(self, samples: int) -> Batch:
+        """The micro-batch that takes the most memory."""
+
+    def typical(self, samples: int) -> Batch:
+        """A micro-batch of median length."""
+
+
+def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
+    """The batches of a trial, and its model with as many classes as its data file has.
+
+    Raises what reading the user's data file raises.
+    """
+    config = models.architecture_config(spec.model)
+    synthetic = spec.data.synthetic
+    wrap = bound(spec, "collator")
+    if synthetic is None:
+        rows, collate = data.load(spec.data, spec.model.task, config, samples=None, seed=0)
+        model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
+        if wrap is not None:
+            collate = wrap(collate or transformers.default_data_collator)
+        return _FileBatches(rows, collate), model
+    sample = _sample(spec, synthetic, config)
+    if wrap is not None:
+        batch = wrap(transformers.default_data_collator)([sample])
+        sample = {name: tensor[0] for name, tensor in batch.items()}
+    # A technique may do without the mask; then padding is like any token.
+    is_padded = synthetic.padding > 0 and "attention_mask" in sample
+    return _EqualBatches(sample, is_padded=is_padded), spec.model
+
+
+def _sample(spec: TrialSpec, synthetic: SyntheticData, config: Any) -> Mapping[str, Any]:
+    """One synthetic sample, for its names, shapes and dtypes."""
+    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
+    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
+    sample: Mapping[str, Any] = dataset[0]
+    return sample
+
+
+class _EqualBatches:
+    """Batches of samples of one shape."""
+
+    is_ragged = False
+
+    def __init__(self, sample: Mapping[str, Any], *, is_padded: bool) -> None:
+        self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}
+        self._is_padded = is_padded
+
+    def worst(self, samples: int) -> Batch:
+        """Any batch of this size."""
+        tensors = {}
+        for name, tensor in self._sample.items():
+            tensors[name] = TensorShape(shape=(samples, *tensor.shape), dtype=tensor.dtype)
+        return Batch(tensors=tensors, is_padded=self._is_padded)
+
+    def typical(self, samples: int) -> Batch:
+        """The same: all batches have one shape."""
+        return self.worst(samples)
+
+
+class _FileBatches:
+    """Batches of a data file's rows, as the trial's own collator pads them."""
+
+    def __init__(self, rows: Any, collate: data.Collator | None) -> None:
+        if not len(rows):
+            raise ValueError("the data file has no rows")
+        self._rows = rows
+        self._collate = collate
+        self._lengths = data.ragged_lengths(rows)
+        self.is_ragged = self._lengths is not None
+
+    def worst(self, samples: int) -> Batch:
+        """The rows that a trial trains on when it measures the worst batch."""
+        if self._lengths is None:
+            return self._batch(range(min(samples, len(self._rows))))
+        [rows] = self._lengths.worst_micro_batches(samples, 1)
+        return self._batch(rows)
+
+    def typical(self, samples: int) -> Batch:
+        """The rows of the random batch whose length is the median of many."""
+        if self._lengths is None:
+            return self.worst(samples)
+        generator = random.Random(0)
+        count = min(samples, len(self._rows))
+        draws = [generator.sample(range(len(self._rows)), count) for _ in range(_DRAWS)]
+        draws.sort(key=self._positions)
+        return self._batch(draws[_DRAWS // 2])
+
+    def _positions(self, rows: Sequence[int]) -> int:
+        """Positions of a row of this batch, over all its sequences."""
+        assert self._lengths is not None
+        positions = 0
+        for lengths in self._lengths.by_column.values():
+            # Every row is padded to the longest of its column.
+            positions += int(lengths[list(rows)].max())
+        return positions
+
+    def _batch(self, indices: Sequence[int]) -> Batch:
+        """These rows as the collator puts them together."""
+        rows = [self._rows[index] for index in indices]
+        tensors = self._collated(rows)
+        shapes = {}
+        for name, tensor in tensors.items():
+            shapes[name] = TensorShape(shape=tuple(tensor.shape), dtype=tensor.dtype)
+        mask = tensors.get("attention_mask")
+        return Batch(tensors=shapes, is_padded=mask is not None and not bool(mask.all()))
+
+    def _collated(self, rows: list[Any]) -> Mapping[str, torch.Tensor]:
+        if self._collate is not None:
+            return self._collate(rows)
+        collated: Mapping[str, torch.Tensor] = transformers.default_data_collator(rows)
+        return collated

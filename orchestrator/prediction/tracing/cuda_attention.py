@@ -1,0 +1,158 @@
+"""Attention as CUDA computes it: which kernel PyTorch picks, and the tensors that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from orchestrator.prediction.gpus import Gpu
+
+_aten = torch.ops.aten
+_HALF = (torch.float16, torch.bfloat16)
+_WIDEST_CUDNN = 128
+_WIDEST_FLASH = 256
+
+
+def attention_kernel(
+    gpu: Gpu, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> str:
+    """The kernel that ``select_sdp_backend`` picks: "cudnn", "flash", "efficient" or "math".
+
+    After aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+    """
+    is_half = query.dtype in _HALF
+    if query.dim() != 4 or _has_strided_rows(mask):
+        return "math"
+    if gpu.cudnn_attention and is_half and _suits_cudnn(query, key, value, mask):
+        return "cudnn"
+    if is_half and mask is None and _suits_flash(query, key, value):
+        return "flash"
+    # The kernel loads 16 bytes at a time: 8 halves or 4 floats.
+    alignment = 4
+    if is_half:
+        alignment = 8
+    has_aligned_width = query.shape[-1] % alignment == 0
+    if query.shape[1] == key.shape[1] and has_aligned_width:
+        return "efficient"
+    return "math"
+
+
+def _has_strided_rows(mask: torch.Tensor | None) -> bool:
+    """``check_last_dim_stride_equals_1_dense``: no fused kernel takes a permuted position bias."""
+    return mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
+
+
+def _suits_cudnn(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> bool:
+    widths = (query.shape[-1], value.shape[-1])
+    if max(widths) > _WIDEST_CUDNN or any(width % 8 for width in widths):
+        return False
+    return key.shape[-2] > 1 and (mask is None or not mask.requires_grad)
+
+
+def _suits_flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    width = query.shape[-1]
+    return width == key.shape[-1] == value.shape[-1] and width <= _WIDEST_FLASH
+
+
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query, key and value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Options:
+    dropout: float
+    is_causal: bool
+    scale: float | None
+    enable_gqa: bool
+
+
+def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
+    """``scaled_dot_product_attention`` with the kernels of ``gpu``."""
+
+    def scaled_dot_product_attention(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        """As ``torch.nn.functional.scaled_dot_product_attention``."""
+        # The kernel first: it decides what is saved and what is temporary.
+        kernel = attention_kernel(gpu, query, key, value, attn_mask)
+        options = _Options(
+            dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        return _computed(kernel, (query, key, value), attn_mask, options)
+
+    return scaled_dot_product_attention
+
+
+def _computed(
+    kernel: str, inputs: Inputs, mask: torch.Tensor | None, options: _Options
+) -> torch.Tensor:
+    """The outputs of a kernel, and on the way the tensors that it makes."""
+    saves_rows = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    if mask is not None and mask.dtype is torch.bool:
+        mask = torch.zeros_like(mask, dtype=inputs[0].dtype)
+    common = (options.dropout, options.is_causal)
+    if kernel == "flash":
+        return _flash(inputs, options)
+    if kernel == "cudnn":
+        outputs: Any = _aten._scaled_dot_product_cudnn_attention(
+            *inputs, mask, saves_rows, *common, False, scale=options.scale
+        )
+    elif kernel == "efficient":
+        bias = _aligned(mask, inputs[0], inputs[1])
+        outputs = _aten._scaled_dot_product_efficient_attention(
+            *inputs, bias, saves_rows, *common, scale=options.scale
+        )
+    else:
+        outputs = _aten._scaled_dot_product_attention_math(
+            *inputs, mask, *common, scale=options.scale, enable_gqa=options.enable_gqa
+        )
+    return outputs[0]  # type: ignore[no-any-return]
+
+
+def _flash(inputs: Inputs, options: _Options) -> torch.Tensor:
+    """FlashAttention on heads padded to a multiple of 8, as the kernel wants them."""
+    width = inputs[0].shape[-1]
+    missing = -width % 8
+    if not missing:
+        return _flash_kernel(inputs, options, options.scale)
+    padded = tuple(torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs)
+    scale = options.scale
+    if scale is None:
+        scale = width**-0.5  # of the width before it was padded
+    return _flash_kernel(padded, options, scale)[..., :width]
+
+
+def _flash_kernel(
+    inputs: tuple[torch.Tensor, ...], options: _Options, scale: float | None
+) -> torch.Tensor:
+    outputs: Any = _aten._scaled_dot_product_flash_attention(
+        *inputs, options.dropout, options.is_causal, False, scale=scale
+    )
+    return outputs[0]  # type: ignore[no-any-return]
+
+
+def _aligned(
+    mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor
+) -> torch.Tensor | None:
+    """A bias with a value for each pair, its rows padded to multiples of 16."""
+    if mask is None:
+        return None
+    # ``pad_bias`` of sdp_utils: rows start at multiples of 16 values.
+    keys = key.shape[-2]
+    missing = -mask.shape[-1] % 16
+    if missing:
+        mask = torch.nn.functional.pad(mask, (0, missing))[..., :keys]
+    return mask.expand(query.shape[0], query.shape[1], query.shape[-2], keys)

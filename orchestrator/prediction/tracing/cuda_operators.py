@@ -1,0 +1,80 @@
+"""Operators whose memory on CUDA differs from what tensors without data show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+_SOLE_REFERENCES = (4, 2)
+"""References to a tensor, and to its storage, that only an operator's caller holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """An operator's output, and the tensors that CUDA makes on the way."""
+
+    output: Any
+    intermediate: tuple[torch.Tensor, ...] = ()
+
+
+def run_as_cuda(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Results:
+    """Run an operator with the allocations that CUDA and autograd make on tensors with data."""
+    # Operators that CUDA computes in other ways.
+    if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
+        return Results(_grouped_product(*args[:3]))
+    if func is _aten.roll.default and len(args[1]) > 1:
+        return _rolled(func, *args[:3])
+    # Autograd writes over a tensor that nothing else holds, unless it is of a subclass of tensors.
+    # Tensors without data are.
+    if func is _aten.index_put.default and _in_backward():
+        return Results(args[0])
+    if func is _aten.add.Tensor and _in_backward() and _is_sole_owner(*args[:2]):
+        return Results(args[0])
+    return Results(func(*args, **kwargs))
+
+
+def _rolled(func: Any, tensor: torch.Tensor, shifts: Any, dims: Any) -> Results:
+    """CUDA rolls one dimension after another."""
+    rolled = [tensor]
+    for shift, dim in zip(shifts, dims, strict=True):
+        rolled.append(func(rolled[-1], [shift], [dim]))
+    return Results(rolled[-1], tuple(rolled[1:-1]))
+
+
+def _in_backward() -> bool:
+    """Whether autograd itself runs the operator; a checkpoint that recomputes is no such case."""
+    return torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
+
+
+def _is_sole_owner(accumulated: Any, gradient: Any) -> bool:
+    """Whether a sum of gradients holds the last reference to its memory.
+
+    After torch/csrc/autograd/input_buffer.cpp.
+    """
+    if not isinstance(gradient, torch.Tensor) or accumulated.shape != gradient.shape:
+        return False
+    storage = accumulated.untyped_storage()
+    if accumulated.nbytes != storage.nbytes():
+        return False
+    references = (accumulated._use_count(), torch._C._storage_Use_Count(storage._cdata))
+    return references == _SOLE_REFERENCES
+
+
+def _grouped_product(
+    left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor
+) -> torch.Tensor:
+    """The product of grouped matrices that CUDA's bf16 kernel does not take.
+
+    CUDA multiplies them group by group. Without data the operator would refuse them.
+    """
+    # Shapes after ``_grouped_mm_meta`` of PyTorch.
+    if left.dim() == right.dim() == 2:
+        return left.new_empty(offsets.shape[0], left.shape[0], right.shape[1])
+    rows = left.shape[:-1]
+    if left.dim() == 3 and right.dim() == 2:
+        rows = left.shape[1:2]
+    return left.new_empty(*rows, right.shape[-1])

@@ -1,0 +1,80 @@
+"""The libraries' code paths that refuse tensors without data, replaced while a step is traced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from transformers.utils import import_utils
+
+
+def movable_modules() -> AbstractContextManager[Any]:
+    """Let modules be moved and cast: PyTorch would swap their tensors, which fake ones refuse."""
+    return patch.object(torch.nn.Module, "_apply", _apply)
+
+
+def usual_masks() -> AbstractContextManager[Any]:
+    """Leave out attention masks of no effect, as a real step does.
+
+    transformers makes every mask where it sees tensors without data.
+    """
+    return patch.object(import_utils, "is_fake_tensor", _is_never_fake, create=True)
+
+
+@contextmanager
+def plain_paged_memory() -> Iterator[None]:
+    """Let bitsandbytes make plain tensors where it asks CUDA for managed memory."""
+    try:
+        from bitsandbytes import functional
+    except ImportError:
+        yield
+        return
+    with (
+        patch.object(functional, "get_paged", _plain_tensor),
+        patch.object(functional, "fill", _do_nothing),
+    ):
+        yield
+
+
+def forget_bitsandbytes_overrides() -> None:
+    """Drop bitsandbytes' record of parameters with 32-bit states: those are the last trial's."""
+    if "bitsandbytes" in sys.modules:
+        sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
+
+
+def _is_never_fake(_: Any) -> bool:
+    return False
+
+
+def _plain_tensor(
+    *shape: int, dtype: torch.dtype = torch.float32, device: Any = None
+) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+def _do_nothing(*_: Any) -> None:
+    return None
+
+
+def _apply(
+    module: torch.nn.Module, function: Callable[[Any], Any], recurse: bool = True
+) -> torch.nn.Module:
+    """``Module._apply`` without its swap: new parameters take the old ones' places."""
+    # Children first, as in PyTorch; then the module's own parameters and buffers.
+    for child in module.children() if recurse else ():
+        _apply(child, function)
+    for name, parameter in module._parameters.items():
+        if parameter is None:
+            continue
+        with torch.no_grad():
+            applied = function(parameter)
+        if applied is not parameter:
+            module._parameters[name] = torch.nn.Parameter(applied, parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = function(buffer)
+    return module

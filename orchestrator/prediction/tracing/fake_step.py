@@ -1,0 +1,289 @@
+"""A trial's model, data and optimizer as the job builds them, on tensors without data."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import transformers
+from accelerate.utils import convert_to_fp32
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from jobs.loops import accelerate as accelerate_loop
+from jobs.loops.arguments import training_arguments
+from jobs.spec import TrialSpec
+from jobs.tasks import AUTO_CLASSES
+from jobs.techniques.hooks import bound
+from jobs.trial import models
+from orchestrator.prediction import zero
+from orchestrator.prediction.affine_stream import Stream
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.batches import Batch, batches_of
+from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
+from orchestrator.prediction.tracing.fake_libraries import (
+    forget_bitsandbytes_overrides,
+    movable_modules,
+    plain_paged_memory,
+    usual_masks,
+)
+
+_GPU_ARGUMENTS = (
+    "tf32",
+    "bf16",
+    "fp16",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "deepspeed",
+)
+"""Training arguments that a machine without a GPU refuses."""
+_PAGED_ELEMENTS = 100_000
+"""bitsandbytes keeps the states of smaller parameters in plain memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Updates:
+    """An optimizer's steps."""
+
+    first: Stream
+    """The step that creates the states."""
+    later: Stream
+    paged: tuple[int, ...]
+    """Bytes of each state in managed memory."""
+
+
+class FakeStep:
+    """The model of trials that differ only in batch and optimizer, and the parts of their step.
+
+    Raises what building or running the trial would raise. An operator whose result's shape depends
+    on data raises ``torch._subclasses.fake_tensor.DynamicOutputShapeException``.
+    """
+
+    def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
+        self._spec = spec
+        self._gpu = gpu
+        self._recorder = AllocationRecorder()
+        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._arguments = _arguments(spec)
+        self.batches, self._model_spec = batches_of(spec)
+        # What is allocated here are the weights.
+        with self._traced(), self._recorder.phase("build"):
+            self.model = self._built_model()
+            if spec.settings.deepspeed is not None:
+                zero.cast(self.model, autocast_dtype(spec) or torch.float32)
+        self.weights = self._recorder.stream()
+        self._recorder.know_parameters(self.model.parameters())
+        self._set_up_model()
+
+    def _set_up_model(self) -> None:
+        """What the loop does to the model before it trains."""
+        accelerate_loop.enable_checkpointing(self.model, self._arguments)
+        if _runs_trainer(self._spec) and hasattr(self._arguments, "use_cache"):
+            config: Any = self.model.config
+            config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
+        self.model.train()
+
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
+        with warnings.catch_warnings(), movable_modules(), usual_masks():
+            warnings.simplefilter("ignore")
+            with cuda_semantics(self._gpu), self._fake_mode, self._recorder:
+                yield
+
+    def _built_model(self) -> torch.nn.Module:
+        spec = self._model_spec
+        kwargs = self._spec.settings.model_kwargs
+        if spec.name_or_path is not None:
+            # The architecture alone: weights of a checkpoint would need data.
+            auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
+            dtype = getattr(torch, kwargs.get("dtype", "float32"))
+            model = auto_class.from_config(
+                models.architecture_config(spec),
+                trust_remote_code=spec.trust_remote_code,
+                **{**kwargs, "dtype": dtype},
+            )
+        else:
+            model = models.build(spec, kwargs, torch.device("cpu"))
+        adapt = bound(self._spec, "model")
+        if adapt is not None:
+            model = adapt(model, spec.task, self._arguments)
+        built: torch.nn.Module = model
+        return built
+
+    @property
+    def hidden_size(self) -> int:
+        """The model's width, 0 where its configuration does not say."""
+        return int(getattr(self.model.config, "hidden_size", 0) or 0)
+
+    @property
+    def attention_heads(self) -> int:
+        """The most heads of an attention, 1 where the configuration does not say."""
+        return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
+
+    def micro_batches(
+        self, batch: Batch, *, samples: int, accumulated: bool
+    ) -> tuple[Stream, Stream | None]:
+        """A micro-batch that meets no gradients, and one that meets those of the first.
+
+        The second is None unless ``accumulated``.
+        """
+        self.model.zero_grad()
+        self._recorder.is_padded = batch.is_padded
+        batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
+        later = None
+        with self._traced():
+            self._recorder.stream()
+            batches.append(self._micro_batch(batch))
+            first = self._recorder.stream(samples=samples)
+            if accumulated:
+                batches.append(self._micro_batch(batch))
+                later = self._recorder.stream(samples=samples)
+        return first, later
+
+    def _micro_batch(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Run forward and backward as the loop does; returns the inputs."""
+        with self._recorder.phase("inputs"):
+            inputs = {}
+            for name, tensor in batch.tensors.items():
+                inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        # The loss and its arguments are gone before the next micro-batch.
+        loss_arguments = self._loss_arguments()
+        with self._recorder.phase("forward"):
+            loss = self._loss({**inputs, **loss_arguments})
+        with self._recorder.phase("backward"):
+            loss.backward()
+            del loss, loss_arguments
+        return inputs
+
+    def _loss_arguments(self) -> dict[str, Any]:
+        """The count of labels, which the Trainer gives to the models that take it."""
+        if _runs_trainer(self._spec) and _accepts_loss_arguments(self.model):
+            return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
+        return {}
+
+    def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
+        """The loss; after autocast the outputs are in 32 bits, as accelerate converts them."""
+        dtype = autocast_dtype(self._spec)
+        if dtype is None or self._spec.settings.deepspeed is not None:
+            return self.model(**inputs).loss  # type: ignore[no-any-return]
+        with torch.autocast("cpu", dtype=dtype):
+            outputs = self.model(**inputs)
+        outputs = convert_to_fp32(outputs)
+        return outputs.loss  # type: ignore[no-any-return]
+
+    def updates(self, spec: TrialSpec) -> Updates:
+        """Clipping and the optimizer's step of ``spec``."""
+        arguments = _arguments(spec)
+        with self._traced(), plain_paged_memory():
+            # The update meets gradients that a micro-batch left.
+            for parameter in self.model.parameters():
+                parameter.grad = None
+                if parameter.requires_grad:
+                    parameter.grad = torch.empty_like(parameter)
+            self._recorder.stream()
+            with self._recorder.phase("update"):
+                optimizer = self._optimizer(spec, arguments)
+                self._update(spec, arguments, optimizer)
+            paged = self._leave_out_host_states(optimizer)
+            first = self._recorder.stream()
+            # The second update finds the states of the first.
+            with self._recorder.phase("update"):
+                self._update(spec, arguments, optimizer)
+            later = self._recorder.stream()
+        self.model.zero_grad()
+        return Updates(first=first, later=later, paged=tuple(paged))
+
+    def _optimizer(self, spec: TrialSpec, arguments: Any) -> torch.optim.Optimizer:
+        forget_bitsandbytes_overrides()
+        make = bound(spec, "optimizer")
+        if make is not None:
+            optimizer = make(self.model, arguments)
+        elif not _runs_trainer(spec):
+            optimizer = accelerate_loop.named_optimizer(self.model, arguments)
+        else:
+            trainer = transformers.Trainer(model=self.model, args=arguments)
+            optimizer = trainer.create_optimizer()
+        for group in optimizer.param_groups:
+            # On a GPU torch.optim chooses its multi-tensor kernels itself.
+            if "foreach" in group and group["foreach"] is None and not group.get("fused"):
+                group["foreach"] = True
+        return optimizer  # type: ignore[no-any-return]
+
+    def _update(self, spec: TrialSpec, arguments: Any, optimizer: torch.optim.Optimizer) -> None:
+        if _runs_trainer(spec) and arguments.max_grad_norm:
+            trained = [p for p in self.model.parameters() if p.grad is not None]
+            torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
+        optimizer.step()
+
+    def _leave_out_host_states(self, optimizer: Any) -> list[int]:
+        """Leave out states that the allocator does not hold; returns the bytes of paged ones.
+
+        torch.optim counts steps on the host unless its kernels are fused. bitsandbytes keeps large
+        states in managed memory.
+        """
+        paged = []
+        # Fused kernels keep the step count on the GPU.
+        counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
+        for parameter, state in optimizer.state.items():
+            is_paged = getattr(optimizer, "is_paged", False) and (
+                parameter.numel() >= _PAGED_ELEMENTS
+            )
+            for name, tensor in state.items():
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                if is_paged and name.startswith("state"):
+                    paged.append(tensor.nbytes)
+                    self._recorder.leave_out(tensor)
+                elif name == "step" and not counts_on_device:
+                    self._recorder.leave_out(tensor)
+        return paged
+
+
+def _counts_on_device(group: dict[str, Any]) -> bool:
+    return bool(group.get("fused") or group.get("capturable"))
+
+
+def _runs_trainer(spec: TrialSpec) -> bool:
+    return spec.settings.hooks["loop"].name == "trainer_loop"
+
+
+def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
+    """The dtype of autocast; None where there is none."""
+    arguments = spec.settings.training_arguments
+    if arguments.get("bf16"):
+        return torch.bfloat16
+    if arguments.get("fp16"):
+        return torch.float16
+    return None
+
+
+def _arguments(spec: TrialSpec) -> Any:
+    """The trial's ``TrainingArguments``, without what only a GPU accepts."""
+    arguments = dict(spec.settings.training_arguments)
+    for name in _GPU_ARGUMENTS:
+        arguments.pop(name, None)
+    plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
+
+
+def _accepts_loss_arguments(model: Any) -> bool:
+    """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
+    inner = model
+    if hasattr(model, "get_base_model"):  # an adapter around the model
+        inner = model.get_base_model()
+    declared = getattr(inner, "accepts_loss_kwargs", None)
+    if declared is not None:
+        return bool(declared)
+    for parameter in inspect.signature(inner.forward).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return True
+    return False

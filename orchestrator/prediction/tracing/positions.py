@@ -1,0 +1,51 @@
+"""Sequences beyond a model's table of positions: the trial would raise, whatever its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from orchestrator.prediction.tracing.batches import Batch
+
+_POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids_embedding")
+
+
+def why_beyond(model: torch.nn.Module, batch: Batch) -> str:
+    """Why the model raises on a batch: a table of positions that ends before it. Empty if none.
+
+    Tensors without data do not show this: an index has no value there. On a GPU it ends the process
+    with a device-side assertion. Models with rotary or relative positions have no such table.
+    """
+    config: Any = model.config
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.nn.Embedding) or not _is_of_positions(name):
+            continue
+        # A decoder reads the labels, shifted by one.
+        of_decoder = bool(config.is_encoder_decoder) and "decoder" in name
+        tokens = batch.tokens(of_decoder=of_decoder)
+        positions = _usable_positions(module)
+        if tokens > positions:
+            return (
+                f"it raises: sequences have {tokens} tokens, and the model has positions for "
+                f"{positions} ({name})"
+            )
+    return ""
+
+
+def _is_of_positions(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return any(part in last for part in _POSITION_NAMES)
+
+
+def _usable_positions(table: torch.nn.Embedding) -> int:
+    """Rows of the table that a token can have.
+
+    BART and OPT leave the first ``offset`` rows out. RoBERTa begins after the padding token's row.
+    """
+    offset = getattr(table, "offset", None)
+    if isinstance(offset, int):
+        return table.num_embeddings - offset
+    if table.padding_idx is not None:
+        return table.num_embeddings - table.padding_idx - 1
+    return table.num_embeddings

@@ -1,0 +1,88 @@
+"""The memory that kernels take for themselves while a traced operator runs on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+Workspace = tuple[str, tuple[int, ...]]
+"""A formula's name in ``kernels.FORMULAS``, and its integers."""
+Arguments = tuple[Any, ...]
+
+
+def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
+    """The workspaces of an operator on these arguments."""
+    listed = _BY_OPERATOR.get(operator)
+    if listed is not None:
+        yield from listed(args)
+
+
+def _sum(args: Arguments) -> Iterator[Workspace]:
+    dims = None
+    if len(args) > 1:
+        dims = args[1]
+    yield "column_sum", _layout(args[0], dims)
+
+
+def _softmax_backward(args: Arguments) -> Iterator[Workspace]:
+    gradient = args[0]
+    yield "tensor", (gradient.numel() * gradient.element_size(),)  # gradient times output
+
+
+def _layer_norm_backward(args: Arguments) -> Iterator[Workspace]:
+    """One workspace for each of weight and bias that gets a gradient."""
+    inputs, shape = args[1:3]
+    weight, bias, output_mask = args[5:8]
+    width = prod(shape)
+    rows = inputs.numel() // width
+    for parameter, is_wanted in zip((weight, bias), output_mask[1:], strict=True):
+        if parameter is not None and is_wanted:
+            yield "layer_norm_backward", (rows, width, parameter.element_size())
+
+
+def _embedding_backward(args: Arguments) -> Iterator[Workspace]:
+    gradient, indices, rows = args[:3]
+    yield "embedding_backward", (indices.numel(), rows, gradient.shape[-1])
+
+
+def _cudnn_attention_backward(args: Arguments) -> Iterator[Workspace]:
+    query, key = args[1:3]
+    yield "cudnn_attention_backward", (*_pairs(query, key), key.shape[1])
+
+
+def _efficient_attention_backward(args: Arguments) -> Iterator[Workspace]:
+    query, key = args[1:3]
+    yield "efficient_attention_backward", (*_pairs(query, key), query.element_size())
+
+
+_BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
+    _aten.sum.dim_IntList: _sum,
+    _aten.mean.dim: _sum,
+    _aten._softmax_backward_data.default: _softmax_backward,
+    _aten.native_layer_norm_backward.default: _layer_norm_backward,
+    _aten.embedding_dense_backward.default: _embedding_backward,
+    _aten._scaled_dot_product_cudnn_attention_backward.default: _cudnn_attention_backward,
+    _aten._scaled_dot_product_efficient_attention_backward.default: _efficient_attention_backward,
+}
+
+
+def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
+    """Size, stride and whether it is summed, of each dimension; without ``dims`` all are summed."""
+    reduced = set(range(tensor.dim()))
+    if dims:
+        # Dimensions may be counted from the end.
+        reduced = {dim % tensor.dim() for dim in dims}
+    layout: list[int] = []
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        layout += [size, stride, int(dim in reduced)]
+    return tuple(layout)
+
+
+def _pairs(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int, int, int, int]:
+    """Batch, heads, queries, keys and width of attention's inputs."""
+    batch, heads, queries, width = query.shape
+    return batch, heads, queries, key.shape[2], width

@@ -1,0 +1,111 @@
+"""The gain over the default configuration: the first figure that a reader sees."""
+
+from __future__ import annotations
+
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.gain import Defaults, Gain
+from orchestrator.analysis.recommendation import Constraints, Ranking
+from orchestrator.reporting.content import Content, RunSection
+from orchestrator.units import memory, number
+
+_SAME = 0.05
+"""Ratios within this of 1 are called the same: repeats of a trial differ by as much."""
+_HALF = (0.45, 0.55)
+"""Ratios that are called half."""
+_WHOLE_FROM = 9.95
+"""Factors are written without a decimal from here on."""
+
+
+def make(dataset: Dataset) -> Content | None:
+    """One sentence about the decision for the smallest budget that the run names, else for any."""
+    results = dataset.main
+    if results is None:
+        return None
+    pick = _ranking(results).pick(first_budget(dataset))
+    if pick is None:
+        return None
+    gain = Defaults(results).gain(pick)
+    if gain is None:
+        return None
+    return Content(title="", text=(_sentence(dataset, gain),))
+
+
+def first_budget(dataset: Dataset) -> int | None:
+    """The smallest memory budget in bytes, of those that the run names, that anything fits.
+
+    Where nothing fits any of them the smallest; None where the run names none.
+    """
+    named = sorted(dataset.run.budgets)
+    if named and dataset.main is not None:
+        ranking = _ranking(dataset.main)
+        for budget in named:
+            if ranking.pick(budget) is not None:
+                return budget
+    return min(named, default=None)
+
+
+def _ranking(results: EnvironmentResults) -> Ranking:
+    """The configurations of the ranked recipe, fastest first."""
+    return Ranking.of(
+        results.configurations,
+        Constraints(),
+        results.recipe,
+        results.cap_checks,
+        results.comparisons,
+    )
+
+
+def _sentence(dataset: Dataset, gain: Gain) -> str:
+    """Headline, pick and default, and the budget that the pick is for."""
+    budget = first_budget(dataset)
+    which = "the fastest of all"
+    if budget is not None:
+        which = f"the fastest in {memory(budget)}"
+    pick = dataset.pick_label(gain.candidate.configuration)
+    if gain.is_default:
+        return f"No gain over the default techniques, which are {which}: {pick}."
+    return f"{headline(gain)}, by {which}: {pick}. {comparison(dataset, gain)}."
+
+
+def headline(gain: Gain) -> str:
+    """``5.0 × the default's throughput at half its memory``."""
+    if gain.is_default:
+        return "The default techniques are the fastest here"
+    return f"{_speed(gain.speed_ratio)} {_memory(gain.memory_ratio)}"
+
+
+def comparison(dataset: Dataset, gain: Gain) -> str:
+    """What the headline compares with: the default's label and figures."""
+    default = gain.default.configuration
+    figures = f"{number(default.samples_per_second)} samples/s in {memory(default.memory_bytes)}"
+    line = f"Default: {dataset.pick_label(default)}, {figures}"
+    if gain.default.is_inferred:
+        line = f"{line}, inferred"
+    if not gain.is_same_batch:
+        line = f"{line}; it was not measured at this effective batch"
+    return line
+
+
+def _speed(ratio: float) -> str:
+    if abs(ratio - 1) <= _SAME:
+        return "The default's throughput"
+    # Slower than the default is said as plainly as faster.
+    # Two digits are what a reader remembers.
+    if ratio < 1:
+        return f"{ratio:.2g} × the default's throughput"
+    if ratio < _WHOLE_FROM:
+        return f"{ratio:.1f} × the default's throughput"
+    return f"{ratio:.0f} × the default's throughput"
+
+
+def _memory(ratio: float) -> str:
+    if abs(ratio - 1) <= _SAME:
+        return "in the same memory"
+    if _HALF[0] <= ratio <= _HALF[1]:
+        return "at half its memory"
+    if ratio < 1:
+        return f"at {100 * ratio:.0f} % of its memory"
+    return f"at {ratio:.1f} × its memory"
+
+
+SECTION = RunSection(name="headline", make=make, terminal_rows=1, on_page=False)

@@ -1,0 +1,78 @@
+"""A run folder held by one driver for a run's time; one at a URI is copied before and after."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.storage.location import Location, Uri, folder_of
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from orchestrator.storage.user_files import refuse_folder_of_another
+
+
+class NothingToResumeError(RuntimeError):
+    """There is no run where one was to be continued."""
+
+
+@contextlib.contextmanager
+def held(target: Location, *, resume: bool, force: bool = False) -> Iterator[RunFolder]:
+    """The run folder of ``target``, which nobody else writes to meanwhile.
+
+    A run at a URI is downloaded before, and uploaded at the end. Raises FileExistsError for a
+    folder that holds other files than a run's unless ``force``, NothingToResumeError, and
+    RunFolderError.
+    """
+    if isinstance(target, Path):
+        refuse_folder_of_another(target, force=force)
+    folder = RunFolder(folder_of(target))
+    # Before the lock, which would make the folder. A run at a URI is known only once downloaded.
+    if resume and isinstance(target, Path) and not folder.exists():
+        raise NothingToResumeError(f"{target}: no run to resume")
+    with folder.locked(), _copied(target, folder):
+        # The download may have found nothing, too.
+        if resume and not folder.exists():
+            raise NothingToResumeError(f"{target}: no run to resume")
+        yield folder
+
+
+@contextlib.contextmanager
+def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
+    """Download a run at a URI before, and upload it after. Raises RunFolderError."""
+    if isinstance(target, Path):
+        yield
+        return
+    from orchestrator.storage.remote import RemoteError, check_writable, download, upload
+
+    try:
+        check_writable(target)
+        download(target, folder.path)
+    except RemoteError as error:
+        raise RunFolderError(str(error)) from None
+    try:
+        yield
+    finally:
+        if folder.exists():
+            try:
+                # An interrupted run is published, too: what was measured must not be lost with this
+                # machine.
+                upload(folder.path, target, card=_hub_card(folder.path, target))
+            except RemoteError as error:
+                raise RunFolderError(
+                    f"{error}; the run is complete in {folder.path}, and --resume publishes it"
+                ) from None
+            print(f"published to {target}", file=sys.stderr)
+
+
+def _hub_card(folder: Path, uri: Uri) -> str:
+    """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without any table."""
+    # A card describes tables; only the Hub shows cards.
+    tables = tuple(folder.glob("*.parquet"))
+    if uri.scheme != "hf" or not tables:
+        return ""
+    from orchestrator.analysis.dataset import load_dataset
+    from orchestrator.reporting import dataset_card
+    from orchestrator.reporting.report import Report
+
+    return dataset_card.render(Report(dataset=load_dataset(folder), files=tables), str(uri))

@@ -1,0 +1,114 @@
+"""The gap between two steps on a real GPU: a planted pause is in it, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
+from jobs.record import Outcome
+from jobs.spec import TrialSpec
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+from tests.support.faults import with_fault
+
+PAUSE = 0.05
+"""Seconds that the planted callback sleeps between two steps."""
+TOLERANCE = 0.1
+"""Of the pause: how far a figure may be off. The host's own work varies by about a millisecond."""
+
+CONFIG = """\
+model:
+  task: sequence-classification
+  architecture: bert
+  config:
+    hidden_size: 1024
+    num_hidden_layers: 24
+    num_attention_heads: 16
+    intermediate_size: 4096
+data:
+  synthetic: {{sequence_length: 512, samples: 1024}}
+trials:
+  - {choices}
+measure:
+  warmup_steps: 5
+  steps: 15
+  relative_error: 0
+"""
+
+CASES = {
+    "eager": "{precision: bf16, micro_batch: 16}",
+    "accumulating": "{precision: bf16, micro_batch: 8, accumulation: 2}",
+    "compiled": "{precision: bf16, micro_batch: 16, compile: inductor}",
+    "deepspeed": "{precision: bf16, micro_batch: 16, offload: zero2_cpu_optimizer}",
+}
+
+# The GPU is found through NVML: a CUDA context of this process would count in what is measured.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def slot() -> Iterator[Slot]:
+    with Slot(cpus=0) as slot:
+        yield slot
+
+
+def planned(folder: Path, case: str) -> TrialSpec:
+    path = folder / f"{case}.yaml"
+    path.write_text(CONFIG.format(choices=CASES[case]))
+    (spec,) = plan(load_config(path), has_gpu=True).trials
+    return spec
+
+
+def figures(slot: Slot, spec: TrialSpec) -> Mapping[str, Any]:
+    record = slot.run(spec, 600.0)
+    if record.outcome is Outcome.UNSUPPORTED:
+        pytest.skip(record.reason)
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    return record.measurements
+
+
+def seconds_in(row: Mapping[str, Any], column: str) -> float:
+    """A share of the counted time as seconds of a step."""
+    return float(row[column]) * float(row["step_seconds_median"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pause_between_steps_is_in_the_gap_alone(case: str, slot: Slot, tmp_path: Path) -> None:
+    spec = planned(tmp_path, case)
+    plain = figures(slot, spec)
+    paused = figures(slot, with_fault(spec, "sleep_between_steps", seconds=PAUSE))
+
+    def added(column: str) -> float:
+        return float(paused[column]) - float(plain[column])
+
+    allowed = TOLERANCE * PAUSE
+    # The host has issued the update when it sleeps; the GPU still works on it for a while.
+    covered = plain["update_seconds_median"]
+    assert PAUSE - covered - allowed < added("step_gap_seconds_median") < PAUSE + allowed
+    assert added("step_gap_host_seconds_median") == pytest.approx(PAUSE, abs=allowed)
+    assert added("step_gap_upkeep_seconds_median") == pytest.approx(PAUSE, abs=allowed)
+    assert abs(added("data_seconds_median")) < allowed
+    # It is in no other part of the step.
+    for column in ("forward_seconds_median", "update_seconds_median"):
+        # Passes and updates of the same length; an update on the host varies more than the pause.
+        assert abs(added(column)) < max(allowed, TOLERANCE * plain[column])
+    for column in ("launch_bound_forward_share", "launch_bound_update_share"):
+        assert abs(seconds_in(paused, column) - seconds_in(plain, column)) < allowed
+
+
+def test_gap_is_part_of_the_step(slot: Slot, tmp_path: Path) -> None:
+    row = figures(slot, planned(tmp_path, "eager"))
+    parts = ("step_gap_seconds_median", "forward_seconds_median", "update_seconds_median")
+    assert all(row[part] > 0 for part in parts)
+    assert sum(row[part] for part in parts) < row["step_seconds_median"]
+    share = row["step_gap_seconds_median"] / row["step_seconds_median"]
+    assert row["step_gap_share"] == pytest.approx(share, rel=0.5)

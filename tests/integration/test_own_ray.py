@@ -1,0 +1,128 @@
+"""A sweep whose own Ray is struck ends in a sentence, within a stated time, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.storage.run_folder import RunFolder
+from tests.integration.test_sweep import ROOT, command, config_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[psutil.Popen]:
+    """A sweep with temporary files of its own, at the moment of its start."""
+    config = config_of(tmp_path, [1, 2, 4], steps=300)
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = psutil.Popen(
+        command(config, tmp_path / "run"),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def victim(driver: psutil.Popen, name: str) -> psutil.Process:
+    """The driver's child of this name, once it is there."""
+    while True:
+        assert driver.poll() is None
+        for child in driver.children():
+            if child.name() == name:
+                return child
+        time.sleep(0.02)
+
+
+def await_record(folder: Path) -> None:
+    while not list(folder.glob("records/*.json")):
+        time.sleep(0.1)
+
+
+def must_end_in(driver: psutil.Popen, sentence: str, *, seconds: float) -> None:
+    """The driver ends in time with this sentence last, and none of its processes is left."""
+    started = driver.children(recursive=True)
+    said, _ = driver.communicate(timeout=seconds)
+    assert driver.returncode == 1, said
+    assert sentence in said
+    assert "Traceback" not in said
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize("name", ["gcs_server", "raylet"])
+def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Popen) -> None:
+    victim(driver, name).kill()
+    must_end_in(driver, "Ray could not be started here: its", seconds=100)
+
+
+def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
+    driver: psutil.Popen, tmp_path: Path
+) -> None:
+    await_record(tmp_path / "run")
+    victim(driver, "raylet").kill()
+    must_end_in(driver, "its raylet has ended, and nothing can join it", seconds=30)
+    assert RunFolder(tmp_path / "run").records()
+
+
+def test_head_that_stands_still_is_a_sentence(driver: psutil.Popen, tmp_path: Path) -> None:
+    await_record(tmp_path / "run")
+    victim(driver, "gcs_server").send_signal(signal.SIGSTOP)
+    must_end_in(driver, "--resume goes on", seconds=90)
+
+
+def test_folder_renamed_in_mid_run_ends_the_sweep(driver: psutil.Popen, tmp_path: Path) -> None:
+    await_record(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    must_end_in(driver, "was moved, deleted or replaced while this sweep ran", seconds=90)
+    assert not (tmp_path / "run").exists()
+    assert RunFolder(tmp_path / "elsewhere").records()
+
+
+def test_no_home_folder_is_a_sentence(tmp_path: Path) -> None:
+    config = config_of(tmp_path, [1])
+    done = subprocess.run(
+        command(config, tmp_path / "run"),
+        cwd=ROOT,
+        env={**os.environ, "HOME": "/proc/none"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "set HOME to a folder that can be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_output_with_too_long_a_name_is_a_sentence(tmp_path: Path) -> None:
+    config = config_of(tmp_path, [1])
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator.sweep", str(config), "--output", "x" * 300],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "File name too long" in done.stderr
+    assert "Traceback" not in done.stderr

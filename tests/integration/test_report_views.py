@@ -1,0 +1,148 @@
+"""Views of the report page: its answers on recorded runs, pins, links, lines and colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.api import load
+from orchestrator.reporting.html import page as html
+from orchestrator.reporting.plots.style import PALETTE
+from orchestrator.reporting.report import Report
+from orchestrator.units import GIB
+from tests.support.report_pages import DRAWN, FIGURE, decision, key, opened, running_browser
+
+RECORDED = Path(__file__).parents[2] / "docs" / "results"
+BERT = "2026-11-20-bert_large-7xh200-part"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bert") / "report.html"
+    path.write_text(html.render(Report(dataset=load(RECORDED / BERT).dataset)))
+    return path
+
+
+def test_page_answers_like_recommend_at_any_effective_batch(browser: Any, bert: Path) -> None:
+    """24 GiB and effective batch 256: the page said "nothing fits" beside a command that knew."""
+    run = load(RECORDED / BERT)
+    with opened(browser, bert) as page:
+        for batch in ("", "1", "16", "256", "512"):
+            page.select_option("#batch", batch)
+            for gib in (16, 24, 40, 80):
+                page.get_by_role("button", name=f"{gib} GiB", exact=True).click()
+                effective = int(batch) if batch else None
+                best = run.recommend(memory_bytes=gib * GIB, effective_batch=effective).best
+                assert best is not None
+                assert decision(page) == run.dataset.pick_label(best.configuration)
+
+
+def test_page_draws_every_budget_and_names_the_front(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        budgets = page.evaluate(
+            f"{FIGURE}('#chart').center.filter((own) => own.type === 'Label')"
+            ".map((own) => own.text)"
+        )
+        assert budgets == ["16 GiB", "24 GiB", "40 GiB", "80 GiB"]
+        names = page.evaluate(
+            f"{FIGURE}('#chart').renderers.filter((own) => own.glyph.type === 'Text')"
+            ".flatMap((own) => own.data_source.data.text)"
+        )
+        assert "batch 16 · bf16" in names
+        assert 3 <= len(names) <= 7
+
+
+def test_page_and_picture_share_one_palette(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        colours = page.evaluate(
+            f"{FIGURE}('#chart').renderers.filter((own) => own.glyph.type === 'Scatter')"
+            ".map((own) => own.glyph.fill_color.value)"
+        )
+        assert set(PALETTE[:3]) <= set(colours)
+        # fp32, tf32 and bf16 in their technique's order, as in frontier.png.
+        assert key(page)[1:4] == ["fp32", "tf32", "bf16"]
+
+
+def test_lines_show_throughput_by_micro_batch(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        page.locator("#lines").scroll_into_view_if_needed()
+        names = f"{FIGURE}('#lines').renderers.at(-1).data_source.data.text"
+        page.wait_for_function(names)
+        single = page.evaluate(names)
+        assert "bf16 · adamw_torch_fused" in single
+        assert "fp32 · adamw_torch_fused · checkpoint" in single
+        assert "bf16 · adamw_torch_fused · checkpoint" not in single
+        page.select_option("#line-view", "best")
+        page.wait_for_function(f"{names}.join() !== {','.join(single)!r}")
+        best = page.evaluate(names)
+        assert "bf16 · sgd" in best
+        assert any(name.endswith("(baseline)") for name in best)
+
+
+def test_pinned_configurations_are_explained_side_by_side(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        page.locator("#table tbody button").last.click()
+        page.get_by_role("button", name="Pin, to compare").click()
+        assert not page.locator("#pinned").is_visible()
+        page.locator("#table tbody button").first.click()
+        pinned = page.locator("#pinned").inner_text()
+        assert "samples/s" in pinned
+        assert "checkpoint" in pinned
+        assert "Time per sample: " in pinned
+        assert "Memory at the peak: " in pinned
+        page.select_option("#rows", "all")
+        page.locator("#table tbody button").nth(40).click()
+        assert "orchestrator.explain" in page.locator("#pinned").inner_text()
+        page.locator("#pinned").get_by_role("button", name="Unpin").click()
+        assert not page.locator("#pinned").is_visible()
+
+
+def test_link_reopens_the_same_view(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        page.get_by_role("button", name="40 GiB", exact=True).click()
+        page.select_option("#batch", "64")
+        page.select_option("#objective", "joules_per_sample")
+        page.locator("#filters summary").click()
+        page.locator("#filter-fields label", has_text="tf32").click()
+        page.locator("#table tbody button").first.click()
+        page.get_by_role("button", name="Pin, to compare").click()
+        page.locator("#table tbody button").last.click()
+        shown = ("#decision", "#command", "#table", "#picked", "#pinned", "#map-title")
+        before = {place: page.locator(place).inner_text() for place in shown}
+        link = page.evaluate("location.hash")
+    assert link.startswith("#view&")
+    with opened(browser, bert, hash=link) as page:
+        assert {place: page.locator(place).inner_text() for place in shown} == before
+        assert page.evaluate("location.hash") == link
+
+
+@pytest.mark.parametrize(
+    "hash",
+    [
+        "#view&budget=-5&batch=77&x=<img>&recipe=99&off=9:9.x&picked=nobody&price=1e999",
+        "#view&hardware=__proto__&objective=constructor&budget=NaN&pinned=%00",
+        "#table-title",
+        "#%%%",
+    ],
+)
+def test_link_with_nonsense_opens_the_usual_view(browser: Any, bert: Path, hash: str) -> None:
+    with opened(browser, bert, hash=hash) as page:
+        assert "Fastest in 16 GiB" in page.locator("#decision").inner_text()
+        assert page.locator("#table tbody tr").count() > 5
+
+
+def test_link_in_the_open_page_changes_its_view(browser: Any, bert: Path) -> None:
+    with opened(browser, bert) as page:
+        page.evaluate("location.hash = '#view&budget=any&batch=256'")
+        page.wait_for_selector("#decision >> text=Fastest of all")
+        assert page.locator("#batch").input_value() == "256"
+        page.wait_for_selector(DRAWN)

@@ -1,0 +1,90 @@
+"""A slot's parent whose preload takes no time and whose trials only pretend to train.
+
+``python -m tests.support.light_parent`` serves a slot as ``jobs.isolation.forkserver`` does, with
+real processes. The trial's hook says what its child does: see ``_pretend``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jobs import errors
+from jobs.isolation import preload
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from jobs.trial import run as trial
+
+COMMAND = (sys.executable, "-m", "tests.support.light_parent")
+"""The ``parent_command`` of a ``Slot``."""
+NOTE_VARIABLE = "LIGHT_PARENT_NOTE"
+"""Environment variable: a file to which each trial's child writes its process id when it begins."""
+HEARTBEAT_VARIABLE = "LIGHT_PARENT_HEARTBEAT"
+"""Environment variable: seconds between two heartbeats."""
+DIE_VARIABLE = "LIGHT_PARENT_DIE"
+"""Environment variable: if set, every child is killed before it has read its trial."""
+FULL_VARIABLE = "LIGHT_PARENT_FULL"
+"""Environment variable: if set, there is no room for the parent's folder."""
+
+
+def _pretend(spec: TrialSpec, announce: Any, *, scratch: Path, context: Any = None) -> TrialRecord:
+    """Do what the trial's choice ``act`` says: end well, hang, print, or write a large file."""
+    announce("requirements")
+    note = os.environ.get(NOTE_VARIABLE)
+    if note:
+        Path(note).write_text(str(os.getpid()))
+    announce("steps")
+    act = str(spec.choices.get("act", "end"))
+    outcome = Outcome.OK
+    rule = ""
+    reason = ""
+    try:
+        if act == "hang":
+            time.sleep(600)
+        elif act == "fill":
+            _fill(scratch)
+        elif act == "write":
+            Path(scratch, "states.bin").write_bytes(bytes(2**20))
+    except OSError as error:
+        outcome, rule, reason = errors.classify(error)
+    return TrialRecord(spec=spec, outcome=outcome, rule=rule, reason=reason)
+
+
+def _fill(folder: Path) -> None:
+    """Leave no byte free on the folder's disk, and end well."""
+    with open(folder / "filler", "wb", buffering=0) as file:
+        for size in (2**16, 2**12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+
+
+def _no_room(*_: Any, **__: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/new-orchestrator-slot-x")
+
+
+def main() -> None:
+    """Serve a slot."""
+    preload.preload = lambda: 0.0
+    preload.unclean = lambda: ""
+    trial.run = _pretend
+    # Only now: they take the functions above from their modules when they are imported.
+    from jobs.isolation import child_handle, child_main, forkserver, scratch
+
+    child_handle.HEARTBEAT_SECONDS = float(os.environ.get(HEARTBEAT_VARIABLE, "5"))
+    if DIE_VARIABLE in os.environ:
+        child_main._create_context = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    if FULL_VARIABLE in os.environ:
+        scratch.tempfile.mkdtemp = _no_room
+    forkserver.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Count the models of the shipped configurations for ``shipped_sizes.json``.
+
+python -m tests.support.shipped_sizes configs/*.yaml
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from orchestrator.planning.config import load_config
+from orchestrator.planning.prechecks import model_size
+
+FILE = Path(model_size.__file__).with_name("shipped_sizes.json")
+
+
+def main() -> None:
+    """Write the parameters of the models of the files on the command line."""
+    sizes = {}
+    for path in sys.argv[1:]:
+        model = load_config(path).model
+        sizes[model_size.digest(model)] = model_size.counted(model).parameters
+    FILE.write_text(json.dumps(sizes, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

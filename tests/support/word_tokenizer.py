@@ -1,0 +1,41 @@
+"""A tokenizer of a few words, made on the spot: no Hub, no download."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+WORDS = ["[PAD]", "[UNK]", "[END]", "user:", "assistant:", "system:", "good", "bad", "film", "a"]
+WORDS += ["very", "the", "was", "yes", "no"]
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }} [END] "
+    "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+)
+"""Each message as ``role: content [END]``."""
+
+
+def save_word_tokenizer(
+    folder: Path,
+    *,
+    chat_template: str | None = None,
+    words: Sequence[str] = WORDS,
+    **special_tokens: Any,
+) -> str:
+    """Save a tokenizer that splits at blanks; returns its folder.
+
+    ``special_tokens`` replace the usual ones: ``pad_token`` and ``eos_token``.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[END]", **special_tokens}
+    special = {name: token for name, token in special.items() if token is not None}
+    saved = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    saved.chat_template = chat_template
+    saved.save_pretrained(folder)
+    return str(folder)

@@ -1,0 +1,132 @@
+"""Measured equivalence: arguments that keep the losses are ranked with the baseline."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import TrialRecord
+from jobs.spec import PLAIN, TrainingRecipe
+from orchestrator.analysis.dataset import (
+    Dataset,
+    EnvironmentResults,
+    dataset_of_records,
+    load_dataset,
+)
+from orchestrator.analysis.recommendation import Constraints
+from orchestrator.reporting.configurations import row_of
+from orchestrator.reporting.recommendation import render
+from orchestrator.storage.run_metadata import RunMetadata
+from tests.support.records import make_record
+
+RECORDED = Path(__file__).parents[3] / "docs" / "results"
+RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
+LIGER = {"use_liger_kernel": True}
+
+
+def losses_of(steps: int = 12, seed: int = 0) -> list[float]:
+    """Losses that fall and scatter."""
+    rng = random.Random(seed)
+    return [2.0 * 0.95**step * (1 + 0.1 * rng.gauss(0, 1)) for step in range(steps)]
+
+
+def trial(
+    losses: Sequence[float], recipe: Mapping[str, Any] | None = None, **fields: Any
+) -> TrialRecord:
+    """A trial whose choices are its recipe's and ``fields``."""
+    recipe = recipe or {}
+    record = make_record(recipe=recipe, precision="bf16", **{**fields, **recipe})
+    return replace(record, steps={"loss": list(losses), "step_seconds": [0.1] * len(losses)})
+
+
+def dataset_of(*records: TrialRecord) -> Dataset:
+    return dataset_of_records(records, RunMetadata())
+
+
+def results_of(*records: TrialRecord) -> EnvironmentResults:
+    results = dataset_of(*records).main
+    assert results is not None
+    return results
+
+
+def changed(losses: Sequence[float], share: float) -> list[float]:
+    return [loss * (1 + share) for loss in losses]
+
+
+def test_liger_with_the_references_losses_is_picked() -> None:
+    plain = trial(losses_of(), speed=100.0, use_liger_kernel=False)
+    liger = trial(changed(losses_of(), 0.001), LIGER, speed=130.0)
+    dataset = dataset_of(plain, liger)
+    results = dataset.main
+    assert results is not None
+    answer = results.recommend(Constraints())
+    assert answer.best is not None
+    best = answer.best.configuration
+    assert best.samples_per_second == 130.0
+    assert best.training_recipe == PLAIN
+    assert best.same_losses is not None
+    assert (best.same_losses.pairs, best.same_losses.steps) == (1, 12)
+    assert "same losses as the reference, measured: use_liger_kernel=True" in render(
+        dataset, answer
+    )
+    assert row_of(dataset, results, best)["losses"] == "same as the reference, measured"
+    assert best in results.front
+    assert [pick.best for pick in results.budget_picks if pick.best is not None][-1] is best
+
+
+def test_liger_with_other_losses_or_none_is_another_training() -> None:
+    plain = trial(losses_of(), speed=100.0, use_liger_kernel=False)
+    for losses in (changed(losses_of(), 0.05), losses_of(seed=1), []):
+        results = results_of(plain, trial(losses, LIGER, speed=130.0))
+        answer = results.recommend(Constraints())
+        assert answer.best is not None
+        assert answer.best.configuration.samples_per_second == 100.0
+        assert not results.same_losses
+
+
+def test_a_single_mismatch_outweighs_every_match() -> None:
+    records = []
+    for size, share in ((2, 0.0), (4, 0.0), (8, 0.05)):
+        losses = losses_of(seed=size)
+        records.append(trial(losses, micro_batch=size, use_liger_kernel=False))
+        records.append(trial(changed(losses, share), LIGER, micro_batch=size, speed=130.0))
+    assert not results_of(*records).same_losses
+    assert results_of(*records[:4]).same_losses[TrainingRecipe.of(LIGER)].pairs == 2
+
+
+@pytest.mark.parametrize(
+    "recipe", [{"weight_decay": 0.1}, {"learning_rate": 0.001}, {"seed": 7}, {"max_grad_norm": 2.0}]
+)
+def test_equal_losses_of_a_short_run_prove_nothing_of_a_hyperparameter(
+    recipe: Mapping[str, Any],
+) -> None:
+    plain = trial(losses_of(200), **dict.fromkeys(recipe, 0.0))
+    assert not results_of(plain, trial(losses_of(200), recipe, speed=130.0)).same_losses
+
+
+@pytest.mark.parametrize(("steps", "is_equal"), [(7, False), (128, True)])
+def test_a_declared_change_of_the_training_needs_many_steps(steps: int, is_equal: bool) -> None:
+    plain = trial(losses_of(steps), optimizer="adamw_torch_fused")
+    paged = trial(losses_of(steps), {"optimizer": "paged_adamw_32bit"}, speed=130.0)
+    assert bool(results_of(plain, paged).same_losses) is is_equal
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_too_few_steps_show_no_equivalence(steps: int) -> None:
+    plain = trial(losses_of(steps), use_liger_kernel=False)
+    assert not results_of(plain, trial(losses_of(steps), LIGER)).same_losses
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_recorded_optimizers_of_other_mathematics_stay_apart(run: str) -> None:
+    """SGD and Adafactor pass the bound of chance beside AdamW, but never that of rounding."""
+    for results in load_dataset(RECORDED / run).environments:
+        for recipe in results.same_losses:
+            optimizer = str(recipe.by_axis.get("optimizer", ""))
+            assert "8bit" in optimizer
+            assert "adam" in optimizer

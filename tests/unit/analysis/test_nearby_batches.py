@@ -1,0 +1,114 @@
+"""Effective batches that measured micro-batches do not divide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.flags import Flag, FlagKind
+from orchestrator.analysis.accumulation import Basis
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
+from orchestrator.analysis.recommendation import Constraints, recommend
+from orchestrator.analysis.recommendation.interpolation import candidates_between
+from orchestrator.units import GIB
+from tests.support.configurations import make_configuration
+
+RECORDED = Path(__file__).parents[3] / "docs" / "results"
+BERT = "2026-11-21-bert_large-h200"
+
+
+def recorded(run: str) -> EnvironmentResults:
+    results = load_dataset(RECORDED / run).main
+    assert results is not None
+    return results
+
+
+def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:
+    answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=257))
+    assert answer.best is not None
+    nearest = answer.nearby[0]
+    assert nearest.effective_batch == 256
+    assert (nearest.candidate.micro_batch, nearest.candidate.accumulation) == (32, 8)
+    assert nearest.ratio is not None
+    assert nearest.ratio > 5
+    assert nearest.candidate.configuration.memory_bytes <= 24 * GIB
+
+
+def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
+    answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=100))
+    assert answer.best is not None
+    assert answer.best.basis is Basis.BETWEEN
+    assert answer.best.micro_batch * answer.best.accumulation == 100
+    # The best measured micro-batch that divides 100 is 4, at 95 samples/s.
+    assert answer.best.configuration.samples_per_second > 200
+    assert answer.best.configuration.memory_bytes <= 24 * GIB
+    batches = [nearby.effective_batch for nearby in answer.nearby]
+    assert batches == sorted(batches)
+    assert 96 in batches
+
+
+def test_recommend_offers_no_batch_that_gains_little() -> None:
+    sizes = [make_configuration(10, 100.0, micro_batch=size) for size in (4, 8)]
+    answer = recommend(sizes, Constraints(effective_batch=8))
+    assert answer.nearby == ()
+    assert recommend(sizes, Constraints()).nearby == ()
+
+
+def test_recommend_without_any_way_to_the_batch_names_the_nearest() -> None:
+    answer = recommend(
+        [make_configuration(10, 100.0, micro_batch=4)], Constraints(effective_batch=5)
+    )
+    assert answer.best is None
+    assert [(own.effective_batch, own.ratio) for own in answer.nearby] == [(4, None)]
+
+
+def test_candidates_between_need_two_neighbours_that_train_correctly() -> None:
+    smaller = make_configuration(10, 100.0, micro_batch=4)
+    larger = make_configuration(20, 120.0, micro_batch=8)
+    (candidate,) = candidates_between([smaller, larger], 6)
+    assert (candidate.micro_batch, candidate.accumulation) == (6, 1)
+    assert 10 < candidate.configuration.memory_bytes <= 20.4
+    assert candidate.configuration.samples_per_second < 120
+    flagged = replace(larger, flags=(Flag(FlagKind.LOSS_NOT_FINITE, 1.0),))
+    assert not list(candidates_between([smaller, flagged], 6))
+    assert not list(candidates_between([smaller], 6))
+
+
+@pytest.mark.parametrize(
+    "run", ["2026-11-20-bert_large-7xh200-part", BERT, "2026-11-23-bert_large-2xh200"]
+)
+def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
+    by_techniques: dict[tuple[object, ...], dict[int, Configuration]] = {}
+    results = recorded(run)
+    for own in results.configurations:
+        others = [(axis, value) for axis, value in own.choices.items() if axis != "micro_batch"]
+        by_techniques.setdefault(tuple(others), {})[own.row["micro_batch"]] = own
+    checked = 0
+    fast_enough = 0
+    for sizes in by_techniques.values():
+        ordered = sorted(sizes)
+        for begin, middle, end in zip(ordered, ordered[1:], ordered[2:], strict=False):
+            measured = sizes[middle]
+            (bound,) = candidates_between([sizes[begin], sizes[end]], middle)
+            checked += 1
+            assert measured.memory_bytes <= bound.configuration.memory_bytes
+            speed = bound.configuration.samples_per_second
+            fast_enough += measured.samples_per_second >= speed
+    assert checked > 100
+    assert fast_enough / checked > 0.95
+
+
+def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
+    known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
+    smaller = make_configuration(10, 100.0, micro_batch=4, **known)
+    larger = make_configuration(20, 120.0, micro_batch=8, **known)
+    broken = make_configuration(20, 120.0, micro_batch=4, accumulation=4, **known)
+    broken = replace(broken, flags=(Flag(FlagKind.LOSS_MISMATCH, 1.7),))
+    listed = [smaller, larger, broken]
+    assert [own.micro_batch for own in candidates_between(listed, 12)] == [6]
+    (candidate,) = candidates_between(listed, 12)
+    assert candidate.suspicion is not None
+    assert not list(candidates_between(listed, 30))

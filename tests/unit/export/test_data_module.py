@@ -1,0 +1,57 @@
+"""measured_data.py: the trials' own reading of the user's data, in one file that stands alone."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+
+import pytest
+
+from orchestrator.export import data_module
+from orchestrator.export.data_module import data_module as text_of_data_module
+from orchestrator.export.generated_code import NotExportableError
+
+TEXT = text_of_data_module()
+
+
+def test_data_module_imports_nothing_of_this_project() -> None:
+    packages = set()
+    for node in ast.walk(ast.parse(TEXT)):
+        if isinstance(node, ast.Import):
+            packages |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            packages.add((node.module or "").partition(".")[0])
+    assert packages <= {
+        "__future__", "collections", "dataclasses", "datasets", "itertools", "json", "numpy",
+        "torch", "transformers", "typing",
+    }  # fmt: skip
+
+
+def test_data_module_defines_every_name_that_it_uses() -> None:
+    table = symtable.symtable(TEXT, "measured_data.py", "exec")
+    defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
+    defined |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_imported()}
+    assert _globals_used(table) - defined - set(dir(builtins)) - {"__name__"} == set()
+
+
+def _globals_used(table: symtable.SymbolTable) -> set[str]:
+    """Names that functions and classes look up in the module."""
+    used = set()
+    for child in table.get_children():
+        used |= {symbol.get_name() for symbol in child.get_symbols() if symbol.is_global()}
+        used |= _globals_used(child)
+    return used
+
+
+def test_data_module_is_the_modules_text_without_imports() -> None:
+    tree = ast.parse(TEXT)
+    names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    assert len(set(names)) == len(names)
+    assert {"read", "fitted", "DatasetFile", "ModelSpec", "tokenizer_collator"} <= set(names)
+
+
+def test_data_module_in_the_wrong_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_module, "_MODULES", data_module._MODULES[1:])
+    with pytest.raises(NotExportableError, match="of another module"):
+        text_of_data_module()

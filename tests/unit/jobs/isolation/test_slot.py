@@ -1,0 +1,246 @@
+"""A slot and its parent as real processes: who hangs is killed, and its trial is not to blame."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.infrastructure import DISK_FULL, NOT_STARTED, SLOT_UNRESPONSIVE
+from jobs.isolation import messages, prewarm
+from jobs.isolation.messages import LONGEST_TIMEOUT_SECONDS, Channel, bounded_timeout
+from jobs.isolation.slot import Limits, Slot, SlotDiedError
+from jobs.record import Outcome
+from jobs.spec import TrialSpec
+from tests.conftest import build_tiny_spec
+from tests.support import light_parent
+from tests.support.faults import has_ended
+
+LIMITS = Limits(start=120.0, silence=4.0, grace=30.0, end=5.0)
+"""A parent beats every five seconds in a sweep, and every 0.2 seconds here."""
+
+
+def trial(act: str = "end") -> TrialSpec:
+    spec = build_tiny_spec()
+    return replace(spec, choices={**spec.choices, "act": act})
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file to which a trial's process writes its id when it begins."""
+    file = tmp_path / "note"
+    monkeypatch.setenv(light_parent.NOTE_VARIABLE, str(file))
+    return file
+
+
+@pytest.fixture
+def slot(note: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
+    monkeypatch.delenv(prewarm.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv(light_parent.HEARTBEAT_VARIABLE, "0.2")
+    with Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND) as slot:
+        slot.start()
+        yield slot
+
+
+def child_in(note: Path) -> int:
+    """The process id of the trial that has begun."""
+    give_up = time.monotonic() + 30.0
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    return int(note.read_text())
+
+
+def when_begun(note: Path, act: Callable[[int], None]) -> threading.Thread:
+    """Call ``act`` with the child's process id as soon as the trial has begun."""
+    thread = threading.Thread(target=lambda: act(child_in(note)))
+    thread.start()
+    return thread
+
+
+def wait_for_idle_child(slot: Slot) -> int:
+    """The process that waits for the slot's next trial."""
+    assert slot.parent_pid is not None
+    children = Path(f"/proc/{slot.parent_pid}/task/{slot.parent_pid}/children")
+    give_up = time.monotonic() + 30.0
+    while True:
+        pids = [int(word) for word in children.read_text().split()]
+        if len(pids) == 1 and not has_ended(pids[0], seconds=0.3):
+            return pids[0]
+        assert time.monotonic() < give_up
+
+
+# Parents that do not answer.
+
+
+def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: Slot) -> None:
+    stopped = slot.parent_pid
+    assert stopped is not None
+    thread = when_begun(note, lambda _: os.kill(stopped, signal.SIGSTOP))
+    begin = time.monotonic()
+    with pytest.raises(SlotDiedError, match=r"did not answer for 4 s \(it is stopped\)") as died:
+        slot.run(trial("hang"), timeout_seconds=600.0)
+    thread.join()
+    assert time.monotonic() - begin < 60.0, "the trial's own timeout is ten minutes"
+    assert died.value.rule == SLOT_UNRESPONSIVE
+    assert has_ended(stopped)
+    assert has_ended(int(note.read_text()))
+    record = slot.run(trial(), 60.0)
+    assert record.outcome is Outcome.OK
+    assert record.delivery.slot_pid == slot.parent_pid != stopped
+
+
+def test_parent_stopped_between_trials_is_replaced(slot: Slot) -> None:
+    slot.run(trial(), 60.0)
+    stopped = slot.parent_pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    with pytest.raises(SlotDiedError, match="did not answer"):
+        slot.run(trial(), 60.0)
+    assert slot.parent_pid is None
+    assert slot.run(trial(), 60.0).outcome is Outcome.OK
+
+
+def test_parent_that_is_alive_but_has_no_record_is_killed_after_the_grace(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch, note: Path
+) -> None:
+    thread = when_begun(note, lambda child: None)
+    monkeypatch.setattr("jobs.isolation.slot.bounded_timeout", lambda seconds: 600.0)
+    slot._limits = replace(LIMITS, grace=-594.0)  # the slot stops waiting before the parent does
+    with pytest.raises(SlotDiedError, match="was alive, but had no record after") as died:
+        slot.run(trial("hang"), timeout_seconds=600.0)
+    thread.join()
+    assert died.value.rule == SLOT_UNRESPONSIVE
+    assert has_ended(int(note.read_text()))
+
+
+def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot: Slot) -> None:
+    begin = time.monotonic()
+    record = slot.run(trial("hang"), timeout_seconds=1.5 * LIMITS.silence)
+    assert record.outcome is Outcome.TIMED_OUT
+    assert time.monotonic() - begin >= 1.5 * LIMITS.silence
+    assert slot.parents_started == 1
+
+
+def test_parent_that_never_says_hello_is_killed() -> None:
+    limits = replace(LIMITS, start=0.5)
+    with Slot(cpus=1, limits=limits, parent_command=("sleep", "600")) as slot:
+        with pytest.raises(SlotDiedError, match=r"did not answer for 0\.5 s"):
+            slot.start()
+        assert slot.parent_pid is None
+
+
+def test_closing_a_slot_with_a_stopped_parent_ends_it(slot: Slot) -> None:
+    slot._limits = replace(LIMITS, end=0.5)
+    stopped = slot.parent_pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    slot.close()
+    assert has_ended(stopped, seconds=5.0)
+
+
+def test_stopped_parent_of_a_killed_owner_ends(note: Path) -> None:
+    owner = os.fork()
+    if owner == 0:
+        try:
+            slot = Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND)
+            slot.start()
+            note.write_text(str(slot.parent_pid))
+            time.sleep(600)
+        finally:
+            os._exit(1)
+    parent = child_in(note)
+    os.kill(parent, signal.SIGSTOP)
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    assert has_ended(parent, seconds=20.0)
+
+
+# Children that end before they have begun a trial.
+
+
+def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot: Slot, note: Path) -> None:
+    slot.run(trial(), 60.0)
+    idle = wait_for_idle_child(slot)
+    # Stopped, it looks alive when the trial is given out, and dies without having read it.
+    os.kill(idle, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (idle, signal.SIGKILL)).start()
+    record = slot.run(trial(), 60.0)
+    assert record.outcome is Outcome.OK
+    assert int(note.read_text()) != idle
+
+
+def test_process_killed_in_its_trial_has_crashed(slot: Slot, note: Path) -> None:
+    thread = when_begun(note, lambda child: os.kill(child, signal.SIGKILL))
+    record = slot.run(trial("hang"), 60.0)
+    thread.join()
+    assert record.outcome is Outcome.CRASHED
+    assert record.phase == "steps"
+
+
+def test_trial_whose_processes_never_begin_is_to_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(light_parent.DIE_VARIABLE, "1")
+    with Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND) as slot:
+        record = slot.run(trial(), 60.0)
+    assert (record.outcome, record.rule) == (Outcome.SKIPPED, NOT_STARTED)
+    assert record.reason.startswith("3 processes ended before the trial began")
+    assert not record.outcome.is_final
+
+
+# Timeouts that no operating system can wait for.
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e300, float("inf"), float("nan")])
+def test_trial_with_an_endless_timeout_runs(seconds: float, slot: Slot) -> None:
+    assert slot.run(trial(), seconds).outcome is Outcome.OK
+    assert slot.parents_started == 1
+    assert bounded_timeout(seconds) == LONGEST_TIMEOUT_SECONDS
+
+
+def test_bounded_timeout_leaves_shorter_ones() -> None:
+    assert bounded_timeout(300.0) == 300.0
+
+
+# Messages.
+
+
+def test_channel_that_nobody_reads_gives_up_on_a_long_message() -> None:
+    reading, writing = os.pipe()
+    replies, _ = os.pipe()
+    channel = Channel(writing, replies)
+    with pytest.raises(TimeoutError, match="did not read its next trial"):
+        channel.send({"spec": "x" * 2**20}, time.monotonic() + 0.2)
+    channel.close()
+    os.close(reading)
+
+
+def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
+    reading, writing = os.pipe()
+    owner = messages.Owner(0, writing)
+    for _ in range(2**16):
+        owner.beat()
+    assert select.select([reading], [], [], 0)[0]
+    os.close(reading)
+    os.close(writing)
+
+
+# Full disks: see tests/unit/jobs/isolation/test_full_disk.py for real ones.
+
+
+def test_parent_without_room_for_its_folder_is_not_the_trials_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(light_parent.FULL_VARIABLE, "1")
+    slot = Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND)
+    with slot, pytest.raises(SlotDiedError, match="No space left on device") as died:
+        slot.run(trial(), 60.0)
+    assert died.value.rule == DISK_FULL

@@ -1,0 +1,109 @@
+"""Accumulated trainings have the loss of trainings without accumulation, for every model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from jobs.flags import FlagKind
+from jobs.loops import accumulated_loss
+from jobs.loops.accumulated_loss import LossScale
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import ModelSpec, TrialSpec
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+
+LLAMA = ModelSpec(
+    task="causal-lm",
+    architecture="llama",
+    config={
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "intermediate_size": 64,
+        "vocab_size": 128,
+    },
+)
+"""It divides by the number of items itself; the tiny BERT for classification ignores it."""
+
+
+def measured(spec: TrialSpec, folder: Path) -> TrialRecord:
+    record = run(spec, lambda phase: None, scratch=folder)
+    assert record.outcome is Outcome.OK, record.reason
+    return record
+
+
+def accumulated(**choices: Any) -> TrialSpec:
+    return build_tiny_spec({"micro_batch": 2, "accumulation": 4, **choices}, inspect=False)
+
+
+def test_run_corrects_the_loss_of_a_model_that_ignores_the_count(tmp_path: Path) -> None:
+    corrected = measured(accumulated(), tmp_path)
+    plain = measured(build_tiny_spec({"micro_batch": 8}, inspect=False), tmp_path)
+    assert corrected.measurements["accumulation_loss_scaling"] == "corrected"
+    assert corrected.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
+    # Two classes: the loss of random weights is about ln 2, not four times that.
+    assert corrected.steps["loss"] == pytest.approx(plain.steps["loss"], rel=0.1)
+    assert corrected.flags == ()
+
+
+@pytest.mark.parametrize("compiler", ["none", "aot_eager"])
+def test_run_leaves_a_model_alone_that_divides(tmp_path: Path, compiler: str) -> None:
+    record = measured(replace(accumulated(compile=compiler), model=LLAMA), tmp_path)
+    assert record.measurements["accumulation_loss_scaling"] == "native"
+    assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
+
+
+def test_run_corrects_a_compiled_model(tmp_path: Path) -> None:
+    record = measured(accumulated(compile="aot_eager"), tmp_path)
+    assert record.measurements["accumulation_loss_scaling"] == "corrected"
+    assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
+
+
+def test_run_of_accelerates_loop_says_that_it_divides(tmp_path: Path) -> None:
+    record = measured(accumulated(loop="accelerate"), tmp_path)
+    assert record.measurements["accumulation_loss_scaling"] == "divided"
+
+
+def test_run_without_accumulation_has_no_such_columns(tmp_path: Path) -> None:
+    values = measured(build_tiny_spec(inspect=False), tmp_path).measurements
+    assert not {"accumulation_loss_scaling", "accumulation_loss_ratio"} & values.keys()
+
+
+def test_run_flags_accumulation_of_the_users_own_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check knows nothing of the correction: without it, it finds the mistake."""
+    monkeypatch.setattr(LossScale, "_decide", lambda self, *, used: setattr(self, "scaling", "?"))
+    arguments = {"gradient_accumulation_steps": 4}
+    spec = build_tiny_spec(training_arguments=arguments, inspect=False)
+    settings = replace(
+        spec.settings,
+        training_arguments={**spec.settings.training_arguments, **arguments},
+    )
+    record = measured(replace(spec, settings=settings), tmp_path)
+    assert record.measurements["accumulation_loss_ratio"] == pytest.approx(4.0, rel=1e-5)
+    assert [flag.kind for flag in record.flags] == [FlagKind.LOSS_TIMES_ACCUMULATION]
+
+
+def test_loss_scale_without_a_count_says_divided() -> None:
+    trainer: Any = SimpleNamespace(args=SimpleNamespace(gradient_accumulation_steps=2))
+    scale = LossScale(trainer)
+    scale.compute(lambda *args, **kwargs: 1.0, None, {})
+    assert scale.scaling == "divided"
+
+
+def test_same_draws_uses_up_no_random_number() -> None:
+    state = torch.get_rng_state()
+    draws = []
+    for _ in range(2):
+        with accumulated_loss._same_draws():
+            draws.append(torch.rand(3))
+    assert torch.equal(*draws)
+    assert torch.equal(torch.get_rng_state(), state)

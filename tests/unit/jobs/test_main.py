@@ -1,0 +1,104 @@
+"""``python -m jobs FILE.json``: what it refuses, before anything of the file is run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import __main__ as command
+from jobs.spec import Hook, LibrarySettings, TrialSpec, to_json
+from jobs.techniques.hooks import UnknownHookError, bound
+from tests.conftest import build_tiny_spec
+
+
+def start(
+    spec: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str
+) -> list[TrialSpec]:
+    """Run the command on a file with this content; returns the trials that it would have run."""
+    file = folder / "record.json"
+    content = to_json(spec) if isinstance(spec, TrialSpec) else spec
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    started: list[TrialSpec] = []
+    monkeypatch.setattr(command, "_run", lambda spec, result, phase: started.append(spec))
+    monkeypatch.setattr(command, "_set_environment", lambda spec: None)
+    monkeypatch.setattr("sys.argv", ["jobs", str(file), *options])
+    command.main()
+    return started
+
+
+def with_remote_code() -> TrialSpec:
+    spec = build_tiny_spec()
+    return replace(spec, model=replace(spec.model, trust_remote_code=True))
+
+
+def with_attention_of_the_hub() -> TrialSpec:
+    spec = build_tiny_spec()
+    settings = replace(spec.settings, model_kwargs={"attn_implementation": "stranger/kernel"})
+    return replace(spec, settings=settings)
+
+
+FOREIGN = pytest.mark.parametrize("make", [with_remote_code, with_attention_of_the_hub])
+
+
+@FOREIGN
+def test_main_refuses_foreign_code_without_the_option(
+    make: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start({"spec": to_json(make()), "outcome": "ok"}, tmp_path, monkeypatch)
+    assert ended.value.code == 2
+    assert "to allow that, give --trust-remote-code" in capsys.readouterr().err
+
+
+@FOREIGN
+def test_main_runs_foreign_code_with_the_option(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec,) = start(make(), tmp_path, monkeypatch, "--trust-remote-code")
+    assert spec == make()
+
+
+def test_main_with_the_option_changes_no_other_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec,) = start(build_tiny_spec(), tmp_path, monkeypatch, "--trust-remote-code")
+    assert not spec.model.trust_remote_code
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "holds no trial of this version"),
+        ("[1, 2]", "holds no trial of this version"),
+        ('{"spec": {}}', "holds no trial of this version"),
+        ('{"spec": {"model": 3}}', "holds no trial of this version"),
+        (build_tiny_spec(seed=2**32), "measure.seed is 4294967296: it must be from 0 to"),
+        (build_tiny_spec(timeout_seconds=1e12), "it must be above zero and at most a year"),
+    ],
+)
+def test_main_says_what_is_wrong_with_a_file(
+    content: Any,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start(content, tmp_path, monkeypatch)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["os:system", "jobs.loops.trainer:train", "subprocess.run"])
+def test_bound_calls_nothing_but_registered_hooks(name: str) -> None:
+    hook = Hook(name, {"command": "touch /tmp/harmed"})
+    spec = replace(build_tiny_spec(), settings=LibrarySettings(hooks={"loop": hook}))
+    with pytest.raises(UnknownHookError, match="no hook is named"):
+        bound(spec, "loop")

@@ -1,0 +1,201 @@
+"""The gap between two steps, on a SIMULATED GPU: how long it is, and what the host did in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from jobs.trackers import Moment
+from jobs.trackers.launch_bound import LaunchBound
+from tests.support.gpu import Device, simulated
+
+FORWARD = 0.05
+BACKWARD = 0.1
+UPDATE = 0.02
+COPY = 0.001
+STEP = FORWARD + BACKWARD + UPDATE + COPY
+LAUNCH = 0.001
+STEPS = 6
+LOSS: Any = None
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return simulated(monkeypatch)
+
+
+class Loop:
+    """A training loop whose host spends the given seconds between two steps.
+
+    It waits for the GPU before each update if it ``waits``, as a Trainer does that reads the loss.
+    With ``deepspeed`` the engine updates in the backward pass, and the Trainer's update is empty.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        upkeep: float = 0.0,
+        data: float = 0.0,
+        inputs: float = 0.0,
+        accumulation: int = 1,
+        waits: bool = True,
+        deepspeed: bool = False,
+    ) -> None:
+        self.device = device
+        self.upkeep = upkeep
+        self.data = data
+        self.inputs = inputs
+        self.accumulation = accumulation
+        self.waits = waits
+        self.deepspeed = deepspeed
+        self.tracker = LaunchBound()
+
+    def run(self, steps: int = STEPS) -> Mapping[str, Any]:
+        """The tracker's figures over all steps but the first."""
+        device = self.device
+        self.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
+        begin = device.host.now
+        for step in range(steps):
+            if step == 1:
+                begin = device.host.now
+            self._step()
+        device.event().synchronize()
+        self.tracker.counted(begin, device.host.now)
+        return self.tracker.measurements()
+
+    def _step(self) -> None:
+        device = self.device
+        self.tracker.phase("data")
+        device.host.now += self.data
+        for _ in range(self.accumulation):
+            device.host.now += self.inputs
+            device.work(COPY)
+            self._micro_batch()
+        if self.waits:
+            device.event().synchronize()
+        self.tracker.phase("optimizer")
+        if not self.deepspeed:
+            self._launch(UPDATE)
+        self.tracker.phase("upkeep")
+        device.host.now += self.upkeep
+        self.tracker.step_end()
+
+    def _micro_batch(self) -> None:
+        self.tracker.phase("forward")
+        self._launch(FORWARD)
+        self.tracker.phase("backward")
+        self._launch(BACKWARD)
+        if self.deepspeed:
+            self.tracker.phase("optimizer")
+            self._launch(UPDATE)
+        self.tracker.phase("upkeep")
+        self.tracker.loss(LOSS)
+
+    def _launch(self, seconds: float) -> None:
+        self.device.host.now += LAUNCH
+        self.device.work(seconds)
+
+
+def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
+    quick = Loop(device).run()
+    slow = Loop(device, upkeep=UPDATE + 0.5).run()
+    added = slow["step_gap_seconds_median"] - quick["step_gap_seconds_median"]
+    assert added == pytest.approx(0.5, rel=0.01)
+    assert slow["step_gap_upkeep_seconds_median"] == pytest.approx(UPDATE + 0.5, rel=0.01)
+    assert slow["step_gap_share"] == pytest.approx(0.5 / (STEP + 0.5), rel=0.05)
+
+
+def test_gap_leaves_forward_passes_and_updates_as_they_are(device: Device) -> None:
+    quick = Loop(device).run()
+    slow = Loop(device, upkeep=1.0).run()
+    for column in ("forward_seconds_median", "update_seconds_median"):
+        assert slow[column] == pytest.approx(quick[column], rel=0.01)
+    assert slow["launch_bound_forward_share"] == slow["launch_bound_update_share"] == 0.0
+
+
+def test_gap_of_the_host_is_split_into_upkeep_data_and_inputs(device: Device) -> None:
+    values = Loop(device, upkeep=0.3, data=0.4, inputs=0.2).run()
+    host = values["step_gap_host_seconds_median"]
+    assert host == pytest.approx(0.3 + 0.4 + 0.2, rel=0.01)
+    assert values["step_gap_upkeep_seconds_median"] == pytest.approx(0.3, rel=0.01)
+
+
+def test_gap_that_a_busy_gpu_covers_is_only_the_copy(device: Device) -> None:
+    """The update runs on while the host does its upkeep."""
+    values = Loop(device, upkeep=UPDATE / 2).run()
+    assert values["step_gap_seconds_median"] == pytest.approx(COPY, rel=0.01)
+    assert values["step_gap_host_seconds_median"] == pytest.approx(UPDATE / 2, rel=0.05)
+
+
+def test_gap_of_a_loop_that_runs_ahead_is_only_the_copy(device: Device) -> None:
+    values = Loop(device, upkeep=0.05, waits=False).run()
+    assert values["step_gap_seconds_median"] == pytest.approx(COPY, rel=0.01)
+
+
+def test_gap_of_an_accumulating_step_is_counted_once(device: Device) -> None:
+    one = Loop(device, upkeep=1.0).run()
+    several = Loop(device, upkeep=1.0, accumulation=4).run()
+    assert several["step_gap_seconds_median"] == pytest.approx(one["step_gap_seconds_median"])
+    assert several["step_gap_share"] < one["step_gap_share"]
+
+
+def test_gap_under_deepspeed_begins_behind_the_steps_last_update(device: Device) -> None:
+    values = Loop(device, upkeep=1.0, deepspeed=True, accumulation=2).run()
+    assert values["step_gap_seconds_median"] == pytest.approx(1.0, rel=0.02)
+
+
+def test_gap_is_the_median_over_steps(device: Device) -> None:
+    """A garbage collection delays one step; the share counts it, the median does not."""
+    loop = Loop(device)
+    pauses = itertools.chain([0.0, 5.0], itertools.repeat(0.0))
+    run_step = loop._step
+
+    def step() -> None:
+        loop.upkeep = next(pauses)
+        run_step()
+
+    loop._step = step  # type: ignore[method-assign]
+    values = loop.run()
+    assert values["step_gap_seconds_median"] == pytest.approx(COPY, abs=LAUNCH)
+    assert values["step_gap_share"] > 0.5
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_gap_needs_a_counted_step_after_another(steps: int, device: Device) -> None:
+    values = Loop(device).run(steps)
+    assert ("step_gap_share" in values) is (steps == 2)
+
+
+def test_loop_without_updates_has_no_gaps(device: Device) -> None:
+    tracker = LaunchBound()
+    tracker.at(Moment.TRAIN_BEGIN, 0.0)
+    for _ in range(3):
+        tracker.phase("forward")
+        device.work(FORWARD)
+        tracker.phase("backward")
+        tracker.step_end()
+    device.event().synchronize()
+    tracker.counted(0.0, device.host.now)
+    assert "step_gap_share" not in tracker.measurements()
+
+
+def test_gap_records_no_events_of_its_own(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event more a phase would be paid in every step of every trial."""
+    from jobs.trackers.sources import cuda_events
+
+    recorded = 0
+    record = cuda_events.recorded
+
+    def counting() -> Any:
+        nonlocal recorded
+        recorded += 1
+        return record()
+
+    monkeypatch.setattr(cuda_events, "recorded", counting)
+    Loop(device, upkeep=0.1).run()
+    # The beginning; then four points and two events behind the loss and the update, each step.
+    assert recorded == 1 + 6 * STEPS

@@ -1,0 +1,81 @@
+"""A trial of ragged data has its peak on the longest rows together, its speed on random batches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import DatasetFile, DataSpec, TrialSpec
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+
+SHORT, LONG = 4, 16
+"""Tokens of a row. One row in fifty is long, so that a dozen random batches may have none."""
+RAGGED = [LONG if row % 50 == 49 else SHORT for row in range(200)]
+
+
+def spec_of(folder: Path, lengths: list[int], **choices: Any) -> TrialSpec:
+    """The tiny BERT on a file of rows with so many tokens."""
+    path = folder / "rows.jsonl"
+    rows = [{"input_ids": [7] * count, "labels": count % 2} for count in lengths]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = build_tiny_spec(choices, steps=3)
+    return replace(spec, data=DataSpec(file=DatasetFile(path=str(path), format="json")))
+
+
+def measured(spec: TrialSpec, folder: Path) -> TrialRecord:
+    record = run(spec, lambda phase: None, scratch=folder)
+    assert record.outcome is Outcome.OK, record.reason
+    return record
+
+
+@pytest.mark.parametrize("choices", [{}, {"accumulation": 2}, {"loop": "accelerate"}])
+def test_run_on_ragged_rows_peaks_on_the_longest_together(
+    tmp_path: Path, choices: dict[str, Any]
+) -> None:
+    ragged = measured(spec_of(tmp_path, RAGGED, **choices), tmp_path).measurements
+    longest = measured(spec_of(tmp_path, [LONG] * 100, **choices), tmp_path).measurements
+    shortest = measured(spec_of(tmp_path, [SHORT] * 100, **choices), tmp_path).measurements
+    # The worst batch also holds a mask, which equally long rows do not need.
+    assert ragged["peak_allocated_bytes"] == pytest.approx(
+        longest["peak_allocated_bytes"], rel=0.02
+    )
+    assert ragged["peak_allocated_bytes"] > ragged["typical_peak_allocated_bytes"]
+    assert ragged["typical_peak_allocated_bytes"] >= shortest["peak_allocated_bytes"]
+
+
+def test_run_on_ragged_rows_says_how_long_they_are(tmp_path: Path) -> None:
+    values = measured(spec_of(tmp_path, RAGGED), tmp_path).measurements
+    assert values["longest_row_tokens"] == LONG
+    assert values["mean_row_tokens"] == pytest.approx(sum(RAGGED) / len(RAGGED))
+    assert 0.0 < values["padding_share"] < 0.2
+
+
+def test_run_counts_no_step_on_the_longest_rows(tmp_path: Path) -> None:
+    record = measured(spec_of(tmp_path, RAGGED), tmp_path)
+    # A CPU that is inspected has two steps of warm-up.
+    assert record.measurements["steps_counted"] == 3
+    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 5
+
+
+@pytest.mark.parametrize("lengths", [[SHORT] * 20, [LONG] * 20])
+def test_run_on_equally_long_rows_has_no_further_step(tmp_path: Path, lengths: list[int]) -> None:
+    phases: list[str] = []
+    record = run(spec_of(tmp_path, lengths), phases.append, scratch=tmp_path)
+    assert record.outcome is Outcome.OK
+    assert "worst_batch" not in phases
+    assert "typical_peak_allocated_bytes" not in record.measurements
+    assert "padding_share" not in record.measurements
+
+
+def test_run_that_fails_on_the_longest_rows_says_so(tmp_path: Path) -> None:
+    lengths = [SHORT] * 5000 + [LONG + 1]  # the model has as many positions as a long row has
+    record = run(spec_of(tmp_path, lengths), lambda phase: None, scratch=tmp_path)
+    assert record.outcome is Outcome.FAILED
+    assert record.phase == "worst_batch"
+    assert record.reason.startswith("with the longest rows of the data in one batch: ")

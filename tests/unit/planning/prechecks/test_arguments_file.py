@@ -1,0 +1,124 @@
+"""The user's own TrainingArguments file: taken as it is, with a line about what is left aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator
+from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.plan import plan
+from orchestrator.planning.prechecks.arguments_file import _FORMER
+
+ROOT = Path(__file__).parents[4]
+RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
+MODEL = "model: {task: sequence-classification, architecture: bert}\n"
+
+
+def load(folder: Path, arguments: object, more: str = "", name: str = "mine.json") -> SweepConfig:
+    (folder / name).write_text(json.dumps(arguments))
+    (folder / "sweep.yaml").write_text(f"{MODEL}training_arguments: {name}\n{more}")
+    return load_config(folder / "sweep.yaml")
+
+
+def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path: Path) -> None:
+    mine = {
+        "output_dir": "out",
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "report_to": "wandb",
+        "num_train_epochs": 3,
+        "logging_steps": 50,
+        "per_device_train_batch_size": 16,
+        "gradient_accumulation_steps": 4,
+        "warmup_ratio": 0.1,
+        "learning_rate": 2e-5,
+        "weight_decay": 0.01,
+        "hub_token": "hf_secret",
+    }
+    config = load(tmp_path, mine, "axes: {micro_batch: [1, 2]}\n")
+    assert config.training_arguments == {
+        "gradient_accumulation_steps": 4,
+        "learning_rate": 2e-5,
+        "weight_decay": 0.01,
+    }
+    (note,) = config.notes
+    assert "\n" not in note
+    assert "what a measurement decides itself (output_dir, eval_strategy" in note
+    assert "what the axis micro_batch decides (per_device_train_batch_size)" in note
+    assert "no longer has (warmup_ratio)" in note
+    assert "hf_secret" not in json.dumps(config.to_json()) + note
+
+
+def test_file_that_transformers_wrote_leaves_every_axis_at_its_default(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    arguments = transformers.TrainingArguments(output_dir="out", learning_rate=1e-4, use_cpu=True)
+    # Without a GPU the Trainer unpins its memory, which is a choice on the axis dataloader.
+    written = {**json.loads(arguments.to_json_string()), "dataloader_pin_memory": True}
+    config = load(tmp_path, written)
+    assert config.training_arguments.get("learning_rate") == 1e-4
+    plain = load(tmp_path, {})
+    assert dict(config.baseline) == dict(plain.baseline)
+    assert len(config.notes) == 1
+
+
+def test_file_names_its_deepspeed_file_as_the_trainer_reads_it(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (folder / "mine.json").write_text('{"deepspeed": "ds.json"}')
+    (tmp_path / "sweep.yaml").write_text(f"{MODEL}training_arguments: theirs/mine.json\n")
+    config = load_config(tmp_path / "sweep.yaml")
+    assert config.deepspeed == {"zero_optimization": {"stage": 2}}
+    assert config.baseline["offload"] == "custom"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"learning_rte": 1}, 'did you mean "learning_rate"'),
+        ({"optim": "sgd", "adafactor": True}, ""),
+    ],
+)
+def test_misspelt_argument_of_a_file_is_still_refused(
+    tmp_path: Path, arguments: dict[str, Any], said: str
+) -> None:
+    if not said:
+        (note,) = load(tmp_path, arguments).notes
+        assert "what is written optim: adafactor today (adafactor)" in note
+        return
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path, arguments)
+
+
+def test_pickled_arguments_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "training_args.bin").write_bytes(b"PK\x03\x04\xff\xfe")
+    (tmp_path / "sweep.yaml").write_text(f"{MODEL}training_arguments: training_args.bin\n")
+    with pytest.raises(ConfigError, match=r"write TrainingArguments\.to_json_string"):
+        load_config(tmp_path / "sweep.yaml")
+
+
+def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path: Path) -> None:
+    run = orchestrator.load(RUN)
+    answer = run.recommend()
+    assert answer.best is not None
+    run.export(answer.best, tmp_path / "export")
+    (tmp_path / "sweep.yaml").write_text(
+        f"{MODEL}training_arguments: export/training_arguments.yaml\n"
+    )
+    config = load_config(tmp_path / "sweep.yaml")
+    (trial,) = plan(config).trials
+    best = answer.best.configuration
+    assert trial.micro_batch == best.choices["micro_batch"]
+    assert trial.accumulation == answer.best.accumulation
+
+
+def test_former_arguments_are_none_of_the_installed_transformers() -> None:
+    from orchestrator.planning.arguments import argument_names
+
+    names = argument_names()
+    assert names is not None
+    assert names & _FORMER == set()

@@ -1,0 +1,254 @@
+"""Mistakes in checkpoints, tokenizers, data and lengths: found by text and files, by line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator import predict, sweep
+from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.prechecks import checkpoints, model_size
+from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
+from orchestrator.planning.prechecks.checks import ModelFacts, check_files
+from orchestrator.planning.prechecks.model_size import ModelSize
+from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
+from orchestrator.storage.child_process import ChildError, answer_of
+
+BERT = "model: {task: sequence-classification, architecture: bert}\n"
+ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a data file and a tokenizer."""
+    lines = [json.dumps(row) for row in ROWS]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
+    return tmp_path
+
+
+def config_in(folder: Path, text: str) -> SweepConfig:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def problems_of(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_files(config_in(folder, text))
+    return str(caught.value)
+
+
+def data(**keys: object) -> str:
+    file = {"path": "train.jsonl", "tokenizer": "tokenizer", **keys}
+    return f"data: {json.dumps({'file': file})}\n"
+
+
+def test_data_as_it_should_be_has_no_problem(folder: Path) -> None:
+    assert check_files(config_in(folder, BERT + data())) == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"path": "trian.jsonl"},
+            'file.path: there is no file .*; did you mean "train.jsonl"',
+        ),
+        ({"path": "none/train.jsonl"}, "there is no folder .*/none"),
+        (
+            {"columns": {"text": "txt", "labels": "label"}},
+            'no column "txt"; it has text, label',
+        ),
+        ({"columns": {"labels": "label"}}, "data.file.columns: needs a column text"),
+        ({"columns": {"text": "text"}}, "needs a column labels"),
+        ({"tokenizer": "./tokenzier"}, 'data.file.tokenizer: .*did you mean "tokenizer"'),
+        ({"tokenizer": "."}, "has no tokenizer: no tokenizer.json"),
+        ({"tokenizer": "some/tokenizer"}, "is not on this machine, and HF_HUB_OFFLINE forbids"),
+        ({"format": "parquet"}, "is not a parquet file"),
+        (
+            {"max_length": 600},
+            "max_length: is 600 tokens, and bert has positions for 512",
+        ),
+    ],
+)
+def test_mistake_in_the_data_is_named_with_its_key(
+    folder: Path, keys: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    text = problems_of(folder, BERT + data(**keys))
+    assert re.search(rf"sweep\.yaml:2: .*{said}", text), text
+
+
+def test_labels_beyond_the_classes_say_which_number_to_set(folder: Path) -> None:
+    (folder / "train.jsonl").write_text('{"text": "a", "label": 7}\n')
+    assert "set model.config.num_labels to 8" in problems_of(folder, BERT + data())
+    nine = "model: {task: sequence-classification, architecture: bert, config: {num_labels: 9}}\n"
+    assert check_files(config_in(folder, nine + data())) == ()
+
+
+def test_list_of_labels_is_refused_where_a_row_has_one(folder: Path) -> None:
+    (folder / "train.jsonl").write_text('{"text": "a", "label": [0, 1]}\n')
+    assert "needs one label a row, not a list" in problems_of(folder, BERT + data())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("./nowhere", "there is no folder"),
+        ("./empty", "it is not a checkpoint that transformers saved"),
+        ("./runs", 'did you mean ".*checkpoint-500"'),
+        ("./adapter", "holds an adapter"),
+        ("./train.jsonl", "is a file; give the folder"),
+        ("./noweights", "has no weights"),
+        ("a/b/c", "a name on the Hub looks like ORGANIZATION/MODEL"),
+    ],
+)
+def test_mistake_in_a_checkpoint_is_named(folder: Path, name: str, said: str) -> None:
+    for made in ("empty", "adapter", "noweights", "runs/checkpoint-500"):
+        (folder / made).mkdir(parents=True)
+    (folder / "adapter" / "adapter_config.json").write_text("{}")
+    for made in ("noweights", "runs/checkpoint-500"):
+        (folder / made / "config.json").write_text('{"model_type": "bert"}')
+    text = f"model: {{task: sequence-classification, name_or_path: {name}}}\n"
+    assert re.search(said, problems_of(folder, text))
+
+
+def test_unknown_key_over_a_checkpoint_is_named(folder: Path) -> None:
+    checkpoint = folder / "mine"
+    checkpoint.mkdir()
+    (checkpoint / "config.json").write_text('{"model_type": "bert", "mine_alone": 1}')
+    (checkpoint / "model.safetensors").touch()
+    model = "task: sequence-classification, name_or_path: ./mine"
+    text = problems_of(folder, f"model: {{{model}, config: {{hiden_size: 3}}}}\n")
+    assert "model.config.hiden_size" in text
+    kept = f"model: {{{model}, config: {{mine_alone: 3, num_labels: 4}}}}\n"
+    assert check_files(config_in(folder, kept)) == ()
+
+
+def test_missing_files_are_notes_where_trials_run_elsewhere(folder: Path) -> None:
+    config = config_in(folder, BERT + data(path="on_the_nodes.jsonl"))
+    (note,) = check_files(config, runs_elsewhere=True)
+    assert "there is no file" in note
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given", "usable", "trained"),
+    [
+        ("bert", {}, 512, None),
+        ("gpt2", {"n_positions": 64}, 64, None),
+        ("roberta", {"max_position_embeddings": 514}, 512, None),
+        ("t5", {}, None, None),
+        ("llama", {}, None, 2048),
+        ("nothing", {}, None, None),
+    ],
+)
+def test_positions_are_a_bound_only_where_there_is_a_table(
+    model_type: str, given: dict[str, int], usable: int | None, trained: int | None
+) -> None:
+    assert usable_positions(model_type, given) == usable
+    assert trained_positions(model_type, given) == trained
+
+
+def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
+    text = (
+        "model: {task: causal-lm, architecture: llama}\ndata: {synthetic: {sequence_length: 4096}}"
+    )
+    (note,) = check_files(config_in(tmp_path, text))
+    assert "llama was made for 2048" in note
+
+
+def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "cannot be reached" in checkpoints.unreachable("some/model")
+
+
+@pytest.mark.parametrize("main", [sweep.main, predict.main], ids=["sweep", "predict"])
+def test_verb_with_missing_data_ends_with_2_before_anything_runs(
+    main: object, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_in(folder, BERT + data(path="trian.jsonl"))
+    assert callable(main)
+    assert main([str(folder / "sweep.yaml")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BERT, "input_ids 4 × 512, labels 4"),
+        (
+            "model: {task: causal-lm, architecture: llama}\n"
+            "data: {synthetic: {sequence_length: 8, padding: 0.5}}",
+            "input_ids 4 × 8, attention_mask 4 × 8, labels 4 × 8",
+        ),
+        (
+            "model: {task: image-classification, architecture: vit, config: {image_size: 32}}",
+            "pixel_values 4 × 3 × 32 × 32, labels 4",
+        ),
+        (BERT + data(), "input_ids 4 × up to 512, attention_mask 4 × up to 512, labels 4"),
+    ],
+)
+def test_batch_shapes_follow_task_and_data(folder: Path, text: str, words: str) -> None:
+    config = config_in(folder, text)
+    architecture = config.model.architecture
+    assert in_words(batch_shapes(config, architecture, config.model.config, 4)) == words
+
+
+SHIPPED = sorted((Path(__file__).parents[4] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_configuration_has_its_size_without_a_count(path: Path) -> None:
+    size = model_size.known_size(load_config(path).model)
+    assert size is not None
+    assert size.parameters
+
+
+@pytest.mark.slow
+def test_model_size_is_counted_once_and_remembered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    model = config_in(
+        folder,
+        "model: {task: sequence-classification, architecture: bert, "
+        "config: {hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, "
+        "intermediate_size: 16, vocab_size: 10, max_position_embeddings: 4}}",
+    ).model
+    said: list[str] = []
+    first = model_size.model_size(model, said.append)
+    # Embeddings (10+4+2)·8+16, a layer 4·72+16+2·(8·16)+24+16, pooler 72, classifier 18.
+    assert first == ModelSize(parameters=144 + 288 + 16 + 256 + 24 + 16 + 72 + 18)
+    assert model_size.model_size(model, said.append) == first
+    assert len(said) == 1
+
+
+@pytest.mark.slow
+def test_model_that_cannot_be_built_is_a_mistake(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    config_in(
+        folder,
+        "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 100}}",
+    )
+    assert sweep.main([str(folder / "sweep.yaml"), "--dry-run"]) == 2
+    assert "not a multiple of the number of attention heads" in capsys.readouterr().err
+
+
+def test_child_without_an_answer_is_a_sentence() -> None:
+    with pytest.raises(ChildError, match="No module named"):
+        answer_of("orchestrator.nothing", {}, timeout_seconds=60)
+
+
+def test_model_facts_show_why_nothing_was_counted() -> None:
+    facts = ModelFacts(size=ModelSize(reason="no answer"), shapes={})
+    assert list(facts.lines()) == [("model", "parameters not counted: no answer")]
+    assert facts.to_json() == {"parameters": None, "one_batch": {}}

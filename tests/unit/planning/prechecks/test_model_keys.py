@@ -1,0 +1,93 @@
+"""Keys of model.config against the configuration classes of the installed transformers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from orchestrator.planning.arguments import configuration_classes
+from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.model_keys import model_key_problems
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "meant"),
+    [
+        ("bert", "hiden_size", "hidden_size"),
+        ("bert", "num_layers", "num_hidden_layers"),
+        ("llama", "n_head", "num_attention_heads"),
+        ("gpt2", "n_embed", "n_embd"),
+        ("bert", "rope_theta", "BertConfig has no such key"),
+        ("bert", "quantization_config", "never quantized"),
+    ],
+)
+def test_unknown_model_key_is_named_with_what_was_meant(
+    architecture: str, key: str, meant: str
+) -> None:
+    ((at, message),) = model_key_problems(architecture, {key: 2})
+    assert at == (key,)
+    assert meant in message
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("bert", {"hidden_size": 64, "num_labels": 3, "id2label": {0: "a"}}),
+        ("gpt2", {"hidden_size": 64, "n_layer": 2, "n_positions": 8}),
+        ("llama", {"rope_theta": 1e4, "rope_scaling": None, "torch_dtype": "float32"}),
+        ("t5", {"num_layers": 2, "num_hidden_layers": 2, "feed_forward_proj": "gated-gelu"}),
+        ("clip", {"text_config": {"hidden_size": 64}, "text_config_dict": {}}),
+        ("llava", {"text_config": {"model_type": "gpt2", "n_embd": 64}}),
+    ],
+)
+def test_valid_model_keys_have_no_problem(architecture: str, config: dict[str, object]) -> None:
+    assert list(model_key_problems(architecture, config)) == []
+
+
+def test_unknown_key_of_a_sub_config_is_named_with_its_path() -> None:
+    ((at, message),) = model_key_problems("clip", {"text_config": {"hiden_size": 64}})
+    assert at == ("text_config", "hiden_size")
+    assert "CLIPTextConfig" in message
+
+
+def test_sub_config_of_another_model_type_is_checked_against_that_type() -> None:
+    part = {"model_type": "gpt2", "num_key_value_heads": 2}
+    ((at, _),) = model_key_problems("llava", {"text_config": part})
+    assert at == ("text_config", "num_key_value_heads")
+
+
+def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "model:\n  task: causal-lm\n  architecture: llama\n  config:\n    hiden_size: 64\n"
+    )
+    with pytest.raises(ConfigError, match=r"sweep\.yaml:5: model\.config\.hiden_size: .*did you"):
+        load_config(path)
+
+
+def test_configuration_class_knows_defaults_under_both_names() -> None:
+    described_class = configuration_class("gpt2")
+    assert described_class is not None
+    assert described_class.value("max_position_embeddings", {}) == 1024
+    assert described_class.value("max_position_embeddings", {"n_positions": 8}) == 8
+    assert described_class.value("nothing", {}) is None
+
+
+@pytest.mark.slow
+def test_configuration_class_of_every_architecture_knows_every_real_key() -> None:
+    import transformers
+
+    model_types = configuration_classes()
+    assert model_types is not None
+    missing = {}
+    for model_type in model_types:
+        real = transformers.CONFIG_MAPPING[model_type]
+        real_keys = {field.name for field in dataclasses.fields(real)} | {*real.attribute_map}
+        described_class = configuration_class(model_type)
+        assert described_class is not None, model_type
+        if real_keys - described_class.keys:
+            missing[model_type] = real_keys - described_class.keys
+    assert missing == {}

@@ -1,0 +1,77 @@
+"""Allocations of traced operators: as many as tensors with data would make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from orchestrator.prediction.affine_stream import Allocation
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.units import MIB
+
+INDICES = torch.arange(512)
+Forward = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _tensors(recorder: AllocationRecorder) -> int:
+    """Tensors of 1 MiB that were made since the last call."""
+    allocations = [event for event in recorder.stream().events if isinstance(event, Allocation)]
+    return sum(allocation.integers == (MIB,) for allocation in allocations)
+
+
+def _traced(forward: Forward) -> tuple[int, int]:
+    """Tensors of 1 MiB that forward and backward of twice a weight make."""
+    recorder = AllocationRecorder()
+    with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        weight = torch.nn.Parameter(torch.empty(512, 512))
+        recorder.stream()
+        loss = forward(weight * 2).sum()
+        forward_tensors = _tensors(recorder)
+        loss.backward()
+        return forward_tensors, _tensors(recorder)
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        # Two gradients from five operators, their sum, and twice that.
+        pytest.param(lambda x: x.sin() + x.cos(), (4, 6), id="sum of two"),
+        # A gradient that is its own other summand stays.
+        pytest.param(lambda x: (x + x).sin(), (3, 4), id="sum with itself"),
+        # Zeros that gradients are added to, and twice that.
+        pytest.param(lambda x: x[INDICES], (2, 2), id="index"),
+        # One dimension after the other.
+        pytest.param(lambda x: x.roll((3, 3), (0, 1)), (3, 3), id="roll"),
+    ],
+)
+def test_recorder_counts_tensors_as_with_data(forward: Forward, expected: tuple[int, int]) -> None:
+    assert _traced(forward) == expected
+
+
+def test_recorder_phase_decides_the_kind_of_what_outlives_it() -> None:
+    recorder = AllocationRecorder()
+    with FakeTensorMode(), recorder:
+        with recorder.phase("build"):
+            kept = torch.empty(512, 512)
+            del_later = torch.empty(512, 512)
+            del del_later
+        kinds = [event.kind for event in recorder.stream().events if isinstance(event, Allocation)]
+        assert kept.shape == (512, 512)
+    assert kinds == ["weights", "temporary buffers"]
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_recorder_conditions_about_all_positions_hold_only_without_padding(
+    is_padded: bool,
+) -> None:
+    recorder = AllocationRecorder()
+    recorder.is_padded = is_padded
+    with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        mask = torch.empty((2, 8), dtype=torch.bool)
+        assert bool(mask.all()) is not is_padded
+        # As transformers asks since 5.23.
+        assert bool(mask.sum() == mask.numel()) is not is_padded
+        assert not bool(mask.sum() > 3)

@@ -1,0 +1,61 @@
+"""The batches that a prediction is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from datasets import Dataset
+
+from orchestrator.prediction.tracing.batches import _FileBatches
+
+
+def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:
+    """A collator that pads to the longest row."""
+    longest = max(len(row["input_ids"]) for row in rows)
+    ids = torch.zeros((len(rows), longest), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        mask[number, : len(row["input_ids"])] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _batches(*lengths: int) -> _FileBatches:
+    return _FileBatches(Dataset.from_dict({"input_ids": [[5] * n for n in lengths]}), _padded)
+
+
+def test_worst_batch_is_of_the_longest_rows_together() -> None:
+    batches = _batches(*[30] * 97, 500, 480, 500)
+    assert batches.worst(2).tensors["input_ids"].shape == (2, 500)
+    assert not batches.worst(2).is_padded
+    assert batches.worst(4).is_padded
+    assert batches.is_ragged
+
+
+def test_typical_batch_of_mostly_short_rows_is_short() -> None:
+    batches = _batches(*[30] * 199, 500)
+    assert batches.typical(4).tokens() == 30
+    assert batches.worst(4).tokens() == 500
+
+
+def test_batch_of_more_samples_than_rows_has_all_rows() -> None:
+    assert _batches(10, 20).worst(8).tensors["input_ids"].shape == (2, 20)
+
+
+def test_rows_of_one_length_are_not_ragged() -> None:
+    assert not _batches(30, 30, 30).is_ragged
+
+
+def test_worst_batch_has_the_longest_input_and_the_longest_target() -> None:
+    rows = {"input_ids": [[5] * 9, [5] * 100, [5] * 60], "labels": [[1] * 80, [1], [1] * 5]}
+
+    def shapes(chosen: list[Any]) -> dict[str, torch.Tensor]:
+        """As long as the longest of each column."""
+        return {
+            name: torch.zeros((len(chosen), max(len(row[name]) for row in chosen)))
+            for name in ("input_ids", "labels")
+        }
+
+    batch = _FileBatches(Dataset.from_dict(rows), shapes).worst(2)
+    assert batch.tokens() == 100
+    assert batch.tokens(of_decoder=True) == 80

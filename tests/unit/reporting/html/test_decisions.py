@@ -1,0 +1,79 @@
+"""The page's decisions: at every budget and batch what ``recommend`` answers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.api import Run, load
+from orchestrator.reporting.html.decisions import Question, decision_at, decisions
+from orchestrator.reporting.publish import publish
+from orchestrator.units import GIB
+from tests.support.records import make_record, write_run
+
+RECORDED = Path(__file__).parents[4] / "docs" / "results"
+RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
+
+
+def page_decisions(run: Run, results: EnvironmentResults, **limit: int) -> dict[str, Any]:
+    recipes = list(results.fronts)
+    index_of = {own.trial_ids[0]: index for index, own in enumerate(results.configurations)}
+    return decisions(run.dataset, results, recipes, index_of, **limit)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_decisions_are_the_answers_of_recommend(name: str) -> None:
+    run = load(RECORDED / name)
+    results = run.results
+    table = page_decisions(run, results)
+    recipes = list(results.fronts)
+    draw = random.Random(name)
+    sizes = [own.memory_bytes for own in results.configurations]
+    for _ in range(60):
+        objective = draw.choice(list(OBJECTIVES))
+        batch = draw.choice([None, 1, 4, 16, 64, 256, 512])
+        recipe = draw.choice([results.recipe, None])
+        budget = draw.choice([None, draw.choice(sizes), draw.choice(sizes) - 1, 24 * GIB])
+        question = Question(objective=objective, effective_batch=batch, recipe=recipe)
+        key = question.key(recipes)
+        if key not in table["steps"]:  # nothing measured in it, or a batch that is not offered
+            continue
+        shown = decision_at(table, key, budget)
+        best = run.recommend(
+            memory_bytes=budget,
+            effective_batch=batch,
+            all_recipes=recipe is None,
+            objective=objective,
+            price_per_hour=2.0,
+        ).best
+        if best is None:
+            assert shown is None
+            continue
+        assert shown is not None
+        assert shown["label"] == run.dataset.pick_label(best.configuration)
+        assert shown["memory"] == best.configuration.memory_bytes
+
+
+def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
+    """A table without its steps holds no losses to check."""
+    publish(write_run(tmp_path / "whole", [make_record()]))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (tmp_path / "whole" / "trials.parquet").rename(alone / "trials.parquet")
+    run = load(alone)
+    table = page_decisions(run, run.results)
+    shown = decision_at(table, "samples_per_second/any/0", None)
+    assert shown is not None
+    assert any(note.startswith("losses not checked: ") for note in shown["notes"])
+
+
+def test_decisions_leave_out_questions_beyond_their_room() -> None:
+    run = load(RECORDED / "2026-11-20-bert_large-7xh200-part")
+    rows = len(run.results.configurations)
+    assert len(page_decisions(run, run.results, limit=3 * rows)["steps"]) == 3
+    assert len(page_decisions(run, run.results, limit=1)["steps"]) == 1

@@ -1,0 +1,76 @@
+"""The gain over the default configuration: computed, and honest where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.reporting.sections import headline
+from orchestrator.units import GIB
+from tests.support.records import make_record, write_run
+
+
+def sentence(folder: Path, records: list[TrialRecord], budgets: list[int]) -> str:
+    content = headline.make(load_dataset(write_run(folder, records, budgets=budgets)))
+    assert content is not None
+    (text,) = content.text
+    return text
+
+
+def at(precision: str, memory_mib: int, speed: float, micro_batch: int = 4) -> TrialRecord:
+    return make_record(
+        precision=precision, memory_mib=memory_mib, speed=speed, micro_batch=micro_batch
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "speed", "expected"),
+    [
+        (4000, 500.0, "5.0 × the default's throughput at half its memory, by the fastest in"),
+        (8000, 1234.0, "12 × the default's throughput in the same memory, by"),
+        (2000, 120.0, "1.2 × the default's throughput at 30 % of its memory, by"),
+        (16000, 200.0, "2.0 × the default's throughput at 1.9 × its memory, by"),
+        (2000, 102.0, "The default's throughput at 30 % of its memory, by"),
+    ],
+)
+def test_headline_compares_with_the_default_at_the_same_batch(
+    tmp_path: Path, memory_mib: int, speed: float, expected: str
+) -> None:
+    records = [at("fp32", 8000, 100.0), at("bf16", memory_mib, speed), at("fp32", 900, 9.0, 1)]
+    text = sentence(tmp_path, records, [20 * GIB])
+    assert text.startswith(expected)
+    assert "batch 4×1 · bf16" in text
+    assert "Default: batch 4×1 · fp32, 100 samples/s in 8.40 GiB" in text
+
+
+def test_headline_is_about_the_smallest_named_budget(tmp_path: Path) -> None:
+    records = [at("fp32", 8000, 100.0), at("bf16", 1000, 50.0), at("bf16", 9000, 900.0, 8)]
+    assert "batch 4×1 · bf16" in sentence(tmp_path / "a", records, [2 * GIB, 40 * GIB])
+    assert "by the fastest of all: batch 8×1 · bf16" in sentence(tmp_path / "b", records, [])
+
+
+def test_headline_skips_budgets_that_nothing_fits(tmp_path: Path) -> None:
+    records = [at("fp32", 8000, 100.0), at("bf16", 9000, 900.0)]
+    text = sentence(tmp_path, records, [2**20, 2 * GIB, 16 * GIB, 40 * GIB])
+    assert "by the fastest in 16 GiB" in text
+
+
+def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path: Path) -> None:
+    records = [at("fp32", 8000, 100.0, 1), at("bf16", 8000, 500.0, 6)]
+    records += [at("bf16", 7000, 100.0, 1)]
+    text = sentence(tmp_path, records, [])
+    assert text.startswith("5.0 × the default's throughput")
+    assert "not measured at this effective batch" in text or "inferred" in text
+
+
+def test_headline_of_the_default_itself_claims_no_gain(tmp_path: Path) -> None:
+    text = sentence(tmp_path, [at("fp32", 8000, 100.0), at("bf16", 9000, 50.0)], [])
+    assert text.startswith("No gain over the default techniques, which are the fastest of all: ")
+
+
+def test_headline_is_absent_without_results(tmp_path: Path) -> None:
+    failed = make_record(outcome=Outcome.FAILED, reason="no")
+    assert headline.make(load_dataset(write_run(tmp_path, [failed]))) is None

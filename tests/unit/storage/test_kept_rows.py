@@ -1,0 +1,140 @@
+"""Tables and unreadable records: rows are never lost unnoticed, and every verb names the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from orchestrator import compare, explain, recommend, report
+from orchestrator.storage.record_reader import find_records
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.tables.table_reader import trial_ids_in_file
+from tests.support.records import make_grid, write_run
+
+Main = Callable[[Sequence[str]], int]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A published run of six trials, of which one record is cut and one of a newer version."""
+    folder = write_run(tmp_path, make_grid()[:6])
+    for path in (folder / "records").iterdir():
+        path.rename(path.with_name(f"{path.stem.partition('-')[0]}.json"))
+    assert report.main([str(folder), "--no-browser"]) == 0
+    paths = sorted((folder / "records").glob("*.json"))
+    paths[0].write_text(paths[0].read_text()[:100])
+    newer = {**json.loads(paths[1].read_text()), "schema_version": 99}
+    paths[1].write_text(json.dumps(newer))
+    return folder
+
+
+def rows(folder: Path) -> int:
+    ids = trial_ids_in_file(folder / "trials.parquet")
+    assert ids is not None
+    return len(ids)
+
+
+def test_report_refuses_to_lose_rows_and_names_the_records(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+    capsys.readouterr()
+    assert report.main([str(folder), "--no-browser"]) == 1
+    said = capsys.readouterr().err
+    first, second = sorted((folder / "records").glob("*.json"))[:2]
+    assert "2 rows that would be lost" in said
+    assert f"1 record cannot be read (damaged, or no record of this program): {first}" in said
+    assert f"a newer version of this program wrote it: {second}" in said
+    assert {path.name: path.read_bytes() for path in folder.glob("*.parquet")} == tables
+
+
+def test_report_writes_fewer_rows_when_told_and_keeps_the_old_table(folder: Path) -> None:
+    assert report.main([str(folder), "--no-browser", "--allow-fewer-rows"]) == 0
+    assert rows(folder) == 4
+    (kept,) = folder.glob("superseded/*/trials.parquet")
+    assert len(trial_ids_in_file(kept) or ()) == 6
+    assert report.main([str(folder), "--no-browser"]) == 0
+
+
+def test_report_of_deleted_records_refuses_too(folder: Path) -> None:
+    for path in sorted((folder / "records").glob("*.json"))[:2]:
+        path.unlink()
+    assert report.main([str(folder), "--no-browser"]) == 1
+    assert rows(folder) == 6
+
+
+def test_records_moved_aside_are_no_loss(folder: Path) -> None:
+    run_folder = RunFolder(folder)
+    for path in sorted((folder / "records").glob("*.json"))[:2]:
+        run_folder.set_aside(path.stem)
+    assert report.main([str(folder), "--no-browser"]) == 0
+    assert rows(folder) == 4
+
+
+@pytest.mark.parametrize("main", [recommend.main, compare.main, explain.main])
+def test_verb_names_and_counts_unreadable_records(
+    main: Main, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *others = (path.stem for path in sorted((folder / "records").glob("*.json")))
+    arguments = {
+        recommend.main: [],
+        compare.main: [str(folder)],
+        explain.main: [others[0], others[1]],
+    }
+    main([str(folder), *arguments[main]])
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert any(first in note for note in notes)
+    assert any(second in note and "newer version" in note for note in notes)
+
+
+def test_loaded_run_says_what_is_unreadable(folder: Path) -> None:
+    run = orchestrator.load(folder)
+    assert len(run.unreadable) == 2
+    assert "newer version" in repr(run)
+
+
+def test_run_of_unreadable_records_alone_is_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in folder.glob("*.parquet"):
+        path.unlink()
+    for path in (folder / "records").glob("*.json"):
+        path.write_text("{}")
+    assert recommend.main([str(folder)]) == 2
+    assert "6 records cannot be read" in capsys.readouterr().err
+
+
+def test_measuring_a_trial_again_keeps_the_newer_version_of_its_record(folder: Path) -> None:
+    newer = find_records(folder).newer[0]
+    content = newer.read_text()
+    record = next(record for record in make_grid() if record.trial_id == newer.stem)
+    RunFolder(folder).write(record)
+    kept = [path.read_text() for path in folder.glob("superseded/*/records/*.json")]
+    assert content in kept
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model": 3},
+        {"model": {"config": "x"}},
+        {"data": []},
+        {"axes": {"micro_batch": 3}},
+        {"measure": "fast"},
+        3,
+        ["x"],
+    ],
+)
+def test_damaged_run_json_is_named_in_a_sentence(
+    config: object, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table in folder.glob("*.parquet"):
+        table.unlink()
+    (folder / "run.json").write_text(json.dumps({"config": config, "schema_version": 2}))
+    for main in (report.main, recommend.main):
+        assert main([str(folder)]) == 2
+        assert "run.json: damaged or not of this program" in capsys.readouterr().err
