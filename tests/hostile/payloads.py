@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-CANARY = "canary"
-"""Name of the file, and of the JavaScript variable, that a payload makes if it is executed."""
+from tests.support.guarded_export import CANARY
+
+# A payload makes a file, or a JavaScript variable, of the canary's name if it is executed.
 
 _PYTHON = (
     f'open("{CANARY}", "w")',

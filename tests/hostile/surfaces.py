@@ -22,6 +22,7 @@ from orchestrator import cli
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_metadata import UnreadableRunError
 from tests.hostile.payloads import CANARY
+from tests.support.guarded_export import run_guarded
 
 REFUSALS = (1, 2, 3)
 """Exit statuses of a verb that says no in a sentence."""
@@ -53,7 +54,7 @@ def findings(run: Path, plain: Path, work: Path) -> Iterator[Finding]:
         "explain": ["explain", str(run), *trials[:2]],
     }
     for surface, (verb, *arguments) in calls.items():
-        yield _judged(surface, work, _verb(verb, arguments))
+        yield judged(surface, work, _verb(verb, arguments))
     yield _exported(run, work)
 
 
@@ -72,7 +73,7 @@ def _verb(verb: str, arguments: Sequence[str]) -> Callable[[], int]:
     return lambda: int(module.main(arguments))
 
 
-def _judged(surface: str, work: Path, main: Callable[[], int]) -> Finding:
+def judged(surface: str, work: Path, main: Callable[[], int]) -> Finding:
     """Run a verb as its command does, and look at its status, its output and its traces."""
     output = io.StringIO()
     status: Any = None
@@ -117,21 +118,14 @@ def _exported(run: Path, work: Path) -> Finding:
     """Export the pick, and execute the script up to where it would begin to train."""
     surface = "recommend --export"
     folder = work / "train"
-    finding = _judged(surface, work, _verb("recommend", [str(run), "--export", str(folder)]))
+    finding = judged(surface, work, _verb("recommend", [str(run), "--export", str(folder)]))
     script = folder / "train.py"
     if finding.wrong or not script.is_file():
         return finding
     ast.parse(script.read_text())
-    # Without its arguments the script stops at its own check, after every value was evaluated.
-    subprocess.run(
-        [sys.executable, "-I", str(script), "--help"],
-        cwd=work,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        check=False,
-        timeout=JOB_SECONDS,
-    )
-    return Finding(surface=surface, refused=False, wrong=_trace(work))
+    guarded = work / "guarded"
+    run_guarded([script], guarded)
+    return Finding(surface=surface, refused=False, wrong=_trace(guarded))
 
 
 def job(run: Path, work: Path) -> Finding:

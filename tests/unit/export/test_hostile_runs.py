@@ -11,10 +11,8 @@ import contextlib
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,10 +34,9 @@ from jobs.spec import (
 )
 from orchestrator import recommend
 from orchestrator.export import NotExportableError, export
+from tests.support.guarded_export import CANARY, run_guarded
 from tests.support.records import make_record, write_run
 
-CANARY = "export_canary"
-"""Name of the file that hostile code tries to create in its working folder."""
 PAYLOADS = (
     f'open("{CANARY}", "w")',
     f'x"""\nopen("{CANARY}", "w")\n"""',
@@ -354,63 +351,6 @@ def _code_blocks(text: str) -> list[str]:
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
 
 
-GUARD = """
-import sys, types
-
-class Inert:
-    def __getattr__(self, name): return Inert()
-    def __call__(self, *args, **kwargs): return Inert()
-    def __bool__(self): return False
-    def __iter__(self): return iter(())
-    def __getitem__(self, key): return Inert()
-    def __enter__(self): return self
-    def __exit__(self, *error): return None
-
-class Module:
-    def __init__(self, name): self.__name__ = name
-    def __getattr__(self, name):
-        if name in ("Trainer", "TrainingArguments", "Dataset"):
-            return type(name, (), {})
-        return Inert()
-
-for name in ("torch", "transformers", "datasets", "accelerate", "numpy", "measured_data"):
-    sys.modules[name] = Module(name)
-
-class Options:
-    synthetic = trust_remote_code = False
-    eval_share = 0.05
-
-for script in sys.argv[1:]:
-    sys.modules["exported"] = types.ModuleType("exported")
-    namespace = sys.modules["exported"].__dict__
-    namespace["__file__"] = script
-    exec(compile(open(script, encoding="utf-8").read(), "train.py", "exec"), namespace)
-    namespace["model_config"](Options())
-    namespace["make_model"](Inert(), Inert(), Options())
-    try:
-        namespace["make_dataset"](Inert(), Inert(), Options())
-    except SystemExit:
-        pass
-    print(script)
-"""
-"""Runs the parts of each train.py that hold the run's values, with stand-ins for the libraries."""
-
-
-def _run_guarded(scripts: Sequence[Path], work: Path) -> str:
-    """What the guard prints. Fails if a script ends in an error."""
-    work.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", GUARD, *map(str, scripts)],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 BASE = TrialSpec(
     choices={},
     model=ModelSpec(task="causal-lm", name_or_path="x"),
@@ -470,7 +410,7 @@ def test_exported_script_of_a_hostile_run_runs_inert(place: str, tmp_path: Path)
         with contextlib.suppress(NotExportableError):
             export(spec, folder, label=payload, notes=[payload], versions={"torch": payload})
             scripts.append(folder / "train.py")
-    printed = _run_guarded(scripts, tmp_path / "work")
+    printed = run_guarded(scripts, tmp_path / "work")
     assert printed.split() == list(map(str, scripts))
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -479,7 +419,7 @@ def test_the_guard_notices_code_that_runs(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     harmless = "def model_config(*args): pass\nmake_model = make_dataset = model_config\n"
     script.write_text(f'open("{CANARY}", "w")\n{harmless}')
-    _run_guarded([script], tmp_path / "work")
+    run_guarded([script], tmp_path / "work")
     assert [path.name for path in (tmp_path / "work").iterdir()] == [CANARY]
 
 
@@ -496,7 +436,7 @@ def test_recommend_exports_a_hostile_run_inert_or_not_at_all(payload: str, tmp_p
         pytest.skip("no run folder can hold the text")
     status = recommend.main([str(run), "--export", str(tmp_path / "train")])
     if status == 0:
-        _run_guarded([tmp_path / "train" / "train.py"], tmp_path / "work")
+        run_guarded([tmp_path / "train" / "train.py"], tmp_path / "work")
         assert list((tmp_path / "work").iterdir()) == []
     else:
         assert status in (1, 2)
