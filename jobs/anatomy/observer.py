@@ -16,8 +16,8 @@ from jobs.anatomy.trace_reader import PHASE
 from jobs.trackers.base import Phase
 
 TRAINED_MICRO_BATCHES = 2
-"""How many micro-batches of a step are trained on. Two, because gradients exist only from the second
-one on."""
+"""How many micro-batches of a step are trained on. Two, because gradients exist only from the
+second one on."""
 
 
 class Observer:

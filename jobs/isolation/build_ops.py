@@ -32,7 +32,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         ops = ["deepspeed_shm_comm", *ops]  # on a CPU every ZeRO stage communicates through it
     costs: dict[str, float | str] = {}
     for op in ops:
-        # An op of another DeepSpeed version is left out: its trials are unsupported.
+        # An op that this DeepSpeed does not have is left out: its trials are unsupported.
         builder = ALL_OPS.get(op)
         if builder is None:
             continue
@@ -40,7 +40,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         begin = time.perf_counter()
         try:
             builder.load(verbose=False)
-        except Exception as error:  # compilers' failures have no type of their own
+        except Exception as error:  # compilers' failures have no common type
             costs[op] = _last_line(error)
         else:
             costs[op] = time.perf_counter() - begin
@@ -48,7 +48,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 
 
 def _last_line(error: Exception) -> str:
-    """The last line of an error's text; its class where it has no text."""
+    """The last line of an error's text; its class if it has no text."""
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__

@@ -12,7 +12,7 @@ from jobs.trackers.operators import Operators
 
 
 class RaggedData(Tracker):
-    """Reads the peaks before a step on the longest rows. Silent where all rows are equally long.
+    """Reads the peaks before a step on the longest rows. Without unequal rows it measures nothing.
 
     ::
 
