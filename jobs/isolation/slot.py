@@ -158,8 +158,8 @@ class Slot:
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()
-        # If the parent does not read, a long message fails here. A short one fits into the pipe, and
-        # the parent's silence shows below.
+        # If the parent does not read, a long message fails here. A short one fits into the pipe:
+        # then the parent's silence shows below.
         request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
             self._channel.send(request, now + self._limits.silence)

@@ -47,8 +47,8 @@ def hook(name: str) -> Callable[[F], F]:
 
 
 def registered(name: str) -> Callable[..., Any]:
-    """The function behind a name. Raises UnknownHookError."""
-    # Hooks register when their modules are imported, which is done here at the latest.
+    """The function of this name. Raises UnknownHookError if there is none."""
+    # Importing a module registers its hooks. Modules that are imported already stay as they are.
     added = os.environ.get(MODULES_VARIABLE, "")
     for module in (*_MODULES, *filter(None, added.split(","))):
         importlib.import_module(module)
