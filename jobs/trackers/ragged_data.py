@@ -96,7 +96,7 @@ class RaggedData(Tracker):
     def cpu_step_peak_bytes(self) -> int | None:
         """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.
 
-        None on a GPU, and where there was no such step.
+        None on a GPU, and if there was no such step.
         """
         if self._operators is None:
             return None
