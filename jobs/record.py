@@ -23,7 +23,7 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table. ``doc`` is its meaning in a line, ``unit`` is empty without a unit."""
+    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit`` means no unit."""
 
     name: str
     type: ArrowType
