@@ -13,8 +13,7 @@ from jobs.flags import Flag, flags_of
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 SCHEMA_VERSION = 2
-"""Of the format of records, tables and run.json. ``orchestrator.storage.migration`` reads older
-ones."""
+"""Version of records, tables and run.json. ``orchestrator.storage.migration`` reads older ones."""
 
 ArrowType = Literal[
     "int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"
@@ -23,7 +22,7 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit`` means no unit."""
+    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none."""
 
     name: str
     type: ArrowType
@@ -84,7 +83,7 @@ class TrialRecord:
     spec: TrialSpec
     outcome: Outcome
     reason: str = ""
-    """One sentence: what the library said, or what ruled the trial out. Empty if it is ok."""
+    """One sentence: what the library said, or what ruled the trial out. Empty for an ok trial."""
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""

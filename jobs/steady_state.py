@@ -50,8 +50,8 @@ def relative_half_width(values: Sequence[float]) -> float:
 def mean_step_error(seconds: Sequence[float]) -> float:
     """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
 
-    It combines the steps' own spread with ``PRIOR_SPREAD``. So a few steps that happen to agree do
-    not make the interval small.
+    It combines the steps' own spread with the usual spread of trials (``PRIOR_SPREAD``). So the
+    interval stays wide for a few steps that happen to agree.
     """
     return _error_of_mean(len(seconds), seconds)
 
@@ -78,8 +78,8 @@ def are_enough(
 ) -> bool:
     """Whether no further step is worth its time.
 
-    That is so in three cases. The mean step is known to ``relative_error``. Or the host sets the
-    pace, and there are enough steps. Or even ``limit`` steps would not settle the mean.
+    That is so in three cases: the mean step is known to ``relative_error``; the host sets the pace,
+    and there are enough steps; or even ``limit`` steps would not settle the mean.
     """
     return (
         is_settled(seconds, relative_error)

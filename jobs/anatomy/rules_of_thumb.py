@@ -17,7 +17,7 @@ WITHIN = 0.05
 """A rule about memory holds if the measured bytes differ from it by at most this share."""
 ROUGHLY = 0.25
 """The same for rules about time. It is larger, because the paper's shares and the guide's ratio
-were measured on other machines."""
+were each found on a single machine."""
 SAME_PEAK_WITHIN = 0.001
 """The same for the peak of the profiled step compared with the counted ones."""
 

@@ -114,7 +114,7 @@ class Child:
                 return False
 
     def _hear(self, seconds: float, owner: Owner) -> bool:
-        """Wait ``seconds`` for news or the process's end; False if neither came."""
+        """Wait at most ``seconds`` for news or the process's end; False if neither came."""
         # A pidfd is readable once its process has ended.
         watched = [self._pidfd, owner.requests]
         if self._news_pipe is not None:

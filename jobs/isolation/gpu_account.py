@@ -64,7 +64,7 @@ class GpuAccount:
             staying = self.context_bytes or 0
         while True:
             used = self._gpu_bytes()
-            # In use without children, plus what stays, plus what the driver's own use varies by.
+            # Freed: what is in use is at the level without children, plus the context that stays.
             if used <= self._idle_bytes + staying + _DRIVER_BYTES:
                 return
             if time.monotonic() > give_up:

@@ -18,7 +18,7 @@ from typing import Any
 
 from jobs.node import nvml
 
-# In this order, because later modules import earlier ones. So a failed import costs only itself.
+# In this order, because later modules import earlier ones. A failed import costs only itself.
 MODULES = (
     "torch",
     "torch.profiler",

@@ -71,7 +71,7 @@ def _folder_variable(folder: Path) -> Iterator[None]:
 
 
 def _gpu_uuids() -> list[str]:
-    """UUIDs of the visible GPUs. Without GPUs, one empty UUID for the CPU. None if one is lost."""
+    """UUIDs of the visible GPUs; ``[""]`` for a CPU without GPUs; ``[]`` if a GPU is lost."""
     import pynvml
 
     try:

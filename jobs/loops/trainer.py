@@ -1,4 +1,4 @@
-"""The ``transformers.Trainer`` loop with reports. It changes nothing but a wrongly scaled loss."""
+"""The ``transformers.Trainer`` loop, which reports what it does. Only a wrong loss is corrected."""
 
 from __future__ import annotations
 

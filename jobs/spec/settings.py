@@ -22,7 +22,7 @@ PyTorch's global state for the process."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LibrarySettings:
-    """All techniques of a trial merged: what to hand to which library. It does not name axes."""
+    """All techniques of a trial merged: what to hand to which library. It names no axes."""
 
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     """Fields of ``transformers.TrainingArguments``."""

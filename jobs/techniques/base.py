@@ -1,4 +1,4 @@
-"""What a technique is: a ``Variant``, which is a row of data on an ``Axis``. How variants merge."""
+"""What a technique is: a ``Variant``, a row of data on an ``Axis``. ``merge`` joins variants."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class LaunchBound(Tracker):
         self._idle_point: LaunchPoint | None = None
         """The last point at which the GPU was seen to be idle. None: not on a GPU."""
         self._last_event: torch.cuda.Event | None = None
-        """It comes after everything long that was launched so far. None: there is no such event."""
+        """An event after all long work that was launched so far; None: there is no such event."""
         self._phase: Phase | None = None
         self._begins: dict[Part, LaunchPoint] = {}
         self._spans: list[_Span] = []

@@ -23,8 +23,8 @@ def train_worst_batch(
     """Train one more optimizer step, on the rows that take the most memory together.
 
     All rates are measured already. Gradients, optimizer states and the cache of the allocator are
-    as they are in the middle of an epoch. Raises what training may raise. An epoch with this batch
-    would raise it, too.
+    as they are in the middle of an epoch. Raises what training may raise, because an epoch
+    with this batch would raise it, too.
     """
     from jobs.loops.worst_batch import WorstStep
 

@@ -34,7 +34,7 @@ class MicroBatches:
     def rates(self, first: int, seconds: float) -> dict[str, Any]:
         """Columns about throughput, of the micro-batches from index ``first`` on.
 
-        ``seconds`` is how long these took. Waits for the device if the inputs had attention masks.
+        ``seconds`` is how long they took. Waits for the device if the inputs had attention masks.
         """
         rates: dict[str, Any] = {"samples_per_second": sum(self._samples[first:]) / seconds}
         # Data without token ids (images) has no tokens to count.

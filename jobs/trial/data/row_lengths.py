@@ -38,7 +38,7 @@ class RowLengths:
         return chunks[::-1]
 
     def _longest_first(self) -> list[int]:
-        """All rows, the longest first; in front are the rows that are longest in one column.
+        """All rows, longest first. In front is the longest row of each column.
 
         A batch is padded to the longest row of each column, whichever row that is in. So a row with
         the longest target belongs in the worst batch, even if its input is short.
