@@ -78,8 +78,8 @@ def are_enough(
 ) -> bool:
     """Whether no further step is worth its time.
 
-    That is so in three cases: the mean step is known to ``relative_error``; the host sets the pace,
-    and there are enough steps; or even ``limit`` steps would not settle the mean.
+    There are three cases: the mean step is known to ``relative_error``; the host sets the pace and
+    there are enough steps; even ``limit`` steps would not settle the mean.
     """
     return (
         is_settled(seconds, relative_error)
@@ -170,9 +170,9 @@ def student_t95(degrees_of_freedom: float) -> float:
 def _error_of_mean(count: int, sample: Sequence[float]) -> float:
     """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative.
 
-    The variance is a scaled inverse chi-squared posterior: the sample's sum of squares, and the
-    prior spread with a weight of one degree of freedom (Gelman et al., Bayesian Data Analysis, 3rd
-    edition, section 2.6).
+    The variance is a scaled inverse chi-squared posterior. It combines the sample's sum of squares
+    with the prior spread, which has the weight of one degree of freedom. Source: Gelman et al.,
+    Bayesian Data Analysis, 3rd edition, section 2.6.
     """
     if len(sample) < MIN_STEPS:
         return math.inf

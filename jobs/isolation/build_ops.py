@@ -60,8 +60,8 @@ def remove_abandoned_locks(begun_since: float = math.inf) -> None:
 
     A running build keeps its lock file open (``torch.utils.file_baton``). If no process here has
     the lock open, its build may still run on another node that shares the folder. So a lock is
-    removed only if it is older than any build takes, or if it was made since ``begun_since`` (Unix
-    time), the start of a trial that is known to have been killed.
+    removed only if it is older than any build takes, or if it was made since ``begun_since``. That
+    is the Unix time when a trial began that is known to have been killed.
     """
     for lock in _lock_files():
         with contextlib.suppress(FileNotFoundError):  # the build has just finished

@@ -1,7 +1,7 @@
 """The registry of hooks: functions that techniques need beyond settings, each under a name.
 
-A trial's spec carries the name, never a module path: a file can move without renaming a trial, and
-a spec from a shared run folder can call nothing but what is registered here.
+A trial's spec carries the name, never a module path. So a file can move without renaming a trial. A
+spec from a shared run folder can call nothing but what is registered here.
 """
 
 from __future__ import annotations

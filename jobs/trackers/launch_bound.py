@@ -38,7 +38,7 @@ class LaunchBound(Tracker):
 
     A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU.
     So every forward pass and every update (clipping and optimizer) begins with an empty queue. If
-    the host launches one more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
+    the host launches such a part more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
     cannot show that: it looks at the end of the backward pass, which the host launches faster.
 
     ::

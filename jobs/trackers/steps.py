@@ -126,7 +126,7 @@ class Steps(Tracker):
         self._data_wait += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Count its samples and tokens."""
+        """Count the micro-batch's samples and tokens."""
         self._micro_batches.add(inputs)
 
     def loss(self, value: torch.Tensor) -> None:
