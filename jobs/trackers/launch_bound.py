@@ -36,9 +36,9 @@ _LONGEST_SECONDS = 5.0
 class LaunchBound(Tracker):
     """Measures how long the GPU waits for kernel launches in forward passes and updates.
 
-    A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU.
-    So every forward pass and every update (clipping and optimizer) begins with an empty queue. If
-    the host launches such a part more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
+    A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU. So
+    every forward pass and every update (clipping and optimizer) begins with an empty queue. If the
+    host launches such a part more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
     cannot show that: it looks at the end of the backward pass, which the host launches faster.
 
     ::
