@@ -1,4 +1,4 @@
-"""Everything that runs on a GPU node for one trial; it knows no sweep and no Ray.
+"""Everything that runs on a GPU node for one trial. Nothing here knows of sweeps or of Ray.
 
 spec/, record.py, flags.py      the messages: what to run, and what came of it (plain data)
 anatomy_record.py               a trial's breakdown of memory and time (plain data)
@@ -7,6 +7,7 @@ loss_scaling.py                 whether accumulated steps have the right loss
 steady_state.py                 when training is steady, and when enough was measured
 own_process.py                  a module of ours as a process, wherever it is started
 errors.py                       exceptions, signals and exit codes as outcomes
+infrastructure.py               failures of the machine, which say nothing about a trial
 techniques/                     every training technique as a row of data; the registry of hooks
 trial/                          one trial: requirements, model, data, training, effective config
 loops/                          the training loops that can be measured (Trainer, Accelerate)

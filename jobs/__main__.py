@@ -20,7 +20,7 @@ from jobs.spec.limits import problem_of
 def main() -> None:
     """Run the trial that a file describes; the exit status is 0 whatever its outcome.
 
-    It is 2 where the file describes no trial, or one that must not run like this.
+    The exit status is 2 if the file describes no trial, or one that must not run like this.
     """
     parser = _command_line()
     options = parser.parse_args()

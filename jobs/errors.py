@@ -19,7 +19,7 @@ class UnsupportedError(Exception):
 
 
 # Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in
-# their own words. The lines below are of PyTorch, cuBLAS, cuDNN, safetensors, Triton and NCCL.
+# their own words. The texts below come from PyTorch, cuBLAS, cuDNN, safetensors, Triton and NCCL.
 _DEVICE_OOM = re.compile(
     r"CUDA out of memory"
     r"|CUDA error: out of memory"
@@ -54,7 +54,7 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
-# A decimal prefix is read as the binary one, which overstates a size by at most 7 %.
+# A decimal prefix is read as the binary one, which overstates a size by less than 8 %.
 _UNITS = {
     "bytes": 1,
     "KiB": 2**10,
@@ -69,7 +69,7 @@ _UNITS = {
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
     """The outcome, rule and reason (one line) of an exception raised inside a trial."""
-    # A library may wrap the error that decides: the outermost cause with a meaning counts.
+    # A library may wrap the error that matters. The outermost error with a known meaning counts.
     for cause in _chain(error):
         text = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, UnsupportedError):
@@ -95,7 +95,7 @@ def _memory_outcome(cause: BaseException, text: str) -> Outcome | None:
 
 
 def requested_bytes(error: BaseException) -> int | None:
-    """Size of the allocation that an out-of-memory error is about; None where it does not say."""
+    """Size of the allocation that an out-of-memory error is about; None if it does not say."""
     for cause in _chain(error):
         size = _REQUESTED_SIZE.search(str(cause))
         if size:

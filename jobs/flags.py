@@ -1,4 +1,4 @@
-"""Flags: what a reader should know before trusting a row, as typed facts without words."""
+"""Flags: what a reader should know before trusting a row. Each is a kind and a number, no text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FlagKind(enum.StrEnum):
-    """What a flag is about. The comment behind each kind says what ``Flag.value`` is."""
+    """What a flag is about. The comment after each kind says what ``Flag.value`` is."""
 
     UNSTABLE = "unstable"  # half the 95 % interval of the mean step, relative; None: one step
     HOST_BOUND = "host_bound"  # share of micro-batches after which the GPU ran out of work
@@ -63,8 +63,8 @@ def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
 
 
 def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags in a row or a record's measurements; none where it has no such columns."""
-    # Missing in a foreign row, null in a table's row without measurements.
+    """The flags in a row or a record's measurements; none if it has no such columns."""
+    # A foreign row lacks the columns; a table's row without measurements has nulls in them.
     kinds = row.get("flags") or ()
     values = row.get("flag_values") or ()
     return tuple(Flag(FlagKind(kind), value) for kind, value in zip(kinds, values, strict=True))

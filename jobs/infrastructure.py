@@ -27,7 +27,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|\(os error (28|122)\)|\[Errno (28|122)\]"
 )
-"""How C libraries, Rust libraries and Python say it: 28 is ENOSPC and 122 is EDQUOT on Linux."""
+"""How C libraries, Rust libraries and Python report a full disk. On Linux ENOSPC is 28 and EDQUOT
+is 122."""
 
 
 def unmeasured(
@@ -67,11 +68,11 @@ def says_disk_full(text: str) -> bool:
 
 
 def disk_full_reason(error: BaseException) -> str:
-    """The reason of a trial that met a full disk: the file, where it is known, and the disk."""
+    """The reason of a trial that met a full disk: the file, if it is known, and the disk."""
     for cause in _chain(error):
         if isinstance(cause, OSError) and isinstance(cause.filename, str):
             return f"no room for {cause.filename}: {disk_in_words(Path(cause.filename))}"
-    # Some errors name no file. It is then the fullest of the disks that libraries write to.
+    # Some errors name no file. Then the fullest of the disks that libraries write to is named.
     folder = min(_written_folders(), key=_free_bytes)
     return f"a file could not be written ({_first_line(error)}): {disk_in_words(folder)}"
 
@@ -84,7 +85,7 @@ def _written_folders() -> list[Path]:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Bytes that can still be written; 0 where no file can be made, because inodes have run out."""
+    """Bytes that can still be written; 0 if no inode is left for a new file."""
     status = os.statvfs(folder)
     if status.f_files and not status.f_favail:
         return 0
@@ -119,7 +120,7 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _mount_of(folder: Path) -> tuple[str, str]:
-    """Mount point and file system of a folder; the folder itself where /proc does not say."""
+    """Mount point and file system of a folder; the folder itself if /proc does not say."""
     try:
         lines = Path("/proc/self/mounts").read_text().splitlines()
     except OSError:

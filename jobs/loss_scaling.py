@@ -1,8 +1,8 @@
 """Whether an accumulated training has the loss, and so the gradients, of one without accumulation.
 
 The gradients of a step's micro-batches add up. So each micro-batch must contribute its share of the
-step's mean loss: its own mean divided by the accumulation, or its sum divided by the items of the
-whole step. Who divides differs: see ``LossScaling``.
+step's mean loss. That is its own mean divided by the accumulation, or its sum divided by the items
+of the whole step. Either the model or the loop divides: see ``LossScaling``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Literal
 from jobs.flags import Flag, FlagKind
 
 LossScaling = Literal["native", "divided", "corrected"]
-"""native: the loss is divided by the number of items of the whole step, by the model itself.
+"""native: the model itself divides the loss by the number of items of the whole step.
 divided: the training loop divides each micro-batch's mean loss by the accumulation.
 corrected: the same, although the Trainer took the model for a native one. transformers 5.17 to 5.23
-judge by the signature of ``forward`` alone, and would have trained with a loss and gradients too
-large by the accumulation. The trial has set ``trainer.model_accepts_loss_kwargs = False``."""
+judge by the signature of ``forward`` alone. Loss and gradients would have been too large by the
+factor of the accumulation, so the trial has set ``trainer.model_accepts_loss_kwargs = False``."""
 
 TOLERANCE = 0.02
 """By how much the loss of an accumulated step may differ from that without accumulation, relative.
@@ -28,11 +28,11 @@ bf16."""
 def scaling_flag(ratio: float | None, accumulation: int) -> Flag | None:
     """The flag of a loss that is ``ratio`` times what it is without accumulation; None: no flag.
 
-    None as ``ratio``: it was not checked.
+    If ``ratio`` is None, the loss was not checked.
     """
     if ratio is None or math.isnan(ratio) or abs(ratio - 1) <= TOLERANCE:
         return None
-    # The usual mistake has a name of its own: nobody divides by the accumulation.
+    # The usual mistake has a flag of its own: neither model nor loop divides by the accumulation.
     if abs(ratio / accumulation - 1) <= TOLERANCE:
         return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
     return Flag(FlagKind.LOSS_MISMATCH, ratio)

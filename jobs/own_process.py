@@ -1,7 +1,7 @@
 """Runs a module of this program as a process of its own: ``python -P START MODULE ARGUMENTS...``.
 
-``python -m`` would look into the working folder first, where a folder ``jobs`` of the user's may
-lie. Nothing but the standard library is imported here before that is decided.
+``python -m`` would look into the working folder first, which may hold a folder ``jobs`` of the
+user. So this file imports only the standard library until it has found this program's packages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the module that the first argument names; the others are its own."""
+    """Run the module that the first argument names. The other arguments are for that module."""
     home = str(Path(__file__).resolve().parents[1])
     _import_from(home, arguments[0].partition(".")[0])
-    # What the user's own modules import is found as before, but after everything installed.
+    # The user's own modules in the working folder come after everything that is installed.
     for folder in (home, os.getcwd()):
         if folder not in sys.path:
             sys.path.append(folder)
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str]) -> None:
 def _import_from(home: str, package: str) -> None:
     """Import this program's packages from where they lie.
 
-    A package that is imported keeps its folder, so that the order of the path does not matter
-    afterwards. The folder is on the path only meanwhile: among installed packages there can be
-    namesakes of the standard library.
+    An imported package remembers its folder, so the order of ``sys.path`` does not matter
+    afterwards. ``home`` comes first only meanwhile. If this program is installed, other packages in
+    ``home`` may have names of the standard library's modules.
     """
     sys.path.insert(0, home)
     try:

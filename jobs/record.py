@@ -13,7 +13,7 @@ from jobs.flags import Flag, flags_of
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 SCHEMA_VERSION = 2
-"""Of records, tables and run.json. ``orchestrator.storage.migration`` reads older versions."""
+"""Version of records, tables and run.json. ``orchestrator.storage.migration`` reads older ones."""
 
 ArrowType = Literal[
     "int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"
@@ -22,7 +22,7 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table; ``doc`` is its meaning in a line, ``unit`` "" where none applies."""
+    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none."""
 
     name: str
     type: ArrowType
@@ -44,7 +44,7 @@ class Outcome(enum.StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """A resumed run does not repeat it. Skipped work is still to be done."""
+        """Whether a resumed run leaves the trial as it is. It runs skipped trials again."""
         return self is not Outcome.SKIPPED
 
 
@@ -55,25 +55,25 @@ class Delivery:
     started_at: float = 0.0
     """Unix time in seconds; 0: it never started."""
     slot_seconds: float = 0.0
-    """Slot time in seconds, from the process's start to its result. Leaves out the idle wait of a
-    process that was forked ahead, and the process's teardown; includes both attempts of a trial
-    that was repeated."""
+    """Slot time in seconds, from the process's start to its result. The idle wait of a process that
+    was forked ahead does not count, and neither does the process's teardown. If a trial was
+    repeated, both attempts count."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     isolation_fallback: str = ""
-    """Why the process could not be forked, where it should have been."""
+    """Why the process was not forked, although it should have been; empty otherwise."""
     slot_pid: int | None = None
-    """The preloaded parent."""
+    """Process id of the preloaded parent."""
     node: str = ""
     cpus: int | None = None
-    """CPU cores given to the trial, also its OMP threads."""
+    """CPU cores given to the trial, and the number of its OMP threads."""
     host_memory_bytes: int | None = None
     """Host memory reserved for the trial."""
     log: str = ""
-    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if it
-    did not end well."""
+    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if
+    the trial did not end well."""
     log_file: str = ""
-    """That file, relative to the run folder."""
+    """Path of the log, relative to the run folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class TrialRecord:
     spec: TrialSpec
     outcome: Outcome
     reason: str = ""
-    """One sentence: what the library said, or the rule that ruled it out. Empty when ok."""
+    """One sentence: what the library said, or what ruled the trial out. Empty for an ok trial."""
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
@@ -96,7 +96,7 @@ class TrialRecord:
     """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``,
     ``loss``."""
     anatomy: Anatomy | None = None
-    """Where memory and time went, of a trial that was profiled."""
+    """Where memory and time went; None if the trial was not profiled."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """GPU model, driver and package versions; rows of different environments are never ranked
     together."""
@@ -115,7 +115,7 @@ class TrialRecord:
 
     @property
     def slot_seconds(self) -> float:
-        """What the trial cost its slot."""
+        """Slot time of the trial in seconds; see ``Delivery``."""
         return self.delivery.slot_seconds
 
     @property
@@ -158,5 +158,5 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
 
 def delivered(record: TrialRecord, **known: Any) -> TrialRecord:
     """The record with more of its delivery known."""
-    # Both are frozen: what is known already stays as it is.
+    # Record and delivery are frozen, so both are copied with the new values.
     return dataclasses.replace(record, delivery=dataclasses.replace(record.delivery, **known))

@@ -10,12 +10,12 @@ from typing import Any
 from jobs.flags import Flag, FlagKind
 
 MIN_STEPS = 2
-"""No measurement ends with fewer counted steps."""
+"""Fewer counted steps never settle the mean step."""
 
 PRIOR_SPREAD = 0.0066
 """The usual standard deviation of a trial's steps, as a share of their mean. Fitted to docs/results
-by ``python -m tests.benchmarks.tables spread``; it weighs one degree of freedom, because trials
-differ that much from each other."""
+by ``python -m tests.benchmarks.tables spread``. It has the weight of one degree of freedom only,
+because the spread differs between trials."""
 PRIOR_SECONDS = 0.005
 """The same in seconds; the smaller of the two counts. A host's disturbances take milliseconds,
 however long the step."""
@@ -26,14 +26,13 @@ MIN_SECONDS_TO_GIVE_UP = 1.0
 """A trial is not given up as unstable with fewer counted seconds."""
 
 GPU_BOUND = 0.1
-"""Up to this share of micro-batches after which the GPU ran out of work, the GPU sets the pace.
-``launch_bound_share`` is compared with it, too."""
+"""The GPU sets the pace if it ran out of work after at most this share of the micro-batches.
+``launch_bound_share`` is compared with the same figure."""
 HOST_BOUND = 0.5
-"""Beyond this share of such micro-batches, the host sets the pace."""
+"""The host sets the pace if the GPU ran out of work after more than this share of them."""
 
 MIN_STEPS_HOST_BOUND = 5
-"""A host-bound speed is not measured further after so many steps: more would only follow the host's
-load."""
+"""A host-bound trial ends after this many steady steps. More would only follow the host's load."""
 
 
 def relative_half_width(values: Sequence[float]) -> float:
@@ -43,7 +42,7 @@ def relative_half_width(values: Sequence[float]) -> float:
     """
     if len(values) < 2:
         return math.inf
-    # The standard error of a mean of n independent values is their deviation over the root of n.
+    # The standard error of a mean of n independent values: their standard deviation / sqrt(n).
     standard_error = statistics.stdev(values) / math.sqrt(len(values))
     return student_t95(len(values) - 1) * standard_error / statistics.fmean(values)
 
@@ -51,8 +50,8 @@ def relative_half_width(values: Sequence[float]) -> float:
 def mean_step_error(seconds: Sequence[float]) -> float:
     """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
 
-    Combines the steps' own spread with the prior one, so that a few steps that happen to agree
-    prove little.
+    It combines the steps' own spread with the usual spread of trials (``PRIOR_SPREAD``). So the
+    interval stays wide for a few steps that happen to agree.
     """
     return _error_of_mean(len(seconds), seconds)
 
@@ -61,8 +60,8 @@ def steady_from(seconds: Sequence[float], relative_error: float) -> int:
     """Index of the first steady step.
 
     Leading steps are left out while they lie outside the range of the later half of the steps by
-    more than ``relative_error``; at most half of all steps, and never the last two. With 0 every
-    step counts.
+    more than ``relative_error``. At most half of all steps are left out, and never the last two.
+    With a ``relative_error`` of 0 every step counts.
     """
     # The later half shows what is usual; with three steps or fewer, its last two do.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
@@ -79,8 +78,8 @@ def are_enough(
 ) -> bool:
     """Whether no further step is worth its time.
 
-    That is so when the mean step is known to ``relative_error``, when the speed is the host's and
-    sampled enough, or when ``limit`` steps would not settle it either.
+    There are three cases: the mean step is known to ``relative_error``; the host sets the pace and
+    there are enough steps; even ``limit`` steps would not settle the mean.
     """
     return (
         is_settled(seconds, relative_error)
@@ -98,7 +97,7 @@ def is_settled(seconds: Sequence[float], relative_error: float) -> bool:
 def is_enough_of_the_host(
     seconds: Sequence[float], relative_error: float, host_bound_share: float
 ) -> bool:
-    """Whether the speed is the host's and has enough steady steps, however much they vary."""
+    """Whether the host sets the pace and there are enough steady steps, however much they vary."""
     steady_steps = len(seconds) - steady_from(seconds, relative_error)
     return host_bound_share > HOST_BOUND and steady_steps >= MIN_STEPS_HOST_BOUND
 
@@ -106,8 +105,8 @@ def is_enough_of_the_host(
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
     """Whether ``limit`` steps that vary like these would not settle the mean either.
 
-    Only asked of trials that have run a while: stopping a short one would save less than another
-    trial costs.
+    False for a trial that has run only briefly. Stopping it would save less than another trial
+    costs.
     """
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
@@ -118,8 +117,8 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
 
 
 def launch_bound_share(row: Mapping[str, Any]) -> float:
-    """Most of a row's time that the GPU waited for kernel launches, as a share; 0: not known."""
-    # Null in a table where it was not measured.
+    """The share of a row's time that the GPU waited for kernel launches, at most; 0: not known."""
+    # A table has null if it was not measured.
     forward = row.get("launch_bound_forward_share") or 0.0
     update = row.get("launch_bound_update_share") or 0.0
     return float(forward + update)
@@ -133,7 +132,7 @@ def flags(
     launch_bound_share: float = 0.0,
     allocator_retries: int = 0,
 ) -> list[Flag]:
-    """What to know before trusting a row's speed; empty when there is nothing."""
+    """What to know before trusting a row's speed; empty if there is nothing."""
     raised = []
     # Up to 1 % is steady for a reader, however small an error was asked for.
     if relative_error and half_width > max(relative_error, 0.01):
@@ -149,7 +148,7 @@ def flags(
 
 
 def _unstable(half_width: float) -> Flag:
-    """The flag of an uncertain mean step; an infinite uncertainty has no figure in JSON."""
+    """The flag of an uncertain mean step. It has no value if the uncertainty is infinite."""
     if math.isinf(half_width):
         return Flag(FlagKind.UNSTABLE)
     return Flag(FlagKind.UNSTABLE, half_width)
@@ -171,9 +170,9 @@ def student_t95(degrees_of_freedom: float) -> float:
 def _error_of_mean(count: int, sample: Sequence[float]) -> float:
     """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative.
 
-    The variance is a scaled inverse chi-squared posterior: the sample's sum of squares, and the
-    prior spread with a weight of one degree of freedom (Gelman et al., Bayesian Data Analysis, 3rd
-    edition, section 2.6).
+    The variance is a scaled inverse chi-squared posterior. It combines the sample's sum of squares
+    with the prior spread, which has the weight of one degree of freedom. Source: Gelman et al.,
+    Bayesian Data Analysis, 3rd edition, section 2.6.
     """
     if len(sample) < MIN_STEPS:
         return math.inf
@@ -181,6 +180,6 @@ def _error_of_mean(count: int, sample: Sequence[float]) -> float:
     mean = statistics.fmean(sample)
     prior = min(PRIOR_SPREAD, PRIOR_SECONDS / mean)
     sum_of_squares = (len(sample) - 1) * statistics.variance(sample) / mean**2
-    # One degree of freedom of the prior and n - 1 of the sample make n.
+    # The prior has one degree of freedom and the sample n - 1: together n.
     variance = (prior**2 + sum_of_squares) / len(sample)
     return student_t95(count) * math.sqrt(variance / count)

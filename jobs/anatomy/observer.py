@@ -16,21 +16,23 @@ from jobs.anatomy.trace_reader import PHASE
 from jobs.trackers.base import Phase
 
 TRAINED_MICRO_BATCHES = 2
-"""Micro-batches of a step that are trained on: two, because gradients exist from the second on."""
+"""How many micro-batches of a step are trained on. Two, because gradients exist only from the
+second one on."""
 
 
 class Observer:
     """A ``Listener`` that times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
-    fetched, and the last two are trained on. The device is synchronised between timing and
-    profiling; counted steps never are, but they are over by now.
+    fetched, but only the last two are trained on. The device is synchronised between timing and
+    profiling. That disturbs no counted step, because all of them are over.
 
-    The first extra step restarts data iterators and worker processes. So no more of a step's wait
-    for data is reported than ``usual_data_wait``, the seconds that a counted step waited.
+    The first extra step restarts data iterators and worker processes, so it waits too long for
+    data. The reported wait is therefore at most ``usual_data_wait``, the seconds that a counted
+    step waited.
 
-    ``find_live_tensors`` lists what exists between steps. ``module_ranges`` marks modules for the
-    profiler.
+    ``find_live_tensors`` lists the tensors that exist between steps. ``module_ranges`` marks
+    modules for the profiler.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Observer:
         self.phase_seconds: Mapping[str, float] = {}
         """Phase -> seconds of one step that was not profiled."""
         self.repetitions = 1.0
-        """Micro-batches of a step for each one that was trained on."""
+        """How many micro-batches of a whole step each trained one stands for."""
 
     @property
     def live_tensors(self) -> list[LiveTensor]:
@@ -71,8 +73,7 @@ class Observer:
 
     def known_blocks(self) -> KnownBlocks:
         """What the addresses in the trace are used for. Releases cuBLAS's workspaces."""
-        # What lives between steps has a name; gradients do not always live that long, so they are
-        # apart.
+        # Gradients are listed separately, because they do not always live until the next step.
         gradients = set()
         parameters = set()
         names = {}
@@ -113,7 +114,7 @@ class Observer:
             self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors}
 
     def wants(self, left: int) -> bool:
-        """Only the last micro-batches of a step are trained on."""
+        """True for the last ``TRAINED_MICRO_BATCHES`` of a step."""
         return left < TRAINED_MICRO_BATCHES
 
     def phase(self, name: Phase) -> None:
@@ -128,14 +129,14 @@ class Observer:
         self._phase = name
 
     def step_end(self) -> bool:
-        """End of a step; True after the profiled one."""
+        """Note the end of a step. True after the profiled step: stop training."""
         self._finished_steps += 1
-        # A step without accumulation has fewer micro-batches than are trained on otherwise.
+        # At least 1: a step without accumulation has a single micro-batch, which is trained on.
         self.repetitions = max(1.0, self._micro_batches / TRAINED_MICRO_BATCHES)
         self._micro_batches = 0
         if self._is_timing:
             self._timer.end_step()
-        # Without steps of its own for timing, the profiled step is timed.
+        # If no step is run for timing alone, the first step is timed: the profiled one.
         if self._finished_steps == max(1, self._timed_steps):
             self._synchronize()
             self._is_timing = False
@@ -195,7 +196,7 @@ class Observer:
         self._range.__enter__()
 
     def _update_live_tensors(self) -> None:
-        """Add what exists now. An address keeps its first name."""
+        """Add the tensors that exist now. An address keeps the name that it had first."""
         now = {tensor.address: tensor for tensor in self._find_live_tensors()}
         self._live_tensors = now | self._live_tensors
 
@@ -212,7 +213,7 @@ class Observer:
             return {}
         before = _allocated_blocks()
         torch._C._cuda_clearCublasWorkspaces()
-        # Only these blocks can have gone: nothing else runs meanwhile.
+        # Nothing else runs meanwhile, so every block that has gone was a workspace.
         released = before.keys() - _allocated_blocks().keys()
         return dict.fromkeys(released, "library workspaces")
 

@@ -50,6 +50,7 @@ class PhaseTimer:
         collector.
         """
         steps = [_seconds_by_phase(marks) for marks in self._steps if len(marks) > 1]
+        # The phases of all steps, in the order in which they first appear.
         phases: list[Phase] = []
         for step in steps:
             phases += [phase for phase in step if phase not in phases]
@@ -61,10 +62,10 @@ class PhaseTimer:
 
 
 def _seconds_by_phase(marks: Sequence[_Mark]) -> dict[Phase, float]:
-    """Phase -> seconds between its marks and the next, in one step."""
+    """Phase -> seconds of one step: from each of its marks to the mark after it."""
     seconds: defaultdict[Phase, float] = defaultdict(float)
     for begin, end in itertools.pairwise(marks):
-        # Events where there are any: the host's clock would time the launches, not the work.
+        # On a GPU, events: the host's clock would time the launches instead of the work.
         if begin.event is None or end.event is None:
             seconds[begin.phase] += end.host_seconds - begin.host_seconds
         else:

@@ -28,19 +28,19 @@ from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
 _SHORT_STEP_SECONDS = 0.25
-"""Of steps shorter than this, several are timed."""
+"""If a step is shorter than this, several steps are timed."""
 _TIMED_STEPS = 3
 _LONG_STEP_SECONDS = 0.5
-"""Steps longer than this are timed while they are profiled, if they are GPU-bound: the host's
-extra work does not delay the device then."""
+"""A step longer than this is timed while it is profiled, if the trial is GPU-bound. The profiler's
+work on the host does not delay the device then."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few more steps and say where memory and time went.
 
-    ``row`` has the trial's measurements, all of which must have been read. Raises what training
-    may raise.
+    ``row`` has the trial's measurements. All of them must have been read before this call. Raises
+    what training may raise.
     """
     # Before any extra step: profiling itself takes device memory.
     readings = _device_readings(row)
@@ -77,7 +77,7 @@ def _trace(observer: Observer) -> Trace:
 
 
 def _ranges(trained_model: torch.nn.Module, model: torch.nn.Module) -> AbstractContextManager[None]:
-    """Profiler ranges around the modules; none for compiled code, which they would recompile."""
+    """Profiler ranges around the modules. None for compiled code: they would recompile it."""
     if is_compiled(trained_model):
         return nullcontext()
     return module_ranges(model)
@@ -85,7 +85,10 @@ def _ranges(trained_model: torch.nn.Module, model: torch.nn.Module) -> AbstractC
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """A collection would delay a timed step, and a trace's many objects would make it slow."""
+    """Python's garbage collector is off within this context.
+
+    A collection would delay a timed step. A trace has many objects, which make collections slow.
+    """
     gc.disable()
     try:
         yield
@@ -94,7 +97,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
-    """Steps to time before the profiled one; 0: time that one."""
+    """How many steps to time before the profiled one. 0: time the profiled step itself."""
     seconds: float = row["step_seconds_median"]
     is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
     if seconds > _LONG_STEP_SECONDS and is_gpu_bound:
@@ -105,7 +108,7 @@ def _timed_steps(row: Mapping[str, Any]) -> int:
 
 
 def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
-    """NVML's figures; None without a GPU, or where the trial could not read them."""
+    """NVML's figures; None without a GPU, or if the trial could not read them."""
     if not torch.cuda.is_available():
         return None
     if "gpu_uuid" not in row or "gpu_context_bytes" not in row:
@@ -178,7 +181,7 @@ def _time_rules(
 
 
 def _host_updates(observer: Observer) -> bool:
-    """Whether the host updates the parameters, as it does where it holds optimizer states."""
+    """Whether the host updates the parameters. It does if it holds optimizer states."""
     return any(
         tensor.device == "cpu" and "states" in tensor.name for tensor in observer.live_tensors
     )
@@ -193,10 +196,10 @@ def _precision(row: Mapping[str, Any]) -> str:
 
 
 def _bucket_sizes(optimizer: Any) -> frozenset[int]:
-    """Bytes of DeepSpeed's gradient buckets, at 2 and at 4 bytes an element; empty without it."""
+    """Possible sizes of DeepSpeed's gradient buckets in bytes; empty without DeepSpeed."""
     layer = optimizer
     while layer is not None:
-        # DeepSpeed counts elements; they are of the gradients' dtype, which is not known here.
+        # DeepSpeed counts elements. The gradients' dtype is not known here: 2 or 4 bytes each.
         elements = getattr(layer, "reduce_bucket_size", 0)
         if elements:
             return frozenset({int(elements) * 2, int(elements) * 4})

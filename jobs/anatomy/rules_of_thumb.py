@@ -14,9 +14,10 @@ GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
 
 WITHIN = 0.05
-"""A rule about memory holds if it is met to within this, relative."""
+"""A rule about memory holds if the measured bytes differ from it by at most this share."""
 ROUGHLY = 0.25
-"""The same for rules about time: the paper's shares and the guide's ratio are of one machine."""
+"""The same for rules about time. It is larger, because the paper's shares and the guide's ratio
+were each found on a single machine."""
 SAME_PEAK_WITHIN = 0.001
 """The same for the peak of the profiled step compared with the counted ones."""
 
@@ -123,7 +124,7 @@ def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Ite
         if _applies(rule, row):
             value = sum(nbytes_by_kind.get(kind, 0) for kind in rule.kinds)
             entry = Entry(part="rules", name=rule.name, value=float(value), unit="B")
-            # Bytes a parameter x parameters.
+            # Bytes per parameter times the number of parameters.
             expected = float(rule.bytes_per_parameter * row[rule.parameters])
             yield _compared(entry, expected, _in_words(rule), WITHIN)
 
@@ -173,7 +174,10 @@ def backward_ratio(ratio: float) -> Entry:
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """The profiled step's peak over that of the counted steps: unlike peaks are unlike steps."""
+    """Compares the profiled step's peak with that of the counted steps.
+
+    If the peaks differ, the profiled step was not like the counted ones.
+    """
     counted = row.get("peak_allocated_bytes")
     if counted:
         name = "peak of the profiled step"
@@ -183,6 +187,6 @@ def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
 
 def _compared(entry: Entry, expected: float, rule: str, within: float) -> Entry:
     """The entry with what the rule expects, and whether it held."""
-    # Within a share of what the rule expects; a rule that expects nothing cannot hold.
+    # The relative difference decides. A rule that expects zero cannot hold.
     held = bool(expected) and abs(entry.value / expected - 1) <= within
     return replace(entry, expected=expected, rule=rule, held=held)

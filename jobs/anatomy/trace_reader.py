@@ -44,8 +44,8 @@ def read(
     ``device`` is "cuda" or "cpu"; ``counted_operators`` are those whose calls are kept with their
     shapes.
     """
-    # The profiler's own tree, because the list of events that it offers loses which event is in
-    # which.
+    # The profiler's internal tree, because its public list of events does not say which event is
+    # inside which.
     kineto: Any = profile.profiler
     # Memory and operators are in the tree of host events, kernels in the flat list.
     results = kineto.kineto_results
@@ -75,7 +75,7 @@ class _Context(NamedTuple):
     in_backward: bool = False
     recomputed: bool = False
     counted: bool = False
-    """Inside a call that is kept already."""
+    """Whether the event is inside a call that is kept already."""
 
 
 class _Launcher(NamedTuple):
@@ -100,7 +100,7 @@ class _EventTreeReader:
         self.calls: list[Call] = []
         self.phases: list[PhaseSpan] = []
         self.launchers: dict[int, _Launcher] = {}
-        """Correlation id -> the operator."""
+        """Correlation id -> the operator that launched kernels under this id."""
 
     def walk(self, root: Any) -> None:
         """Read an event and everything inside it, in order of time."""
@@ -123,11 +123,11 @@ class _EventTreeReader:
         begin = event.start_time_ns
         if name.startswith(PHASE):
             self.phases.append(PhaseSpan(name.removeprefix(PHASE), begin, event.end_time_ns))
-        # Kernels find their launcher by the correlation id.
         context = self._context_inside(name, event.extra_fields, outer)
         operator = name
         if name.startswith(_NOT_OPERATORS):
             operator = ""
+        # Kernels find their launcher by the correlation id.
         self.launchers[event.correlation_id] = _Launcher(operator, begin, context.module)
         if self._device == "cpu":
             self._read_host_work(event, context)
@@ -179,12 +179,12 @@ class _EventTreeReader:
         if sequence_number < 0:
             return False
         if not outer.in_backward:
-            # An operator carries the number of the next node to be made. Several may carry the same
-            # number: the last of them makes the node.
+            # An operator carries the number of the next node to be made. If several operators carry
+            # the same number, the last of them makes the node.
             self._module_of_node[sequence_number] = outer.module
             return False
         # An operator with a sequence number records a graph. In a backward pass only recomputation
-        # does.
+        # records one.
         return name.startswith("aten::")
 
     def _read_allocation(self, event: Any, context: _Context) -> None:
@@ -206,9 +206,10 @@ class _EventTreeReader:
 
     def _read_host_work(self, event: Any, context: _Context) -> None:
         """An operator's own time on the CPU: its duration less that of the operators inside it."""
+        # Operators inside this one have entries of their own.
         children = [child for child in event.children if child.tag.name == "TorchOp"]
         own_nanoseconds = event.duration_time_ns - sum(child.duration_time_ns for child in children)
-        # Operators inside it have entries of their own.
+        # Ranges of phases, modules and autograd nodes are no operators.
         is_operator = context.operator and not event.name.startswith(_NOT_OPERATORS)
         if not is_operator or own_nanoseconds <= 0:
             return
@@ -262,7 +263,7 @@ def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Itera
 def _kernel(
     event: Any, launchers: Mapping[int, _Launcher], launch_times: Mapping[int, int]
 ) -> Work:
-    """A device event as ``Work``. A kernel without a known launcher was launched as it began."""
+    """A device event as ``Work``. Without a known launcher, it counts as launched when it began."""
     start: int = event.start_ns()
     # The profiler counts nanoseconds.
     nanoseconds = event.duration_ns()
@@ -280,7 +281,7 @@ def _kernel(
 
 
 def _is_annotation(event: Any) -> bool:
-    """Whether a device event is the shadow of a range on the host, and no kernel."""
+    """Whether a device event only mirrors a range of the host, and is no kernel or copy."""
     is_user_annotation = getattr(event, "is_user_annotation", None)
     if is_user_annotation is not None and is_user_annotation():
         return True

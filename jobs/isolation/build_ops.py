@@ -32,7 +32,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         ops = ["deepspeed_shm_comm", *ops]  # on a CPU every ZeRO stage communicates through it
     costs: dict[str, float | str] = {}
     for op in ops:
-        # An op of another DeepSpeed version is left out: its trials are unsupported.
+        # An op that this DeepSpeed does not have is left out: its trials are unsupported.
         builder = ALL_OPS.get(op)
         if builder is None:
             continue
@@ -40,7 +40,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         begin = time.perf_counter()
         try:
             builder.load(verbose=False)
-        except Exception as error:  # compilers' failures have no type of their own
+        except Exception as error:  # compilers' failures have no common type
             costs[op] = _last_line(error)
         else:
             costs[op] = time.perf_counter() - begin
@@ -48,7 +48,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 
 
 def _last_line(error: Exception) -> str:
-    """The last line of an error's text; its class where it has no text."""
+    """The last line of an error's text; its class if it has no text."""
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
@@ -60,8 +60,8 @@ def remove_abandoned_locks(begun_since: float = math.inf) -> None:
 
     A running build keeps its lock file open (``torch.utils.file_baton``). If no process here has
     the lock open, its build may still run on another node that shares the folder. So a lock is
-    removed only if it is older than any build takes, or if it was made since ``begun_since`` (Unix
-    time), the start of a trial that is known to have been killed.
+    removed only if it is older than any build takes, or if it was made since ``begun_since``. That
+    is the Unix time when a trial began that is known to have been killed.
     """
     for lock in _lock_files():
         with contextlib.suppress(FileNotFoundError):  # the build has just finished

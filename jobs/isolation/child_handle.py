@@ -63,10 +63,12 @@ class Child:
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def is_ready(self, deadline: float, owner: Owner) -> bool:
-        """Wait until it can take a trial; returns whether it has its CUDA context (or no GPU).
+        """Wait until the child is ready for a trial. Returns whether it is, with its CUDA context.
 
-        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
+        Without a GPU no context is needed. ``deadline`` is in monotonic seconds. Exits this process
+        if the owner's requests end.
         """
+        # Listen until the child is ready, has ended, or the deadline is over.
         while self._ready is None and self.is_alive and self._listen(deadline, owner):
             pass
         return self._ready is not None and self._ready[1]
@@ -86,6 +88,7 @@ class Child:
 
         ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
+        # The news begins with the ``READY.size`` bytes that say when the child was ready.
         while self.is_alive and not self._news.endswith(DONE, READY.size):
             if not self._listen(deadline, owner):
                 return False
@@ -93,7 +96,7 @@ class Child:
 
     @property
     def has_started(self) -> bool:
-        """Whether the trial began in it: a forked child says so, any child announces phases."""
+        """Whether the trial has begun. A forked child says so; every child announces its phases."""
         self._read_last_news()
         return STARTED in self._news[READY.size :] or self.phase != ""
 
@@ -111,7 +114,7 @@ class Child:
                 return False
 
     def _hear(self, seconds: float, owner: Owner) -> bool:
-        """Wait for news or the process's end for so long; False if neither came."""
+        """Wait at most ``seconds`` for news or the process's end; False if neither came."""
         # A pidfd is readable once its process has ended.
         watched = [self._pidfd, owner.requests]
         if self._news_pipe is not None:
@@ -120,13 +123,13 @@ class Child:
         if self._news_pipe is not None and self._news_pipe in readable:
             self._news += os.read(self._news_pipe, READY.size)
         elif owner.requests in readable:
-            # No request is sent while a trial runs: the other end was closed.
+            # No request is sent while a trial runs, so the owner has closed its end.
             self.kill()
             sys.exit(0)
         return bool(readable)
 
     def _read_last_news(self) -> None:
-        """Read what an ended child had still written."""
+        """Read the news that has come but was not read yet."""
         if self._news_pipe is None:
             return
         while select.select([self._news_pipe], [], [], 0)[0]:
@@ -137,14 +140,14 @@ class Child:
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
-        """When it was ready (monotonic seconds), and whether with a context; None: it is not."""
+        """When it was ready (monotonic seconds), and whether it had a context. None: not yet."""
         if len(self._news) < READY.size:
             return None
         return READY.unpack(self._news[: READY.size])
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds since it was made, without its idle wait for a trial."""
+        """Seconds since the process was made, without its idle wait for a trial."""
         ready_at = self._made_at
         if self._ready is not None:
             ready_at = self._ready[0]
@@ -190,9 +193,9 @@ def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
     """
     own_folder = _make_folder(folder)
     parent = os.getpid()
+    # One pipe for each direction. After the fork, each process closes the other one's ends.
     read_trial, write_trial = os.pipe()
     read_news, write_news = os.pipe()
-    # One pipe each way. The child's ends are closed here after the fork, and this process's there.
     pid = os.fork()
     if pid == 0:
         end_with(parent)
@@ -220,7 +223,7 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
     except OSError:
         shutil.rmtree(own_folder, ignore_errors=True)
         raise
-    # As a user would run one trial by hand.
+    # The command with which a user would run one trial by hand.
     command = own_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
     if spec.model.trust_remote_code:  # allowed by the command that started the sweep
@@ -242,7 +245,7 @@ def _make_folder(folder: Path) -> Path:
     """A child's own folder, with its empty log and phase. Leaves none behind if that fails."""
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
     try:
-        # The child maps this file, so that it must have its full size.
+        # The child maps this file into memory, so it must have its full size.
         (made / PHASE).write_bytes(bytes(PHASE_BYTES))
         (made / LOG).touch()
     except OSError:

@@ -43,14 +43,14 @@ _PR_SET_PDEATHSIG = 1
 def end_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends: no orphan may hold the GPU."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was asked
+    if os.getppid() != parent:  # the parent ended before the kernel was asked
         os._exit(1)
 
 
 def continue_without_owner() -> None:
-    """Have the kernel continue this process when its parent ends, if it was stopped.
+    """If this process is stopped when its parent ends, have the kernel continue it.
 
-    It then finds its input closed, and ends. Without this a stopped process would stay, and keep
+    This process then finds its input closed, and ends. Otherwise it would stay stopped, and keep
     its children on the GPU.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
@@ -63,7 +63,7 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
         _redirect_output(folder / LOG)
-        # Ahead of the trial, so that the trial does not wait for it.
+        # Ahead of the trial, so that the trial does not wait for its context.
         resident_bytes = _create_context()
         os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
         spec, context = _read_trial(trial_pipe, resident_bytes)
@@ -90,6 +90,7 @@ def _read_trial(trial_pipe: int, resident_bytes: int | None) -> tuple[TrialSpec,
     with open(trial_pipe) as pipe:
         request = json.load(pipe)
     context = NO_CONTEXT
+    # 0 means that there is no GPU, and None that the trial creates the context itself.
     if resident_bytes:
         context = ContextMemory(request["context_bytes"], resident_bytes)
     return spec_from_json(request["spec"]), context
@@ -111,7 +112,7 @@ def run_and_record(
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
-    # Beside its result, so that its files go with the child's folder.
+    # The trial's own files lie in the child's folder, and are removed with it.
     record = run(spec, announce, scratch=result.parent, context=context)
     # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")

@@ -127,7 +127,7 @@ class ChildRunner:
         if status == child_main.UNWRITABLE:
             reason = f"the record could not be written: {disk}"
             return _unmeasured(spec, DISK_FULL, reason, phase)
-        # The kernel counts kills since boot, so that the difference is of this trial's time.
+        # The kernel counts kills since boot, so the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before
         outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
         return _record_without_result(spec, outcome, reason, phase)

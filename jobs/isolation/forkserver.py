@@ -37,12 +37,12 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
     ``channels`` returns the descriptors of requests and replies. Until it returns, this process may
     not use the GPU.
     """
-    # Before a slot exists, so that a prewarmed parent can do it ahead.
+    # Preloading comes first: a prewarmed parent does it before there is a slot.
     preload_seconds = preload()
     owner = Owner(*channels())
     not_forkable = unclean()
-    # From here on nothing this process holds can become garbage: children share its pages
-    # unwritten.
+    # Nothing that exists now is ever collected. So the garbage collector does not write to pages
+    # that children share with this process.
     gc.collect()
     gc.freeze()
     owner.answer(_hello(preload_seconds, not_forkable))
@@ -51,7 +51,7 @@ def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
             spec = spec_from_json(request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
             owner.answer(record_to_json(record))
-            # After the reply: the driver chooses the next trial meanwhile.
+            # Forked after the reply, while the driver chooses the next trial.
             children.fork_ahead(record)
 
 
@@ -88,11 +88,12 @@ def _requests(
 ) -> Iterator[dict[str, Any]]:
     """The requests as they come.
 
-    A child that was forked ahead is ended if none comes within ``idle_seconds``.
+    A child that was forked ahead is ended if no request comes within ``idle_seconds``.
     """
     with os.fdopen(descriptor, "r", closefd=False) as lines:
         while True:
-            # No request is ever in the buffer: each is sent after the last was answered.
+            # ``select`` sees every request. None waits in the buffer of ``lines``, because each is
+            # sent after the last one was answered.
             readable, _, _ = select.select([descriptor], [], [], idle_seconds)
             if not readable:
                 children.discard_next()
@@ -105,8 +106,8 @@ def _requests(
 def main() -> None:
     """Serve requests from stdin; replies go to what was stdout.
 
-    ``--socket DESCRIPTOR PID`` preloads before there is a slot: it waits at a listening socket for
-    one, and ends with the process PID that started it.
+    With ``--socket DESCRIPTOR PID`` it preloads before there is a slot. It then waits for a slot at
+    that listening socket, and ends with the process PID that started it.
     """
     requests = os.dup(0)
     answers = os.dup(1)

@@ -40,14 +40,14 @@ class GpuAccount:
         return self.context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES
 
     def note_idle(self) -> None:
-        """There is no child now, so that others hold what is in use."""
+        """Note the memory in use while there is no child: others hold it."""
         self._idle_bytes = self._gpu_bytes()
 
     def note_context(self) -> None:
-        """The first child since ``note_idle`` has created its context."""
+        """Measure the context that the first child since ``note_idle`` has created."""
         used = self._gpu_bytes()
-        # Less memory than before means that another process left meanwhile: no difference is to be
-        # trusted. Without a GPU both are 0.
+        # If less memory is in use than before, another process has left, and the difference says
+        # nothing. Without a GPU both figures are 0.
         if used > self._idle_bytes or not used:
             self.context_bytes = used - self._idle_bytes
         else:
@@ -64,7 +64,7 @@ class GpuAccount:
             staying = self.context_bytes or 0
         while True:
             used = self._gpu_bytes()
-            # Back at the level without children, but for what stays.
+            # Freed: what is in use is at the level without children, plus the context that stays.
             if used <= self._idle_bytes + staying + _DRIVER_BYTES:
                 return
             if time.monotonic() > give_up:

@@ -46,13 +46,16 @@ class Channel:
         self._requests: int | None = requests
         self._replies = replies
         self._received = b""
-        # Each is this process's own end of a pipe: the parent's ends stay as they are.
-        # So that neither a write nor a read waits longer than ``poll`` allowed it.
+        # Without blocking, neither a write nor a read waits longer than ``poll`` allows. These are
+        # this process's own ends of the pipes: the parent's ends stay as they are.
         os.set_blocking(requests, False)
         os.set_blocking(replies, False)
 
     def send(self, message: Any, deadline: float) -> None:
-        """Send a message. Raises BrokenPipeError if the parent has ended, or TimeoutError."""
+        """Send a message. Raises BrokenPipeError if the parent has ended.
+
+        Raises TimeoutError at ``deadline``.
+        """
         assert self._requests is not None
         left = memoryview(json.dumps(message).encode() + b"\n")
         while left:
@@ -118,7 +121,10 @@ class Owner:
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """Both, which a forked child must close: the slot could not see them close otherwise."""
+        """Both descriptors. A forked child must close its copies of them.
+
+        Otherwise the slot could not see that this process has ended.
+        """
         return self.requests, self._answers
 
     def answer(self, message: Any) -> None:
@@ -143,7 +149,7 @@ def _wait_for(descriptor: int, event: int, deadline: float) -> None:
     poll.register(descriptor, event)
     while True:
         seconds = deadline - time.monotonic()
-        # poll counts milliseconds in a C integer, so that a long wait is cut into pieces.
+        # poll counts milliseconds in a C integer, so a long wait is cut into pieces.
         if poll.poll(max(0.0, min(seconds, _LONGEST_POLL_SECONDS)) * 1000):
             return
         if seconds <= 0:

@@ -1,6 +1,7 @@
 """Imports everything that a trial may need, and initialises nothing.
 
-There is no CUDA context, no thread and no child process then, so that the process is safe to fork.
+Afterwards the process has no CUDA context, no further thread and no child process. So it is safe to
+fork.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from jobs.node import nvml
 
-# In this order: later modules import earlier ones, and a failed import costs only itself.
+# In this order, because later modules import earlier ones. A failed import costs only itself.
 MODULES = (
     "torch",
     "torch.profiler",

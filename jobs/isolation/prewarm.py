@@ -1,7 +1,7 @@
 """Prewarmed parents: slot parents that are started before there are slots, and preload meanwhile.
 
-Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name;
-if anything is wrong with it, the slot starts a parent of its own.
+Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by the socket's name.
+If anything is wrong with that parent, the slot starts a parent of its own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _folder_variable(folder: Path) -> Iterator[None]:
 
 
 def _gpu_uuids() -> list[str]:
-    """UUIDs of the visible GPUs; an empty one for the CPU without GPUs; none if a GPU is lost."""
+    """UUIDs of the visible GPUs; ``[""]`` for a CPU without GPUs; ``[]`` if a GPU is lost."""
     import pynvml
 
     try:
@@ -105,7 +105,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
 
 
 def _variables(uuid: str, cpus: int) -> dict[str, str]:
-    """The environment of a parent that sees this GPU alone; of the CPU with an empty UUID."""
+    """The environment of a parent that sees this GPU alone. An empty UUID is for the CPU."""
     variables = {**os.environ, **process_variables(cpus)}
     if uuid:
         variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
@@ -150,7 +150,7 @@ def accept(listener_descriptor: int) -> tuple[int, int]:
 class PrewarmedParent:
     """A parent that a slot has taken over.
 
-    It is no child of this process, so ``subprocess.Popen`` cannot stand for it. This class has the
+    It is no child of this process, so ``subprocess.Popen`` cannot handle it. This class has the
     part of ``Popen``'s interface that a slot uses.
     """
 
@@ -179,9 +179,9 @@ class PrewarmedParent:
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        """Wait for its end. Raises subprocess.TimeoutExpired if it is still alive then."""
         if self._pidfd is not None:
-            # Not select: it cannot watch the thousandth descriptor of a Ray worker.
+            # Not ``select``, which fails for descriptors from 1024 on. A Ray worker may have those.
             poll = select.poll()
             poll.register(self._pidfd, select.POLLIN)
             milliseconds = None

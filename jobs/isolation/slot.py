@@ -36,8 +36,8 @@ _STATES = {
 class SlotDiedError(RuntimeError):
     """The parent ended or hung without an answer: a fault of the machine, not of the trial.
 
-    ``rule`` is one of ``jobs.infrastructure.RULES`` where it is certain that the trial is not to
-    blame; empty where the trial may have ended its parent.
+    ``rule`` is one of ``jobs.infrastructure.RULES`` if the trial is certainly not to blame. It is
+    empty if the trial may have ended its parent.
     """
 
     def __init__(self, reason: str, rule: str = "") -> None:
@@ -61,10 +61,10 @@ class Limits:
 
 
 class Slot:
-    """Starts its parent at the first trial, or takes over a prewarmed one; replaces a dead one.
+    """Starts its parent at the first trial, or takes over a prewarmed parent.
 
-    The parent sees the GPUs that this process sees. A parent that does not answer within
-    ``limits`` is killed with all its processes.
+    A dead parent is replaced. The parent sees the GPUs that this process sees. A parent that does
+    not answer within ``limits`` is killed with all its processes.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Slot:
 
     @property
     def children(self) -> int:
-        """How many child processes the parent has; 1 where the kernel does not list them."""
+        """How many child processes the parent has; 1 if the kernel does not list them."""
         pid = self.parent_pid
         if pid is None:
             return 0
@@ -131,7 +131,7 @@ class Slot:
         self.hello = self._answer(math.inf, silence_seconds=self._limits.start)
 
     def _start_parent(self) -> None:
-        # In memory: where the temporary folder is full, the error would be lost with its file.
+        # Its errors are kept in memory. If the temporary folder is full, a file would lose them.
         self._errors = os.memfd_create("slot-parent-stderr")
         parent = subprocess.Popen(
             self._parent_command,
@@ -158,7 +158,8 @@ class Slot:
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()
-        # A parent that does not read is found out here if the message is long, else by its silence.
+        # If the parent does not read, a long message fails here. A short one fits into the pipe:
+        # then the parent's silence shows below.
         request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
             self._channel.send(request, now + self._limits.silence)
@@ -166,7 +167,7 @@ class Slot:
             raise SlotDiedError("the slot's parent died between trials") from error
         except TimeoutError as error:
             raise self._killed_parent(str(error)) from None
-        # The parent ends the trial itself; the grace is for what follows.
+        # The parent itself ends the trial at its timeout. The grace is for what it does afterwards.
         deadline = now + seconds + self._limits.grace
         return record_from_json(self._answer(deadline, silence_seconds=self._limits.silence))
 
@@ -243,7 +244,7 @@ class Slot:
     def _last_error(self) -> str:
         """The last line that the parent wrote to stderr; empty if it wrote none."""
         size = os.fstat(self._errors).st_size
-        # Read at a position: the parent may share this descriptor's own.
+        # ``pread`` does not move the descriptor's position, which the parent may share.
         tail = os.pread(self._errors, _ERROR_BYTES, max(0, size - _ERROR_BYTES))
         lines = [line.strip() for line in tail.decode(errors="replace").splitlines()]
         written = [line for line in lines if line]
@@ -253,12 +254,13 @@ class Slot:
 
 
 def _child_pids(pid: int) -> list[int]:
-    """A process's children. Raises OSError where the kernel does not list them."""
+    """A process's children. Raises OSError if the kernel does not list them."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _state_of(pid: int) -> str:
     """Why a process may not answer, in brackets; empty if its state does not explain it."""
+    # proc(5): the state comes after the command's name, which is in brackets.
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -18,7 +18,7 @@ from jobs.techniques.axes.optimizer import decay_groups
 
 
 def train(setup: Setup) -> Trained:
-    """Train until the meter stops it; as in the guide, without clipping, schedule and logging."""
+    """Train until the meter stops it. As in the guide, nothing is clipped, scheduled or logged."""
     loop = _Loop(setup)
     # The guide's "Time" begins with the first batch, when everything is prepared.
     begin = time.perf_counter()
@@ -84,7 +84,7 @@ class _Loop:
         self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
 
     def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
-        """One micro-batch; returns its loss, scaled for accumulation."""
+        """Train on one micro-batch; returns its loss, scaled for accumulation."""
         meter.phase("forward")
         # Gradients of micro-batches add up, so each contributes its share of the step's mean.
         loss: torch.Tensor = self.model(**batch).loss / self._accumulation
@@ -103,9 +103,10 @@ class _Loop:
 def enable_checkpointing(model: Any, arguments: Any) -> None:
     """Checkpoint activations as the training arguments ask.
 
-    transformers 5.23 renamed the arguments and gave them options; older ones have only the old.
+    transformers 5.23 renamed the arguments and gave them options. Older versions have only the old
+    names.
     """
-    # None: this transformers has no such argument, or the caller left it open.
+    # None: the installed transformers has no such argument, or the caller left it open.
     is_enabled = getattr(arguments, "activation_checkpointing", None)
     if is_enabled:
         kwargs = dict(arguments.activation_checkpointing_kwargs or {})
@@ -154,7 +155,7 @@ def _dataloader(setup: Setup) -> DataLoader[Any]:
 
 
 def _endless(dataloader: Any) -> Iterator[Any]:
-    """Epoch after epoch."""
+    """The batches of one epoch after another."""
     while True:
         yield from dataloader
 

@@ -1,7 +1,7 @@
-"""The loss of accumulated steps in the Trainer: who divides it, put right, and checked afterwards.
+"""The loss of accumulated steps in the Trainer: who divides it, its correction, and a check.
 
-Neither costs the training any memory. Who divides is seen in the forward pass of the first
-micro-batch itself; the check runs when training has ended and the peaks are read.
+None of this costs the training memory. The forward pass of the first micro-batch shows who divides.
+The check runs when training has ended and the peaks have been read.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from jobs.loss_scaling import LossScaling
 class LossScale:
     """Who divides the loss of an accumulated step, found out at the first micro-batch.
 
-    The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword, and
-    trusts it to divide by that count. A model that does not compute with it is put right before its
-    first backward pass: with ``model_accepts_loss_kwargs = False`` the Trainer divides.
+    The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword. It
+    trusts the model to divide by that count. If the model does not compute with the count, this
+    class sets ``model_accepts_loss_kwargs = False`` before the first backward pass, and the Trainer
+    divides.
     """
 
     def __init__(self, trainer: transformers.Trainer) -> None:
@@ -40,9 +41,10 @@ class LossScale:
         num_items_in_batch: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """What the Trainer's own ``compute_loss`` returns, which is called once with all of this.
+        """Call the Trainer's own ``compute_loss`` with these arguments; returns what it returns.
 
-        ``num_items_in_batch`` is the Trainer's count of the step's items, or None.
+        The first call also finds out who divides. ``num_items_in_batch`` is the Trainer's count of
+        the step's items, or None.
         """
         count = num_items_in_batch
         accumulates = self._trainer.args.gradient_accumulation_steps > 1
@@ -52,7 +54,8 @@ class LossScale:
             # The Trainer knows that this model takes no count, and divides.
             self.scaling = "divided"
         elif _is_compiled(model):
-            # Compiled code would be compiled anew for a watched count: ask the code it is made of.
+            # A watched count would make torch.compile compile again, so the uncompiled model is
+            # asked.
             self._decide(used=self._is_used_uncompiled(compute_loss, inputs, count))
         else:
             count = watched(count)
@@ -74,7 +77,7 @@ class LossScale:
     ) -> bool:
         """Whether the model, as it was before compiling, computes with the count.
 
-        False where that cannot be tried: dividing in the Trainer is right for every model.
+        False if that cannot be tried, because dividing in the Trainer is right for every model.
         """
 
         def compute(model: Any, fake_inputs: Mapping[str, Any], fake_count: Any) -> Any:
@@ -90,10 +93,11 @@ class LossScale:
 
 
 def loss_ratio(trainer: transformers.Trainer) -> float | None:
-    """The loss of a step that accumulates one micro-batch, by its loss without accumulation.
+    """The loss of a step whose micro-batches are all the same, divided by the loss of one of them.
 
-    1 where accumulated training has the right gradients. None where the losses are zero, or not
-    finite. Trains nothing: weights, gradients and random numbers stay as they are.
+    It is 1 if accumulated training has the right gradients. None if the loss of one micro-batch is
+    zero, or a loss is not finite. Trains nothing: weights, gradients and random numbers stay as
+    they are.
     """
     batch = _first_micro_batch(trainer)
     accumulation = trainer.args.gradient_accumulation_steps
@@ -118,7 +122,7 @@ def _first_micro_batch(trainer: transformers.Trainer) -> dict[str, Any]:
 def _loss_for_gradient(
     trainer: transformers.Trainer, batch: Mapping[str, Any], *, micro_batches: int
 ) -> float:
-    """The loss that the Trainer would backpropagate for ``batch`` as one of equal micro-batches."""
+    """The loss that the Trainer would backpropagate for one of ``micro_batches`` equal batches."""
     count = trainer._get_num_items_in_batch([batch] * micro_batches, trainer.args.device)
     trainer.current_gradient_accumulation_steps = micro_batches
     # ZeRO-3 gathers its parameters in the engine's forward pass. All other models run uncompiled,
@@ -126,7 +130,7 @@ def _loss_for_gradient(
     is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
     model: Any = trainer.model_wrapped if is_engine else trainer.model
     with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
-        # The Trainer's own method: the measured class reports micro-batches in its own.
+        # The Trainer's own method, because that of ``MeteredTrainer`` also reports micro-batches.
         loss = transformers.Trainer.training_step(trainer, model, dict(batch), count)
     return float(loss)
 
@@ -148,7 +152,7 @@ def _without_backward(accelerator: Any) -> Iterator[None]:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Within the context every random number is the same each time, and outside none is used up."""
+    """Random numbers are the same in each such context. Outside, their sequence is not changed."""
     devices = []
     if torch.cuda.is_initialized():
         devices.append(torch.cuda.current_device())

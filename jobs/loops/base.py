@@ -1,4 +1,4 @@
-"""What a training loop gets, and what it leaves behind for inspection."""
+"""What a training loop gets, and what it returns for inspection."""
 
 from __future__ import annotations
 
@@ -48,6 +48,5 @@ class Trained:
     loss_scaling: LossScaling | None = None
     """Who divides the loss of an accumulated step; None: nothing is accumulated."""
     accumulated_loss_ratio: Callable[[], float | None] | None = None
-    """Runs one micro-batch forward, twice. Returns the loss of a step that accumulates it, divided
-    by its loss without accumulation, or None where both are zero. None: there is nothing to check.
-    """
+    """Runs one micro-batch forward, twice. Returns what ``accumulated_loss.loss_ratio`` returns.
+    None: there is nothing to check."""

@@ -17,8 +17,8 @@ from jobs.loops.meter import Listener
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
     """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in.
 
-    Without these variables DeepSpeed would look for mpi4py. Each trial takes a free port, so that
-    trials on one node do not collide.
+    Without the environment variables that are set here, DeepSpeed would look for mpi4py. Each trial
+    takes a free port, so that trials on one node do not collide.
     """
     os.environ |= {
         "RANK": "0",
@@ -29,7 +29,7 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         "OMP_NUM_THREADS": str(cpus),
     }
     build_for_own_gpu()
-    # The placeholder can stand anywhere in the mapping: replace it in the text.
+    # The placeholder can be anywhere in the mapping, so it is replaced in the JSON text.
     text = json.dumps(config).replace("{nvme}", nvme_path)
     filled: dict[str, Any] = json.loads(text)
     return filled

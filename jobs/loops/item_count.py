@@ -26,12 +26,12 @@ _NUMBERS = frozenset({"item", "tolist", "numpy", "__float__", "__int__", "__inde
 class WatchedCount(torch.Tensor):
     """A tensor that notes whether anything is computed with it.
 
-    It shares the storage of the tensor it was made from, and results of a computation are plain
+    It shares the storage of the tensor that it was made from. Results of a computation are plain
     tensors. So it changes neither memory nor kernels.
     """
 
     _plain: torch.Tensor
-    """What takes its place in every computation."""
+    """The tensor that takes its place in every computation."""
     _uses: list[str]
     """Names of the functions that computed with it; its copies share the list."""
 
@@ -45,7 +45,7 @@ class WatchedCount(torch.Tensor):
     ) -> Any:
         """Call a function of PyTorch on plain tensors, and note it if it computes a new value."""
         counts: list[WatchedCount] = []
-        # On plain tensors PyTorch does what it would do without the watch.
+        # On plain tensors PyTorch does what it would do if nothing watched.
         plain_args = _unwrapped(args, counts)
         plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
         result = function(*plain_args, **plain_kwargs)
@@ -53,7 +53,7 @@ class WatchedCount(torch.Tensor):
         if not counts or name in _COMPARISONS:
             return result
         count = counts[0]
-        # A result that is neither a tensor nor the count's number is an attribute: its shape, say.
+        # Any other result is an attribute, such as the shape, and is no use of the count.
         is_tensor = isinstance(result, torch.Tensor)
         if is_tensor and name in _SAME_VALUE:
             return _copy(count, result)
@@ -63,7 +63,7 @@ class WatchedCount(torch.Tensor):
 
 
 def watched(count: torch.Tensor) -> WatchedCount:
-    """``count``, so that ``is_used`` says whether it is computed with from now on."""
+    """A form of ``count`` for which ``is_used`` says whether anything was computed with it."""
     shell = count.as_subclass(WatchedCount)
     shell._plain = count
     shell._uses = []
@@ -81,10 +81,10 @@ def is_used_by(
     inputs: Mapping[str, Any],
     count: torch.Tensor,
 ) -> bool:
-    """Whether ``compute_loss(model, inputs, count)`` computes with the count, tried without data.
+    """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors.
 
-    All tensors are fake: they have shapes and devices, but no memory and no values, and they draw
-    no random number. Raises whatever a model raises that needs values.
+    Fake tensors have shapes and devices, but no memory and no values. No random number is drawn. If
+    the model needs values, this raises whatever the model raises.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -109,7 +109,7 @@ def _fake_model(model: torch.nn.Module, mode: Any) -> Callable[..., Any]:
 
 
 def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
-    """The same mapping with tensors without memory in place of its tensors."""
+    """The same mapping, with a fake tensor in place of each tensor."""
     fake = {}
     for name, value in values.items():
         is_tensor = isinstance(value, torch.Tensor)
@@ -120,7 +120,8 @@ def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
 def _copy(count: WatchedCount, plain: torch.Tensor) -> WatchedCount:
     """Another form of a watched count, whose uses are noted in the same list.
 
-    The shell is the original's: a fake tensor cannot become one.
+    It is made from the original count, because ``plain`` may be a fake tensor, which cannot become
+    a ``WatchedCount``.
     """
     with torch._C.DisableTorchFunctionSubclass():
         shell = count.as_subclass(WatchedCount)

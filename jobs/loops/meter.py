@@ -67,8 +67,8 @@ class Meter:
     """A ``Listener`` that reports to the trackers.
 
     Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
-    once the mean step is known to within ``relative_error``, or would not be after all steps.
-    At least one step counts.
+    once the mean step is known to within ``relative_error``, or would not be after all steps
+    either. At least one step counts.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Meter:
             tracker.micro_batch(inputs)
 
     def wants(self, left: int) -> bool:
-        """True: whole steps are measured."""
+        """True: all micro-batches of a step are trained on."""
         return True
 
     def loss(self, value: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The ``transformers.Trainer`` loop, observed; only the scale of a wrong loss is corrected."""
+"""The ``transformers.Trainer`` loop, which reports what it does. Only a wrong loss is corrected."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class MeteredTrainer(transformers.Trainer):
     meter: Listener
     loss_scale: LossScale
     _micro_batches_left = 0
-    """Of the current step, after the one that is being trained on."""
+    """Micro-batches of the current step that come after the one being trained on."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """Fetch a step's micro-batches.
 
-        The Trainer does that before ``on_step_begin``, so that callbacks alone cannot time it.
+        The Trainer does that before ``on_step_begin``, so callbacks alone cannot time it.
         """
         self.meter.phase("data")
         begin = time.perf_counter()
@@ -44,7 +44,7 @@ class MeteredTrainer(transformers.Trainer):
         """One micro-batch, forward and backward."""
         self._micro_batches_left -= 1
         self.meter.micro_batch(inputs)
-        # A profile leaves out most micro-batches; the Trainer still adds up their losses.
+        # A profile leaves out most micro-batches. The Trainer still adds up a loss for each.
         if not self.meter.wants(self._micro_batches_left):
             return torch.zeros((), device=self.args.device)
         loss: torch.Tensor = super().training_step(model, inputs, *args, **kwargs)
@@ -156,7 +156,7 @@ def train(setup: Setup) -> Trained:
 
 
 def _loss_check(trainer: MeteredTrainer) -> Callable[[], float | None] | None:
-    """The check of an accumulated training's loss; None where nothing is accumulated."""
+    """The check of an accumulated training's loss; None if nothing is accumulated."""
     if trainer.loss_scale.scaling is None:
         return None
 

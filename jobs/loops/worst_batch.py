@@ -43,7 +43,7 @@ def loader_of(rows: Sequence[Sequence[int]], like: Any, accelerator: Any) -> Any
 
 
 class _GivenRows(BatchSampler):
-    """Yields given micro-batches; Accelerate reads the attributes of its base class."""
+    """Yields given micro-batches. Accelerate reads attributes of the base class."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         largest = max(len(micro_batch) for micro_batch in rows)

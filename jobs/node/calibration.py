@@ -34,7 +34,7 @@ _COMMAND = own_process.command("jobs.node.calibration")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """How much work a round is."""
+    """How much work is done in one round of a measurement."""
 
     matrix: int = 8192
     """Rows and columns n; a product is 2 n³ operations."""
@@ -43,7 +43,7 @@ class Load:
 
 
 BRIEF = Load(round_seconds=0.02)
-"""Takes about a second once torch is imported. It screens GPUs before a sweep."""
+"""For screening GPUs before a sweep. It takes about a second once torch is imported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,8 +107,9 @@ def _variables_by_gpu() -> list[Mapping[str, str]]:
 def calibrate_briefly() -> dict[str, Any]:
     """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
 
-    Raises RuntimeError with the last line that the failed process printed, or if it does not end
-    within ``BRIEF_TIMEOUT_SECONDS``: the GPU is unfit then.
+    Raises RuntimeError if the measuring process fails, with the last line that it printed. Raises
+    RuntimeError also if it does not end within ``BRIEF_TIMEOUT_SECONDS``. In both cases the GPU is
+    unfit.
     """
     variables = {**os.environ, **process_variables(environment.cores())}
     probed = probe([*_COMMAND, "--brief"], BRIEF_TIMEOUT_SECONDS, variables)
@@ -156,11 +157,11 @@ def _measure(
     begin: float,
     constants: Mapping[str, Any],
 ) -> Calibration:
-    """A device's rates under load, with the constants that are known of it."""
+    """A ``Calibration`` from a device's rates, measured here, and its known ``constants``."""
     import torch
 
     device = torch.device(device_type)
-    # Rates one after another: together they would share the device.
+    # One rate after another, because measurements at the same time would share the device.
     flops = {precision: _product_rate(device, precision, load) for precision in precisions}
     copy_rate = _copy_rate(device, load)
     return Calibration(
@@ -221,7 +222,7 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 def _per_second(work: Callable[[], object], device: torch.device, load: Load) -> float:
     """Calls of ``work`` per second, the median of ``ROUNDS`` rounds."""
     _seconds(work, 1, device)  # the first call loads the kernel
-    # As many calls as fill a round.
+    # As many calls as fill a round, from the time of one call.
     calls = max(1, round(load.round_seconds / _seconds(work, 1, device)))
     return calls / statistics.median(_seconds(work, calls, device) for _ in range(ROUNDS))
 
@@ -245,7 +246,7 @@ def _wait_for(device: torch.device) -> None:
 
 @contextmanager
 def _float32_products(*, use_tf32: bool) -> Iterator[None]:
-    """While the context lasts, 32-bit matrix products use TF32 or do not."""
+    """While the context lasts, 32-bit matrix products use TF32 if ``use_tf32`` is true."""
     import torch
 
     before = torch.get_float32_matmul_precision()

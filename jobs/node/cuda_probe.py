@@ -1,7 +1,8 @@
 """Whether CUDA still computes on the visible GPU.
 
-After some faults NVML answers for a GPU on which every CUDA call fails. So a process of its own,
-``python -m jobs.node.cuda_probe``, computes on it: a dead GPU may kill it, or never let it end.
+After some faults NVML still answers for a GPU, but every CUDA call on it fails. So a separate
+process, ``python -m jobs.node.cuda_probe``, computes on the GPU. A dead GPU may kill that process,
+or never let it end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from jobs.node import nvml
 from jobs.node.probe_process import probe
 
 TIMEOUT_SECONDS = 60.0
-"""More than a process needs, most of it to import torch; a dead GPU may never answer."""
+"""Longer than the process needs, which mostly imports torch. A dead GPU may never answer."""
 
 
 def dead() -> str:
@@ -28,4 +29,5 @@ def dead() -> str:
 if __name__ == "__main__":
     import torch
 
+    # True, a wrong sum, is the exit status 1.
     sys.exit(torch.ones(2, device="cuda").sum().item() != 2)

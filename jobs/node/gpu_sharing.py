@@ -32,7 +32,7 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
 
 
 def _unexplained_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of the GPU outside context and allocator, at least; 0 where that is not known."""
+    """Bytes of the GPU outside context and allocator, at least; 0 if that is not known."""
     needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
     if any(name not in row for name in needed):
         return 0

@@ -22,16 +22,16 @@ def of(spec: TrialSpec) -> MemoryCap | None:
 
 
 def impose(cap: MemoryCap, context_bytes: int | None) -> None:
-    """Cap this process's allocator to what context and libraries leave of the cap.
+    """Limit this process's allocator to the cap, less what context and libraries take.
 
     ``context_bytes`` is what the bare context took; None without a GPU. Raises UnsupportedError
-    where there is no CUDA allocator.
+    without a GPU, because there is no CUDA allocator.
     """
     import torch
 
     if context_bytes is None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
-    # What libraries will take is known only from an earlier trial; the context takes at least this.
+    # What libraries take is known only from an earlier trial. The bare context is the least.
     outside_allocator = max(context_bytes, cap.non_allocator_bytes)
     allocator_bytes = max(0, cap.device_bytes - outside_allocator)
     fraction = min(1.0, allocator_bytes / _device_bytes())
@@ -39,7 +39,7 @@ def impose(cap: MemoryCap, context_bytes: int | None) -> None:
 
 
 def limit_bytes() -> int | None:
-    """What this process's allocator may hold; None: all that the device has."""
+    """How many bytes this process's allocator may hold; None: all that the device has."""
     import torch
 
     fraction = torch.cuda.get_per_process_memory_fraction()

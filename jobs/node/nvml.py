@@ -1,4 +1,7 @@
-"""The visible GPUs by NVIDIA's management library: by UUID, and without a CUDA context."""
+"""What NVIDIA's management library (NVML) says of the visible GPUs, which it knows by UUID.
+
+Nothing here creates a CUDA context.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
         if word.isdigit() and int(word) < len(uuids):
             chosen.append(uuids[int(word)])
         elif word.startswith(("GPU-", "MIG-")):
-            # NVML does not list MIG slices, so that an unknown UUID may be one.
+            # NVML does not list MIG slices, so an unknown UUID may be one.
             chosen += [uuid for uuid in uuids if uuid.startswith(word)] or [word]
         else:
             break  # CUDA ignores everything from the first invalid entry on
@@ -60,8 +63,8 @@ def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
 def visible_device(uuid: str) -> str:
     """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone.
 
-    The index in PCI order, because DeepSpeed cannot parse UUIDs. A MIG slice has no index of its
-    own and keeps its UUID.
+    It is the GPU's index in PCI order, because DeepSpeed cannot parse UUIDs. A MIG slice has no
+    index of its own and keeps its UUID.
     """
     if uuid.startswith("MIG-"):
         return uuid
@@ -98,10 +101,11 @@ def lost() -> str:
 
 
 def shared(waiting: int = 0) -> str:
-    """How other processes use the first visible GPU; empty if none does. No trial of ours may run.
+    """How other processes use the first visible GPU; empty if none does.
 
-    ``waiting`` processes of ours may be there with nothing but a CUDA context. In a container NVML
-    may show the memory in use but not the processes that use it.
+    Call it only while no trial of ours runs. ``waiting`` is how many processes of ours may hold a
+    bare CUDA context. In a container NVML may show the memory in use, but not the processes that
+    use it.
     """
     uuids = visible_uuids()
     if not uuids:
@@ -110,14 +114,14 @@ def shared(waiting: int = 0) -> str:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuids[0])
         processes = _process_count(nvml, handle)
         used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-    # A bare context takes less than an idle GPU's allowance.
+    # An idle GPU and each bare context use less than ``IDLE_BYTES``.
     if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
         return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""
 
 
 def _process_count(nvml: Any, handle: Any) -> int:
-    """How many processes NVML lists on a GPU; 0 where it does not say."""
+    """How many processes NVML lists on a GPU; 0 if it does not say."""
     with contextlib.suppress(nvml.NVMLError):
         return len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
     return 0

@@ -1,6 +1,6 @@
-"""What one trial has to run, as plain data that travels as JSON. Import it from here.
+"""What one trial has to run, as plain data that travels as JSON. Import these names from here.
 
-trial.py            ``TrialSpec``: one trial, whole
+trial.py            ``TrialSpec``: all of one trial
 model_and_data.py   what is trained: model and data
 measure.py          how it is measured: steps, time limit, memory cap
 follow_up.py        why it is run: for the search, or to check its result

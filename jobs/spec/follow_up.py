@@ -11,11 +11,11 @@ class Purpose(enum.StrEnum):
 
     SEARCH = "search"
     CAP_CHECK = "cap_check"
-    """A pick again, its GPU's memory capped to the budget: does it fit?"""
+    """Repeats a budget's pick under a memory cap of the budget's size: does it fit?"""
     TIE_BREAK = "tie_break"
-    """Close configurations again, interleaved on one GPU: which is faster?"""
+    """Repeats close configurations in turn on one GPU: which is faster?"""
     PROFILE = "profile"
-    """A configuration again, to see where its memory and time go."""
+    """Repeats a configuration to see where its memory and time go."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,4 +29,4 @@ class FollowUp:
     """Ids of the trials that a tie-break compares, this one's included. One slot runs all their
     rounds in a row."""
     round: int = 0
-    """Rounds of the tie-break before this one."""
+    """Number of this round of the tie-break, from 0."""

@@ -17,9 +17,9 @@ million."""
 def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     """The digest of a ``TrialSpec``, as hexadecimal digits; ``choices`` are its choices.
 
-    Fields at their defaults are left out, so that a new field with a default renames no trial. So
-    are the choices: everything they decide is in ``settings``, but for a batch that does not divide
-    and is never run.
+    Fields at their defaults are left out, so that a new field with a default renames no trial. The
+    choices are left out, too, because ``settings`` holds what they decide. Only micro-batch and
+    accumulation are put in, because no settings hold an accumulation that is no whole number.
     """
     content = without_defaults(spec)
     for name in ("choices", "needs", "training_recipe"):

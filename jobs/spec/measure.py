@@ -16,8 +16,8 @@ class MemoryCap:
     device_bytes: int
     """All that the trial may take, its CUDA context and libraries included."""
     non_allocator_bytes: int = 0
-    """What context and libraries took when the configuration ran uncapped. The allocator gets the
-    rest; the trial's own context counts if it is larger."""
+    """What context and libraries took when the configuration ran uncapped. If the trial's own
+    context takes more, that counts instead. The allocator gets the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +29,12 @@ class MeasureSpec:
     steps: int | None = 10
     """Optimizer steps that count, at most; None: one whole epoch, as the Hugging Face guides do."""
     relative_error: float = 0.0
-    """Stop early once the mean step is known to within this (95 % confidence), or cannot be; 0:
-    never."""
+    """Stop early once the mean step is known to within this share (95 % confidence), or cannot be.
+    0: never stop early."""
     timeout_seconds: float = 300.0
     """Not part of the trial's identity."""
     seed: int = 42
-    """Of weights, data, their order and dropout."""
+    """The seed of weights, data, the order of the data, and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the live objects."""
     isolation: Isolation = "fork"

@@ -29,7 +29,7 @@ class ModelSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     """Overrides of the architecture's own configuration class."""
     name_or_path: str | None = None
-    """A checkpoint for ``from_pretrained``; exclusive with ``architecture``."""
+    """A checkpoint for ``from_pretrained``; not together with ``architecture``."""
     trust_remote_code: bool = False
     """Whether the checkpoint may run Python code that lies beside its weights."""
 
@@ -50,7 +50,7 @@ class DatasetFile:
     path: str
     format: FileFormat
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Our name -> theirs: ``text`` (``text_pair``, ``target``), ``labels``, ``input_ids`` ..."""
+    """Our name of a column -> the file's name. Ours are ``text``, ``labels``, ``input_ids`` ..."""
     tokenizer: str | None = None
     """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
     max_length: int = 512

@@ -32,7 +32,7 @@ class TrainingRecipe:
 
     @property
     def is_plain(self) -> bool:
-        """Whether no choice changes what the training learns."""
+        """Whether the recipe is empty: no choice changes what the training learns."""
         return not self.choices
 
 

@@ -22,7 +22,7 @@ PyTorch's global state for the process."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LibrarySettings:
-    """All techniques of a trial merged: what to hand to which library. The job knows no axis."""
+    """All techniques of a trial merged: what to hand to which library. It names no axes."""
 
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     """Fields of ``transformers.TrainingArguments``."""
@@ -45,7 +45,7 @@ class Needs:
 
     gpus: int = 1
     cpus: int = 0
-    """Cores, also its OMP threads; 0 is "auto": its GPU's share of the node."""
+    """Cores, and the number of OMP threads. 0 is "auto": the GPU's share of the node's cores."""
     host_bytes: int = 0
     """Host memory to reserve; 0 reserves none."""
     nvme_path: str = ""

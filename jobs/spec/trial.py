@@ -14,7 +14,7 @@ from jobs.spec.settings import LibrarySettings, Needs
 
 
 class _CachesIdentity:
-    """A slot for the identity beside the fields, so that it is not compared, copied or written."""
+    """Keeps the identity outside the fields, so that it is not compared, copied or written."""
 
     __slots__ = ("_trial_id",)
     _trial_id: str
@@ -22,7 +22,7 @@ class _CachesIdentity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSpec(_CachesIdentity):
-    """One trial, whole."""
+    """Everything that one trial has to run."""
 
     choices: Mapping[str, Choice]
     """Axis -> the variant chosen, every axis of the sweep included."""
@@ -37,7 +37,7 @@ class TrialSpec(_CachesIdentity):
     follow_up: FollowUp | None = None
     """None: a trial of the search."""
     gpu_model: str = ""
-    """The only GPU model that may run it, where a sweep has several; empty: any."""
+    """The only GPU model that may run the trial, if a sweep has several models; empty: any."""
 
     @property
     def trial_id(self) -> str:

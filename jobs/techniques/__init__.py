@@ -1,7 +1,7 @@
-"""Every training technique as a row of data, one file per axis; ``AXES`` is in merging order.
+"""Every training technique as a row of data, one file per axis.
 
-A technique is a ``Variant`` on an ``Axis``. To add one, add its row; to add an axis, add its file
-here.
+A technique is a ``Variant`` on an ``Axis``. To add a technique, add its row. To add an axis, add
+its file to ``AXES``, which is in the order of merging.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS

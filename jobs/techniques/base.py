@@ -1,4 +1,4 @@
-"""What a technique is: a ``Variant``, a row of data on an ``Axis``; and how rows merge."""
+"""What a technique is: a ``Variant``, a row of data on an ``Axis``. ``merge`` joins variants."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """``jobs.spec.HookPlace`` -> a function registered with ``jobs.techniques.hooks.hook``, for
-    what needs code."""
+    """For techniques that need code: ``jobs.spec.HookPlace`` -> a function that is registered with
+    ``jobs.techniques.hooks.hook``."""
     requires: tuple[str, ...] = ()
     """In the syntax of ``jobs.trial.requirements``: ``package:bitsandbytes``, ``cuda``,
     ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
     uses_host: bool = False
-    """It works on the host's cores and memory (offload)."""
+    """Whether it works on the host's cores and memory (offload)."""
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
     """What validity rules ask for ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
@@ -61,13 +61,13 @@ def merge(
     training_arguments: Mapping[str, Any],
     deepspeed: Mapping[str, Any] | None,
 ) -> LibrarySettings:
-    """The chosen variants over the user's own arguments and DeepSpeed file; later ones win."""
+    """The user's own arguments and DeepSpeed file, overridden by each variant in turn."""
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
     hooks: dict[str, Hook] = {}
     requires: dict[str, None] = {}  # a dict keeps the order and drops repetitions
     builds: dict[str, None] = {}
-    # Mappings: the later variant wins. Requirements and builds: all of them, each once.
+    # In mappings the later variant wins. Requirements and builds are all kept, each once.
     for variant in variants:
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
@@ -87,7 +87,7 @@ def merge(
 
 
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """``override`` laid over ``base``, mappings merged key by key."""
+    """``base`` with the values of ``override``; mappings are merged key by key."""
     merged = dict(base)
     # Only two mappings merge; any other value replaces what was there.
     for key, value in override.items():

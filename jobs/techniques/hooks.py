@@ -1,7 +1,7 @@
 """The registry of hooks: functions that techniques need beyond settings, each under a name.
 
-A trial's spec carries the name, never a module path: a file can move without renaming a trial, and
-a spec from a shared run folder can call nothing but what is registered here.
+A trial's spec carries the name, never a module path. So a file can move without renaming a trial. A
+spec from a shared run folder can call nothing but what is registered here.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def hook(name: str) -> Callable[[F], F]:
 
 
 def registered(name: str) -> Callable[..., Any]:
-    """The function behind a name. Raises UnknownHookError."""
-    # Hooks register when their modules are imported, which is done here at the latest.
+    """The function of this name. Raises UnknownHookError if there is none."""
+    # Importing a module registers its hooks. Modules that are imported already stay as they are.
     added = os.environ.get(MODULES_VARIABLE, "")
     for module in (*_MODULES, *filter(None, added.split(","))):
         importlib.import_module(module)

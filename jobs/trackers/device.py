@@ -17,11 +17,11 @@ from jobs.trackers.sources.gpu_sensors import GpuSensors
 
 
 class Device(Tracker):
-    """Memory is the difference to what was in use before the trial. Silent without a GPU.
+    """A trial's memory is what is in use on the GPU, less what was in use before the trial.
 
-    That is right only if no other process uses the GPU: ``gpu_used_before_bytes`` and
-    ``gpu_foreign_processes`` say so. NVML's figures per process are no alternative, because they
-    are empty or wrong in containers.
+    That is right only if no other process uses the GPU. ``gpu_used_before_bytes`` and
+    ``gpu_foreign_processes`` show whether one does. NVML's figures per process are no alternative,
+    because they are empty or wrong in containers. Without a GPU there is nothing to measure.
     """
 
     columns: ClassVar = (
@@ -122,7 +122,7 @@ class Device(Tracker):
         """Note what other processes use. ``context`` is this process's own, so it is subtracted."""
         if not self._values:
             return
-        # A context that was created ahead is the trial's own, so it was not there before.
+        # A context that was created ahead belongs to the trial: it does not count as used before.
         has_context = context.device_bytes > 0
         self._values["gpu_used_before_bytes"] = self._used_bytes() - context.device_bytes
         self._values["gpu_foreign_processes"] = self._foreign_processes(has_context=has_context)
@@ -131,6 +131,7 @@ class Device(Tracker):
         """Note the GPU memory taken so far. The memory is polled from TRAIN_BEGIN to TRAIN_END."""
         if not self._values:
             return
+        # The reading at the end of training counts for the peak, too.
         used = self._poll_memory() if moment is Moment.TRAIN_END else self._used_bytes()
         # NVML counts the whole GPU: the trial's part is the growth since it began.
         taken = used - self._values["gpu_used_before_bytes"]
@@ -157,7 +158,7 @@ class Device(Tracker):
     def measurements(self) -> Mapping[str, Any]:
         """All figures so far; empty without a GPU."""
         if self._thread is not None:
-            # Training has failed, perhaps because another process took memory just now.
+            # Training has failed, perhaps because another process has just taken memory.
             with contextlib.suppress(self._nvml.NVMLError):
                 self._poll_memory()
         if not self._peak_used:
@@ -170,21 +171,22 @@ class Device(Tracker):
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
     def _foreign_processes(self, *, has_context: bool) -> int:
-        """Processes on the GPU other than this one and its children.
+        """How many processes other than this one and its children are on the GPU.
 
-        This one is on the GPU if it has a CUDA context.
+        This process is on the GPU if it has a CUDA context.
         """
+        own_processes = int(has_context)
         try:
             processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return 0
-        if len(processes) <= has_context:
+        if len(processes) <= own_processes:
             return 0
         this = psutil.Process()
         our_pids = {this.pid, *(child.pid for child in this.children(recursive=True))}
         listed_ours = sum(process.pid in our_pids for process in processes)
         # In a container NVML may list processes under other ids: at least this one is ours.
-        return len(processes) - max(int(has_context), listed_ours)
+        return len(processes) - max(own_processes, listed_ours)
 
     def _poll(self) -> None:
         while not self._stop.wait(self._poll_seconds):

@@ -47,7 +47,7 @@ class Host(Tracker):
 
     def start(self, context: ContextMemory) -> None:
         """Note the resident memory from before the trial, and begin a new peak."""
-        # A context that was created ahead is the trial's own, so it was not there before.
+        # A context that was created ahead belongs to the trial: it does not count as held before.
         self._resident_before = resident() - context.resident_bytes
         _reset_peak()
 
@@ -101,7 +101,7 @@ def _status_bytes(field: str) -> int:
 
 
 def _pinned_bytes() -> int | None:
-    """Peak of page-locked memory; None without CUDA, or where this PyTorch does not count it."""
+    """Peak of page-locked memory; None without CUDA, or if this PyTorch does not count it."""
     import torch
 
     if not torch.cuda.is_initialized() or not hasattr(torch.cuda.memory, "host_memory_stats"):

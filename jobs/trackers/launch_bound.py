@@ -1,6 +1,6 @@
 """Launch-bound time: forward passes and updates that end as soon as they are launched.
 
-Their times, and the gaps between steps, come from the same points.
+The launch points that show it also give the times of these parts, and the gaps between steps.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _LONGEST_SECONDS = 5.0
 class LaunchBound(Tracker):
     """Measures how long the GPU waits for kernel launches in forward passes and updates.
 
-    A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU.
-    So every forward pass and every update (clipping and optimizer) begins with an empty queue. If
-    the host launches one more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
+    A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU. So
+    every forward pass and every update (clipping and optimizer) begins with an empty queue. If the
+    host launches such a part more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
     cannot show that: it looks at the end of the backward pass, which the host launches faster.
 
     ::
@@ -47,9 +47,9 @@ class LaunchBound(Tracker):
         GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│ ▪  ▪  ▪  ▪  │
                                   └ lag behind the host: none                  └ none
 
-    Measuring synchronises nothing. The lag at the end of a part is the time between two CUDA
-    events, less the time between their launches; the first event is at a point where the GPU was
-    seen to be idle, so its lag was zero.
+    Measuring synchronises nothing. The lag at the end of a part comes from two CUDA events: the
+    time between them on the GPU, less the time between their launches. The first event is at a
+    point where the GPU was seen to be idle, so the lag was zero there.
     """
 
     columns: ClassVar = (
@@ -83,7 +83,7 @@ class LaunchBound(Tracker):
         self._idle_point: LaunchPoint | None = None
         """The last point at which the GPU was seen to be idle. None: not on a GPU."""
         self._last_event: torch.cuda.Event | None = None
-        """Behind everything that takes long."""
+        """An event after all long work that was launched so far; None: there is no such event."""
         self._phase: Phase | None = None
         self._begins: dict[Part, LaunchPoint] = {}
         self._spans: list[_Span] = []
@@ -92,7 +92,7 @@ class LaunchBound(Tracker):
         self._values: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """Training begins on an idle device: the first point of which that is known."""
+        """Note the first idle point: training begins on an idle device."""
         import torch
 
         if moment is Moment.TRAIN_BEGIN and torch.cuda.is_initialized():
@@ -115,11 +115,11 @@ class LaunchBound(Tracker):
             self._end("update", self._idle_point)
 
     def loss(self, value: torch.Tensor) -> None:
-        """Record an event behind the backward pass."""
+        """Record an event after the backward pass."""
         self._record_event()
 
     def step_end(self) -> None:
-        """Record an event behind the update."""
+        """Record an event after the update."""
         self._record_event()
         self._gaps.step_ended()
         self._finished_steps += 1
@@ -128,7 +128,7 @@ class LaunchBound(Tracker):
         """Read the spans and the gaps of the counted steps."""
         if not self._spans:
             return
-        # By the host's clock, in which the counted steps are given.
+        # By the host's clock, because ``begin`` and ``end`` are times of that clock.
         counted = [span for span in self._spans if begin <= span.begin.seconds <= end]
         for part in _PARTS:
             spans = [span for span in counted if span.part == part]
@@ -144,8 +144,8 @@ class LaunchBound(Tracker):
         return self._values
 
     def _begin(self, part: Part) -> None:
-        # Nothing that takes long was launched after the last event: if the GPU has reached that
-        # event, the GPU idles.
+        # Nothing long was launched after the last event. So a GPU that has reached that event is
+        # idle.
         is_idle = self._last_event is not None and self._last_event.query()
         here = LaunchPoint.now()
         self._begins[part] = here
@@ -182,22 +182,22 @@ class _Span:
 
     @property
     def seconds(self) -> float:
-        """The device's time for it."""
+        """How long the device took for it."""
         return self.begin.device_seconds_to(self.end)
 
     @property
     def is_launch_bound(self) -> bool:
-        """Whether the GPU had nothing left to do at its end; False where the lag is not known."""
+        """Whether the GPU had nothing left to do at its end; False if the lag is not known."""
         seconds_since_idle = self.end.seconds - self.idle_point.seconds
         if seconds_since_idle >= _LONGEST_SECONDS:
             return False
-        # At the idle point the GPU was not behind the host, so that the lag since then is the whole
-        # lag. None means that the last kernel ended as soon as it was launched.
+        # At the idle point the lag was zero, so the lag since then is the whole lag. Without a lag,
+        # the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
 
 
 def _median_by_step(spans: Sequence[_Span]) -> float:
-    """Median over the steps of the seconds of all spans of a step."""
+    """Seconds of the median step, where a step's seconds are the sum of its spans."""
     seconds: defaultdict[int, float] = defaultdict(float)
     for span in spans:
         # An accumulating step has a forward pass for each micro-batch.

@@ -47,8 +47,8 @@ class Losses(Tracker):
         for begin, end in itertools.pairwise([0, *self._step_ends]):
             micro_batch_losses = losses[begin:end]
             if micro_batch_losses:
-                # Not the mean: the loop has divided each loss by the accumulation already. fsum,
-                # so that the sum does not depend on the order of the micro-batches.
+                # Not the mean: the loop has divided each loss by the accumulation already. ``fsum``
+                # is exact, so the order of the micro-batches does not matter.
                 sums.append(math.fsum(micro_batch_losses))
         return {"loss": sums}
 

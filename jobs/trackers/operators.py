@@ -97,8 +97,8 @@ class Operators(Tracker):
         from torch.autograd import profiler
 
         begin = time.perf_counter()
-        # Not torch.profiler's class: that is a reference cycle, and Python's garbage collector
-        # would free its many events during a counted step.
+        # Not torch.profiler's class: its objects form a reference cycle. Python's garbage collector
+        # would free their many events during a counted step.
         self._profile = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
         self._profile.__enter__()
         self._values["inspection_seconds"] = time.perf_counter() - begin
@@ -119,7 +119,7 @@ class Operators(Tracker):
         if self._profile is None:
             return
         begin = time.perf_counter()
-        # Forgotten before it is read: a second step must not find it.
+        # Forgotten before it is read, because the end of the next step must not find it.
         profile = self._profile
         self._profile = None
         profile.__exit__(None, None, None)
@@ -130,12 +130,13 @@ class Operators(Tracker):
     def measurements(self) -> Mapping[str, Any]:
         """What the inspection found; empty without one."""
         values = dict(self._values)
-        if self._attention:  # none is seen where a compiler fused attention into its own kernels
-            # Layers may differ in their kernels; the commonest comes first.
+        # No attention operator is seen if a compiler fused attention into its own kernels.
+        if self._attention:
+            # Layers may differ in their kernels. The most frequent kernel comes first.
             kernels = [name for name, _ in self._attention.most_common()]
             values["attention_kernel"] = ", ".join(kernels)
         if self._products:
-            # Most products decide: a model may keep a few in 32 bits on purpose.
+            # The most frequent dtype counts, because a model may keep a few products in 32 bits.
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values
 

@@ -12,7 +12,7 @@ from jobs.trackers.operators import Operators
 
 
 class RaggedData(Tracker):
-    """Reads the peaks before a step on the longest rows. Silent where all rows are equally long.
+    """Reads the peaks before a step on the longest rows. Without unequal rows it measures nothing.
 
     ::
 
@@ -96,7 +96,7 @@ class RaggedData(Tracker):
     def cpu_step_peak_bytes(self) -> int | None:
         """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.
 
-        None on a GPU, and where there was no such step.
+        None on a GPU, and if there was no such step.
         """
         if self._operators is None:
             return None

@@ -68,25 +68,25 @@ class _Gap:
 class StepGaps:
     """Collects a gap for each step, from points that were recorded anyway.
 
-    Nothing is synchronised and no event of its own is recorded. An accumulating step has one gap,
-    before its first micro-batch. Of several updates in a step the last counts: with DeepSpeed the
+    It synchronises nothing and records no events itself. An accumulating step has one gap, before
+    its first micro-batch. If a step has several updates, the last one counts. With DeepSpeed the
     engine updates first, and the Trainer's own update then does nothing.
     """
 
     def __init__(self) -> None:
         self._last_update_end: LaunchPoint | None = None
-        """In the current step."""
+        """End of the last update so far in the current step; None: no update yet."""
         self._open_since: LaunchPoint | None = None
-        """Where the gap began that the next forward pass ends; None: within a step."""
+        """Where the open gap began. The next forward pass ends it. None: no gap is open."""
         self._data_begin_seconds: float | None = None
         self._gaps: list[_Gap] = []
 
     def update_ended(self, point: LaunchPoint) -> None:
-        """An update was launched; ``point`` is behind it."""
+        """An update was launched; ``point`` comes right after it."""
         self._last_update_end = point
 
     def step_ended(self) -> None:
-        """The step is over: its last update is where the gap began."""
+        """The step is over: the gap began at the end of its last update."""
         self._open_since = self._last_update_end
         self._last_update_end = None
         self._data_begin_seconds = None
@@ -109,8 +109,8 @@ class StepGaps:
     def figures(self, begin: float, end: float) -> dict[str, float]:
         """The columns, over the gaps of the steps between ``begin`` and ``end``.
 
-        Both are in seconds of ``time.perf_counter``. Empty where no gap ended between them. The
-        device must have reached all points.
+        Both are in seconds of ``time.perf_counter``. Empty if no gap ended between them. The device
+        must have reached all points.
         """
         # A gap belongs to the step that it delays.
         gaps = [gap for gap in self._gaps if begin <= gap.forward_begin.seconds <= end]

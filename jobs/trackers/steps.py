@@ -27,8 +27,9 @@ class Steps(Tracker):
                  ├──────────── step_seconds ────────────────┤  host clock between step ends
                  ├──────────── device_seconds ──────────────┤  CUDA events at the same points
 
-    The counted steps begin where the device, not the host, ended the last uncounted one. So the
-    device is never synchronised in between: an empty queue would make the next step slower.
+    The counted steps begin when the device, not the host, ended the last uncounted step. So the
+    device is never synchronised before them. Synchronising would empty its queue, which would make
+    the next step slower.
     """
 
     columns: ClassVar = (
@@ -102,7 +103,7 @@ class Steps(Tracker):
         # One entry per step.
         self._data_seconds: list[float] = []
         self._backward_events: list[torch.cuda.Event] = []
-        """Each behind the last backward pass of its step."""
+        """One for each step, after its last backward pass."""
         self._micro_batches_so_far: list[int] = []
         """Micro-batches that were trained on by the end of each step."""
         # One entry per micro-batch.
@@ -116,7 +117,7 @@ class Steps(Tracker):
         """Index of the first counted step; None: not decided yet."""
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """The beginning of training is where the first step begins."""
+        """Note the beginning of training: the first step begins there."""
         if moment is Moment.TRAIN_BEGIN:
             self._mark(seconds)
 
@@ -125,11 +126,11 @@ class Steps(Tracker):
         self._data_wait += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Count its samples and tokens."""
+        """Count the micro-batch's samples and tokens."""
         self._micro_batches.add(inputs)
 
     def loss(self, value: torch.Tensor) -> None:
-        """Look whether the device has nothing left to do behind the backward pass."""
+        """Note whether the device has nothing left to do after the backward pass."""
         if value.is_cuda:
             self._last_backward = cuda_events.recorded()
             was_idle = cuda_events.is_reached_at_once(self._last_backward)
@@ -147,19 +148,19 @@ class Steps(Tracker):
     def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
         """Whether no further step is worth its time (``steady_state.are_enough``).
 
-        False with ``relative_error`` 0. On a GPU the decision waits for the last backward pass only
-        if the loop has waited for it already. If the loop has not, the decision is made from the
-        steps before, and the loop may run ahead of the GPU as it does without measurement.
+        False with ``relative_error`` 0. On a GPU the last step counts only if its backward pass has
+        ended already. If it has not, the steps before it decide. So the loop may run ahead of the
+        GPU, as it does without measurement.
         """
         finished = len(self._data_seconds)
         if relative_error == 0 or finished <= warmup_steps:
             return False
-        # Counted steps, at most.
+        # At most this many steps count.
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
-        # Where the GPU is still in the last step's backward pass, the steps before decide.
+        # If the GPU is still in the last step's backward pass, the steps before it decide.
         if not self._backward_events[-1].query():
             finished -= 1
         if finished <= warmup_steps:
@@ -171,12 +172,12 @@ class Steps(Tracker):
     def _device_seconds_so_far(self, first_step: int, finished: int) -> list[float]:
         """Seconds of the steps from index ``first_step`` to ``finished`` (excluded), on a GPU.
 
-        Waits for the last backward pass among them, and not for the optimizer behind it.
+        Waits for the last backward pass among them, and not for the optimizer after it.
         """
         self._backward_events[finished - 1].synchronize()
-        # From step end to step end. The last step's end is still to come, because its optimizer
-        # runs. It is taken to need as long as in the step before: so the last step is measured from
-        # backward pass to backward pass.
+        # All steps but the last are measured from step end to step end. The last step has no end
+        # yet, because its optimizer may still run. So that step is measured from the backward pass
+        # before it to its own, as if both optimizer calls took equally long.
         seconds = cuda_events.seconds_between(self._events[first_step:finished])
         seconds += cuda_events.seconds_between(self._backward_events[:finished][-2:])
         return seconds
@@ -191,7 +192,7 @@ class Steps(Tracker):
         self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
         end = self._marks[-1]
         if self._events:
-            # Reading the device's seconds has waited for it, so that the last step ends now.
+            # Reading the device's seconds has waited for the device, so the last step ends now.
             end = time.perf_counter()
         return end - sum(seconds[self._first_counted :]), end
 
@@ -240,8 +241,8 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "step_seconds_iqr": _interquartile_range(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
-            # Of the mean step, and so of the throughput: relative errors of a value and its inverse
-            # agree.
+            # The error of the mean step is used for the throughput as well. A value and its inverse
+            # have nearly the same relative error, if it is small.
             "samples_per_second_ci95": mean_step_error(counted),
         }
 
@@ -252,7 +253,7 @@ class Steps(Tracker):
         return self._micro_batches_so_far[step - 1]
 
     def _host_bound_share(self, first_step: int) -> float | None:
-        """Of the micro-batches of the steps from ``first_step`` on; None on a CPU."""
+        """``host_bound_share`` over the steps from ``first_step`` on; None on a CPU."""
         was_idle = self._device_was_idle[self._first_micro_batch(first_step) :]
         if not was_idle:
             return None
@@ -260,7 +261,7 @@ class Steps(Tracker):
         return sum(was_idle) / len(was_idle)
 
     def _mark(self, seconds: float) -> None:
-        """A step ends here, or the first begins."""
+        """Note by both clocks that a step ends, or that the first step begins."""
         import torch
 
         self._marks.append(seconds)
@@ -276,6 +277,6 @@ def _interquartile_range(values: Sequence[float]) -> float:
     """Third quartile less the first; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
-    # The quartiles.
+    # Cutting into four parts gives three quartiles.
     lower, _, upper = statistics.quantiles(values, n=4)
     return upper - lower

@@ -32,9 +32,9 @@ def assemble(
     device: torch.device,
     scratch: str,
 ) -> tuple[Setup, RowLengths | None]:
-    """Everything that a loop needs, and the lengths of the data's rows where they differ.
+    """Everything that a loop needs, and the lengths of the data's rows if they differ.
 
-    ``scratch`` is a folder that ends with the trial.
+    ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
     steps = _step_limit(spec, device)
@@ -43,8 +43,8 @@ def assemble(
 
     enter("model")
     _set_process_state(spec)
-    # DeepSpeed's process group, and ZeRO-3's way of building a model, come with the arguments:
-    # they must exist before the model does.
+    # Making the arguments also sets up DeepSpeed's process group and ZeRO-3's way of building a
+    # model. So they must exist before the model does.
     arguments = training_arguments(
         spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
     )
@@ -84,9 +84,9 @@ def _step_limit(spec: TrialSpec, device: torch.device) -> int | None:
 
 
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
-    """As asked; at least two where a CPU trial is inspected.
+    """As many as the spec asks for; at least two if a CPU trial is inspected.
 
-    Without a GPU memory is tracked in the last warm-up step, and optimizer states exist from the
+    Without a GPU, memory is tracked in the last warm-up step. Optimizer states exist only from the
     second step on.
     """
     asked = spec.measure.warmup_steps
@@ -102,9 +102,9 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
 
 
 def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
-    """The dataset for so many steps, and its collator (None: the library's default).
+    """The dataset for ``steps`` steps, and its collator (None: the library's default).
 
-    ``steps`` None: one epoch of the dataset as it is.
+    If ``steps`` is None, it is one epoch of the dataset as it is.
     """
     samples = None
     if steps is not None:
@@ -120,7 +120,7 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
 
 
 def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
-    """The lengths of the rows of the user's file; None where they are equal, or synthetic."""
+    """The lengths of the rows of the user's file. None if they are equal, or without a file."""
     if spec.data.file is None:
         return None
     return data.ragged_lengths(dataset)
@@ -162,7 +162,7 @@ def _optimizer(
 
 
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:
-    """DeepSpeed's configuration with this process as its whole world; None: no DeepSpeed."""
+    """DeepSpeed's configuration for this process alone; None: no DeepSpeed."""
     if spec.settings.deepspeed is None:
         return None
     from jobs.loops import deepspeed

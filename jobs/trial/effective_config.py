@@ -78,7 +78,7 @@ COLUMNS = (
 def inspect(trained: Trained) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply, and a fallback for ``attention_kernel``.
 
-    A compiler may fuse attention into kernels of its own, so that no attention operator is seen.
+    A compiler may fuse attention into kernels of its own. Then no attention operator is seen.
     The fallback then names the implementation that was compiled.
     """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)

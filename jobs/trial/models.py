@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def architecture_config(spec: ModelSpec) -> PretrainedConfig:
     """The model's configuration, complete enough to train.
 
-    Token ids for padding and for the decoder's start are set where they are missing.
+    Token ids for padding and for the decoder's start are set if they are missing.
     """
     if spec.name_or_path is not None:
         config = transformers.AutoConfig.from_pretrained(
@@ -43,7 +43,7 @@ def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> t
     """
     auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
     config = architecture_config(spec)
-    # fp32 by default: "auto" would follow the checkpoint, and the precision axis decides instead.
+    # fp32 by default, because the precision axis decides. "auto" would follow the checkpoint.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
     if spec.name_or_path is not None:
         model: torch.nn.Module = auto_class.from_pretrained(

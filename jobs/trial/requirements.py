@@ -23,7 +23,7 @@ def check(requirements: Iterable[str], spec: TrialSpec) -> None:
 
 def unmet_reason(requirement: str, spec: TrialSpec) -> str:
     """Why this node does not meet a requirement; empty if it does."""
-    # What follows the prefix is the function's to read: a version, a package, an op.
+    # The function gets what follows the prefix: a version, a package or an op.
     for prefix, answer in _ANSWERS.items():
         if requirement.startswith(prefix):
             return answer(requirement.removeprefix(prefix), spec)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobs.trial.data.row_lengths import RowLengths
 
 _BATCHES = 2_000
-"""Batches of an epoch that the share of padding is computed from, at most."""
+"""The share of padding is computed from at most this many batches of an epoch."""
 
 
 def train_worst_batch(
@@ -23,7 +23,8 @@ def train_worst_batch(
     """Train one more optimizer step, on the rows that take the most memory together.
 
     All rates are measured already. Gradients, optimizer states and the cache of the allocator are
-    as they are in the middle of an epoch. Raises what training may raise: an epoch would, too.
+    as they are in the middle of an epoch. Raises what training may raise, because an epoch
+    with this batch would raise it, too.
     """
     from jobs.loops.worst_batch import WorstStep
 
@@ -35,7 +36,7 @@ def train_worst_batch(
     )
     rows = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
     if len(rows) == spec.accumulation:
-        # Accelerate fetches one micro-batch ahead. Its tensors are on the device with the others.
+        # Accelerate fetches one more micro-batch ahead, whose tensors are on the device, too.
         rows.append(rows[0])
     trained.train_rows(rows, WorstStep(tracker))
 

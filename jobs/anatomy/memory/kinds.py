@@ -26,7 +26,7 @@ _PART_OF: Mapping[str, str] = {
     "LoRA adapters": "weights",
     "32-bit master weights": "optimizer states",
 }
-"""Name that the anatomy reports apart -> the kind of memory that it belongs to."""
+"""Name with an entry of its own in the anatomy -> the kind of memory that it belongs to."""
 
 
 def kind_of(name: str) -> str:

@@ -43,14 +43,14 @@ class LiveTensor:
 def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
     """Every storage that the model, its gradients and its optimizer hold now, each once.
 
-    A storage with several uses has the first name that ``_named_tensors`` gives it.
+    If a storage has several uses, the first name that ``_named_tensors`` gives it counts.
     """
     by_address: dict[int, LiveTensor] = {}
     for name, tensor in _named_tensors(model, optimizer):
         # Views share a storage, and only the storage takes memory.
         storage = tensor.untyped_storage()
-        if storage.nbytes() == 0 or storage.data_ptr() == 0:  # an empty shell, as ZeRO-3 leaves
-            continue
+        if storage.nbytes() == 0 or storage.data_ptr() == 0:
+            continue  # ZeRO-3 leaves such empty parameters in the model
         live_tensor = LiveTensor(
             address=storage.data_ptr(),
             nbytes=storage.nbytes(),
@@ -62,14 +62,14 @@ def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
 
 
 def _device_of(tensor: torch.Tensor) -> str:
-    """As in ``LiveTensor.device``; bitsandbytes marks its managed memory as paged."""
+    """The value of ``LiveTensor.device``. bitsandbytes marks managed memory as paged."""
     if getattr(tensor, "is_paged", False):
         return "managed"
     return tensor.device.type
 
 
 def _named_tensors(model: Any, optimizer: Any) -> Iterator[NamedTensor]:
-    """Every tensor with its name. The most telling uses come first."""
+    """Every tensor with its name. Some tensors come twice: the more specific name comes first."""
     yield from _model_tensors(model)
     layers = list(_optimizer_layers(optimizer))
     for layer in layers:
@@ -95,8 +95,8 @@ def _model_tensors(model: Any) -> Iterator[NamedTensor]:
 
 
 def _optimizer_tensors(layer: Any) -> Iterator[NamedTensor]:
-    # A plain optimizer's groups hold the model's own parameters, which are named already. What is
-    # new here is DeepSpeed's: the innermost optimizer updates 32-bit copies.
+    # A plain optimizer's groups hold the model's parameters, which have names already. With
+    # DeepSpeed the innermost optimizer's groups hold 32-bit copies, which are new here.
     for group in getattr(layer, "param_groups", None) or ():
         yield from _named(_MASTER, group.get("params"))
     yield from _named(_STATES, getattr(layer, "state", None))
@@ -104,7 +104,10 @@ def _optimizer_tensors(layer: Any) -> Iterator[NamedTensor]:
 
 
 def _optimizer_layers(optimizer: Any) -> Iterator[Any]:
-    """An optimizer and those that it wraps (Accelerate's, DeepSpeed's), the outermost first."""
+    """An optimizer and the optimizers that it wraps, outermost first.
+
+    Accelerate and DeepSpeed wrap the optimizer that they are given.
+    """
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "optimizer", None)

@@ -32,13 +32,14 @@ def flop(call: Call) -> int:
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
     if name in ("addmm", "baddbmm"):
-        # They have the summand before the factors, and its addition is not counted.
+        # Their first argument is the summand. Adding it is not counted.
         return _product_flop(*shapes[1:3])
     if name in _PRODUCTS:
         return _product_flop(*shapes[:2])
     if name == "convolution_backward":
-        # grad_output, input, weight. One pass does 2 operations for each output element and each
-        # weight that contributes to it; the backward pass does that twice.
+        # The arguments are grad_output, input and weight. The forward pass does 2 operations for
+        # each output element and each weight that contributes to it. The backward pass does twice
+        # as many, so both passes together do 3 times as many.
         output, _, weight = shapes[:3]
         return 3 * 2 * prod(output) * prod(weight[1:])
     return _attention_flop(shapes, is_backward=name.endswith("_backward"))
@@ -53,7 +54,7 @@ def _product_flop(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 def _attention_flop(shapes: list[tuple[int, ...]], *, is_backward: bool) -> int:
     """Scaled dot-product attention: two products forward, four of the same size backward.
 
-    Not counted is the forward product that fused backward kernels repeat.
+    Fused backward kernels also repeat one forward product, which is not counted.
     """
     if is_backward:
         # The backward operators have the output's gradient before query, key and value.
@@ -99,7 +100,7 @@ def _utilization(rate: float, device: str, precision: str) -> Iterator[Entry]:
 
 
 def _step_flop(trace: Trace, *, recomputed: bool) -> float:
-    """Floating-point operations of a whole step, of those calls that are recomputed or not."""
+    """Floating-point operations of a step's recomputed calls, or of all its other calls."""
     traced = 0
     for call in trace.calls:
         if call.recomputed == recomputed:

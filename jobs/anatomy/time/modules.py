@@ -19,7 +19,7 @@ _PASSES = ("forward", "backward")
 
 
 def modules(trace: Trace) -> Iterator[Entry]:
-    """The part "modules", longest first; empty where no module is known.
+    """The part "modules", longest first; empty if no module is known.
 
     Adds up to the time of all operators in the forward and backward passes.
     """
@@ -41,8 +41,8 @@ def modules(trace: Trace) -> Iterator[Entry]:
 def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     """While the context lasts, a profiler range surrounds the forward pass of each module.
 
-    Blocks of ``torch.nn`` get no range, so that they count with the module around them.
-    Normalizations are an exception, because the guide lists their time apart.
+    Blocks of ``torch.nn`` get no range, so they count with the module around them.
+    Normalizations are an exception, because the guide lists their time separately.
     """
     from torch.autograd.profiler import record_function
 

@@ -72,7 +72,7 @@ def group_of(work: Work, phase: str) -> str:
 
 @functools.cache
 def _group(kernel: str, operator: str, phase: str) -> str:
-    """The group, by the kernel's name where that is telling, else by the operator's."""
+    """The group, by the kernel's name if that shows it, else by the operator's name."""
     transfer = _first_match(_TRANSFER_KERNELS, kernel)
     if transfer is not None:
         return transfer

@@ -37,9 +37,10 @@ def phases(
 ) -> Iterator[Entry]:
     """The parts "phases" and "step".
 
-    ``phase_seconds`` are those of a step without profiler, by the device's clock on a GPU. They are
-    the part "phases". ``step_seconds`` is the counted step: "step" adds up to it. With
-    ``host_updates`` the host updates the parameters while the device idles (offload).
+    ``phase_seconds`` are the phases of a step without profiler, by the device's clock on a GPU.
+    They become the part "phases". The part "step" adds up to ``step_seconds``, the time of a
+    counted step. With ``host_updates`` the host updates the parameters while the device idles
+    (offload).
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
@@ -57,7 +58,7 @@ def phases(
 def _backward_ratio(busy: Mapping[str, float]) -> Iterator[Entry]:
     """Computing seconds of the backward pass over those of the forward pass."""
     if busy.get("forward"):
-        # Without idle time: launches that the host delays say nothing about the passes.
+        # Idle time is left out, because it comes from the host and not from the passes.
         ratio = busy.get("backward", 0.0) / busy["forward"]
         yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
 
@@ -81,10 +82,13 @@ def _device_seconds(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
 def _phase_times(
     phase_seconds: Mapping[str, float], busy: Mapping[str, float], copying: Mapping[str, float]
 ) -> list[_PhaseTime]:
-    """Split each phase. The profiled step can be slower than the timed one: figures are capped."""
+    """Split each phase into copies, kernels and idle time.
+
+    The profiled step can be slower than the timed one, so no part may exceed its phase.
+    """
     times = []
     for name, seconds in phase_seconds.items():
-        # Copies first, then kernels; what neither fills of the phase is idle.
+        # Copies come first, then kernels. The rest of the phase is idle time.
         copied = min(copying.get(name, 0.0), seconds)
         worked = min(busy.get(name, 0.0), seconds - copied)
         idle = seconds - copied - worked
@@ -97,17 +101,17 @@ def _parts_of_step(
 ) -> dict[str, float]:
     """Name -> seconds of the counted step.
 
-    The parts add up to the step, as far as the kernels alone do not exceed it.
+    The parts add up to the step, unless copies and kernels alone take longer than it.
     """
     idle_scale = _idle_scale(times, step_seconds)
     parts: defaultdict[str, float] = defaultdict(float)
     for time in times:
-        # From the timed step to the counted one.
+        # Scaled from the timed step to the counted one.
         idle_seconds = time.idle * idle_scale
         parts[HOST_TO_DEVICE] += time.copying
-        whole = _name_of_whole(time.name, host_updates=host_updates)
-        if whole:
-            parts[whole] += time.busy + idle_seconds
+        part = _part_with_idle_time(time.name, host_updates=host_updates)
+        if part:
+            parts[part] += time.busy + idle_seconds
         else:
             parts[time.name] += time.busy
             parts[LAUNCH_BOUND] += idle_seconds
@@ -117,8 +121,8 @@ def _parts_of_step(
 def _idle_scale(times: Sequence[_PhaseTime], step_seconds: float) -> float:
     """Factor by which the idle times of the timed step become those of the counted step.
 
-    The device works for as long in every step, but the host is never equally quick twice. So only
-    the idle time differs between the two steps: it is scaled to fill the counted one.
+    The device works equally long in every step, but the host's speed varies. So only the idle time
+    differs between the two steps. It is scaled to fill the counted step.
     """
     copying = sum(time.copying for time in times)
     busy = sum(time.busy for time in times)
@@ -128,8 +132,11 @@ def _idle_scale(times: Sequence[_PhaseTime], step_seconds: float) -> float:
     return max(0.0, step_seconds - (copying + busy)) / idle
 
 
-def _name_of_whole(phase: str, *, host_updates: bool) -> str:
-    """The part that a phase's idle time belongs to as well; empty: it is launch-bound idle time."""
+def _part_with_idle_time(phase: str, *, host_updates: bool) -> str:
+    """The part that a phase counts as, idle time included.
+
+    Empty: the phase's idle time is launch-bound, which is a part of its own.
+    """
     if phase == "upkeep":
         return LOGGING
     if phase == "data":

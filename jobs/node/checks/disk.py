@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 BLOCK_BYTES = 16 * 2**20
-"""Written and read at once, as much as offload does."""
+"""Bytes of one write or read. Offload uses as many."""
 PROBE_BYTES = 512 * 2**20
 """The size of the file that is written and read. Most disks' own caches are smaller."""
 
@@ -34,7 +34,7 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
     path = str(folder)
     try:
         free_bytes = _free_bytes(folder)
-        if free_bytes < 2 * size:  # not to fill a disk that others write to
+        if free_bytes < 2 * size:  # leave room for others that write to this disk
             return Disk(path=path, error=f"only {free_bytes} bytes are free", free_bytes=free_bytes)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor-") as file:
             write_rate = _write_rate(file.fileno(), size)
@@ -51,7 +51,7 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Bytes that a user without privileges may still write there."""
+    """Bytes that a user without privileges may still write in a folder."""
     status = os.statvfs(folder)
     # statvfs counts in fragments; f_bavail leaves out what is reserved for root.
     return status.f_bavail * status.f_frsize
@@ -69,7 +69,7 @@ def _write_rate(file: int, size: int) -> float:
 
 def _read_rate(file: int, size: int) -> float:
     """Bytes per second from the disk, past the page cache."""
-    # Else the kernel would answer from memory, because the file has just been written.
+    # Drop the file from the page cache. Otherwise the kernel would answer from memory.
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.lseek(file, 0, os.SEEK_SET)
     begin = time.perf_counter()
@@ -79,7 +79,7 @@ def _read_rate(file: int, size: int) -> float:
 
 
 def _file_system(folder: Path) -> str:
-    """Type of the mounted file system that holds the folder: the innermost mount point."""
+    """Type of the file system that holds the folder; empty if it is not known."""
     real = Path(os.path.realpath(folder))
     mounts = [
         partition

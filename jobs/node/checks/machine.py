@@ -65,10 +65,10 @@ class Machine:
     prebuilt_ops: tuple[str, ...] = ()
     """DeepSpeed ops that were compiled at its installation and need no compiler here."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """Command -> path, of those of ``COMMANDS`` that are here."""
+    """Command -> path, for those of ``installed.COMMANDS`` that this node has."""
     nvcc_cuda: tuple[int, int] | None = None
     headers: tuple[str, ...] = ()
-    """Those of Python.h and libaio.h that are here."""
+    """Which of Python.h and libaio.h this node has."""
     build_locks: tuple[str, ...] = ()
     """Locks that builds of torch extensions hold, or left behind."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -82,12 +82,12 @@ class Machine:
 def look(nvme: Path | None = None) -> Machine:
     """The node that this runs on.
 
-    ``nvme`` is a folder whose speed to measure; that writes 512 MiB there and removes them.
+    ``nvme`` is a folder whose speed is measured: 512 MiB are written there, read and removed.
     """
     import psutil
 
     host = psutil.virtual_memory()
-    # A container may have less than its host.
+    # A container may be allowed less memory than its host has.
     limit = _memory_limit()
     return Machine(
         node=environment.node(),
@@ -155,7 +155,7 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:
-    # By index, because hidden GPUs count here too.
+    # By index, because GPUs that CUDA_VISIBLE_DEVICES hides are examined, too.
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)

@@ -33,7 +33,7 @@ def versions(machine: Machine) -> Iterator[Finding]:
 
 
 def _findings_about(requirement: Requirement, machine: Machine) -> Iterator[Finding]:
-    """Nothing if the requirement is met, or does not apply to this machine."""
+    """A finding if the requirement is not met. Some requirements do not apply to this machine."""
     if requirement.marker is not None and not requirement.marker.evaluate():
         return
     name = requirement.name
@@ -60,7 +60,10 @@ def one_pynvml(machine: Machine) -> Iterator[Finding]:
 
 
 def _brings_module(package: str, version: str) -> bool:
-    """From its version 12 on, the package ``pynvml`` leaves the module to nvidia-ml-py."""
+    """Whether a package installs the module ``pynvml``.
+
+    From version 12 on, the package ``pynvml`` leaves that module to nvidia-ml-py.
+    """
     return package != "pynvml" or Version(version) < Version("12")
 
 

@@ -21,7 +21,7 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
         # The beginning of a UUID is enough to tell GPUs of a node apart.
         name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
         figures = _figures(calibration)
-        # The doctor warns of any GPU that is behind the best, so that its user can look.
+        # ``orchestrator.doctor`` warns of every GPU that is slower than the fastest one.
         rate, slowdown = _largest_slowdown(calibration, calibrations, max)
         if calibration["slowed"]:
             yield warning(
@@ -61,7 +61,10 @@ def _largest_slowdown(
     calibrations: Sequence[Values],
     reference: Callable[[Iterable[float]], float],
 ) -> tuple[str, float]:
-    """The rate furthest behind the ``reference`` of GPUs of its model, and by what share."""
+    """The name of the rate that is furthest behind, and by what share it is.
+
+    ``reference`` is the maximum or the median, taken over all GPUs of the same model.
+    """
     same_model = [_rates(c) for c in calibrations if c["device"] == calibration["device"]]
     slowdowns: dict[str, float] = {}
     for name, value in _rates(calibration).items():

@@ -30,7 +30,7 @@ def _zero(
     stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
     """DeepSpeed at a ZeRO stage; ``optimizer`` and ``parameters`` say where to offload them to."""
-    # The section is filled in step by step; the config holds the same mapping.
+    # ``config`` holds ``section`` itself, which is filled in below.
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
     builds: list[str] = []
@@ -74,7 +74,7 @@ OFFLOAD = Axis(
         ),
         "zero2": _zero(2, "ZeRO-2: shards gradients too; on one GPU it saves nothing"),
         "zero3": _zero(3, "ZeRO-3: shards parameters too; on one GPU it saves little"),
-        # What lies on the host no longer needs the GPU's memory (arXiv 2101.06840).
+        # States and parameters on the host need no GPU memory (arXiv 2101.06840).
         "zero1_cpu_optimizer": _zero(
             1,
             "ZeRO-1 with optimizer states and update on the host: saves GPU memory, costs "

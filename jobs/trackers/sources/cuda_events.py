@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IDLE_LAG_SECONDS = 200e-6
 """A device that is less behind the host than this waits for the host. Asking about an event takes
-some of this time, so that zero would be too strict."""
+some of this time, so zero would be too strict."""
 
 
 def recorded() -> torch.cuda.Event:
@@ -28,7 +28,7 @@ def recorded() -> torch.cuda.Event:
 def is_reached_at_once(event: torch.cuda.Event) -> bool:
     """Whether the device reaches a new event within ``IDLE_LAG_SECONDS``: it waited for the host.
 
-    The host looks again and again meanwhile, so that this takes at most that long.
+    The host looks again and again meanwhile, so this takes at most that long.
     """
     give_up = time.perf_counter() + IDLE_LAG_SECONDS
     while True:

@@ -36,7 +36,7 @@ class OperatorListener(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        # The listener's own time is no part of the trial's, so it is counted apart.
+        # The listener's own time is no part of the trial's, so it is counted separately.
         begin = time.perf_counter()
         self._listener(func.name().partition(".")[0], args)
         self.seconds += time.perf_counter() - begin

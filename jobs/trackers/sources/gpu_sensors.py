@@ -33,7 +33,7 @@ class GpuSensors:
             celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
             self._temperature.append(celsius)
         with contextlib.suppress(nvml.NVMLError):
-            # A bit for each reason; only the power limit is of interest for a whole series.
+            # ``reasons`` has a bit for each reason. Only the power limit's bit is recorded.
             reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
             self._power_capped.append(bool(reasons & nvml.nvmlClocksThrottleReasonSwPowerCap))
 
@@ -41,8 +41,8 @@ class GpuSensors:
         """Columns of the ``Device`` tracker from ``begin`` to ``end`` (``time.perf_counter``)."""
         values: dict[str, Any] = {}
         if len(self._energy_millijoules):
-            # A counter since the driver was loaded: the energy of the window is its growth. NVML
-            # counts millijoules.
+            # NVML counts millijoules since the driver was loaded. The counter's growth is the
+            # energy of the window.
             values["energy_joules"] = self._energy_millijoules.growth(begin, end) / 1000
         means = {
             "gpu_sm_clock_mhz": self._clock_mhz,
@@ -52,7 +52,7 @@ class GpuSensors:
         for column, series in means.items():
             readings = series.between(begin, end)
             if readings:
-                # Readings come at equal intervals, so that their mean is the mean over time.
+                # Readings come at equal intervals, so their mean is the mean over time.
                 values[column] = statistics.fmean(readings)
         temperatures = self._temperature.between(begin, end)
         if temperatures:

@@ -15,7 +15,7 @@ class MicroBatches:
         self._samples: list[int] = []
         self._tokens: list[int] = []
         self._real_tokens = DeviceSeries(integers=True)
-        """Tokens that are not padding; empty where the inputs have no attention mask."""
+        """Tokens that are not padding; empty if the inputs have no attention mask."""
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -32,9 +32,9 @@ class MicroBatches:
             self._real_tokens.append(mask.sum())
 
     def rates(self, first: int, seconds: float) -> dict[str, Any]:
-        """Columns about throughput: micro-batches from index ``first`` on, within ``seconds``.
+        """Columns about throughput, of the micro-batches from index ``first`` on.
 
-        Waits for the device if the inputs had attention masks.
+        ``seconds`` is how long they took. Waits for the device if the inputs had attention masks.
         """
         rates: dict[str, Any] = {"samples_per_second": sum(self._samples[first:]) / seconds}
         # Data without token ids (images) has no tokens to count.

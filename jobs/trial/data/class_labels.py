@@ -63,9 +63,9 @@ def _names(labels: Iterable[Any], path: str) -> list[Any]:
 
 
 def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
-    """The model with as many classes as a user's dataset has; the same where it has enough.
+    """The model with as many classes as a user's dataset has; the same if it has enough.
 
-    ``config_labels`` is the number of classes in the model's configuration. Raises ValueError where
+    ``config_labels`` is the number of classes in the model's configuration. Raises ValueError if
     ``model.config`` names a number that is too small.
     """
     features = getattr(dataset, "features", None)

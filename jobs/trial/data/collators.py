@@ -18,7 +18,7 @@ def tokenizer_collator(tokenizer: Any, task: Task, *, has_labels: bool) -> Colla
     if task == "token-classification":
         collator = transformers.DataCollatorForTokenClassification(tokenizer)
     elif task == "seq2seq-lm" or (task in ("causal-lm", "masked-lm") and has_labels):
-        # It pads labels with the ignored label, which the collator of language models does not.
+        # Unlike the collator of language models, it pads labels with the ignored label.
         collator = transformers.DataCollatorForSeq2Seq(tokenizer)
     elif task in ("causal-lm", "masked-lm"):
         is_masked = task == "masked-lm"
@@ -40,7 +40,7 @@ class PadRows:
         """Column -> int64 tensor of shape (rows, longest), or (rows,) for one number a row."""
         batch = {name: self._column(name, [row[name] for row in rows]) for name in rows[0]}
         if "attention_mask" not in batch:
-            # Where the rows say nothing else, every token of a row counts and no padding does.
+            # Without a mask in the rows, every token counts and no padding does.
             ones = [torch.ones(len(row["input_ids"]), dtype=torch.int64) for row in rows]
             batch["attention_mask"] = self._column("attention_mask", ones)
         return batch
@@ -49,7 +49,8 @@ class PadRows:
         tensors = [torch.as_tensor(value) for value in values]
         if tensors[0].ndim == 0:
             return torch.stack(tensors)
-        # Ids of tokens and of token types alike: the padded id in the one, 0 in the others.
+        # Token ids are padded with the padding token. Labels and masks have values of their own.
+        # Every other column, such as token types, is padded with 0.
         default = 0
         if name in ("input_ids", "decoder_input_ids"):
             default = self._pad_token_id

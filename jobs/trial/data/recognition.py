@@ -41,11 +41,11 @@ _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
 """Task -> the columns that it trains on, in the order in which they are looked for."""
 
 LABEL_NAMES = ("label", "label_ids")
-"""Other names of the column ``labels``, as data sets and collators of transformers have them."""
+"""Other names of the column ``labels``. Data sets and collators of transformers use them."""
 
 
 def source_of(task: Task, columns: Collection[str]) -> Source | None:
-    """Which column of these the task's inputs are made from; None where none will do."""
+    """The column that the task's inputs are made from; None if the task cannot train on these."""
     for source, needed in _SOURCES[task].items():
         if set(needed) <= set(columns):
             return source

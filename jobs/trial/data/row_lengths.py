@@ -15,21 +15,21 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLengths:
-    """How long the rows of a dataset are, which pads them to the longest of their batch."""
+    """How long the rows of a dataset are. Each batch is padded to its longest row."""
 
     by_column: Mapping[str, np.ndarray]
     """Column -> int64 tokens of each row, of shape (rows,)."""
 
     @property
     def tokens(self) -> np.ndarray:
-        """Tokens of each row: its first column's, which is ``input_ids`` where there is one."""
+        """Tokens of each row in the first column, which is ``input_ids`` if there is one."""
         return next(iter(self.by_column.values()))
 
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
         """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
 
-        Worst last, because the gradients of the micro-batches before it are in memory then. A
-        dataset with fewer rows gives fewer micro-batches.
+        The worst one is last, because the gradients of the micro-batches before it are in memory
+        then. A dataset with fewer rows gives fewer micro-batches.
         """
         order = self._longest_first()
         chunks = []
@@ -38,14 +38,14 @@ class RowLengths:
         return chunks[::-1]
 
     def _longest_first(self) -> list[int]:
-        """All rows in falling order of length; the first of them hold each column's longest.
+        """All rows, longest first. In front is the longest row of each column.
 
         A batch is padded to the longest row of each column, whichever row that is in. So a row with
-        the longest target belongs into the worst batch, even if its input is short.
+        the longest target belongs in the worst batch, even if its input is short.
         """
         total = np.zeros(len(self.tokens))
         for lengths in self.by_column.values():
-            # Columns count alike: a target of half the usual length costs as much to the decoder.
+            # Columns count alike: each length is a share of the column's longest.
             total += lengths / max(1, lengths.max())
         longest = [int(lengths.argmax()) for lengths in self.by_column.values()]
         # Stable: among equally long rows, the order of the file decides.
@@ -53,7 +53,7 @@ class RowLengths:
         return list(dict.fromkeys([*longest, *others]))
 
     def padding_share(self, batches: Iterable[Sequence[int]]) -> float:
-        """The share of padded positions where these rows form batches; 0 without batches."""
+        """The share of positions that are padding in these batches of rows; 0 without batches."""
         tokens = 0
         positions = 0
         for rows in batches:
@@ -67,7 +67,7 @@ class RowLengths:
 
 
 def ragged_lengths(dataset: Any) -> RowLengths | None:
-    """The lengths of the rows of a ``datasets.Dataset``; None where all rows are equally long."""
+    """The lengths of the rows of a ``datasets.Dataset``; None if all rows are equally long."""
     by_column = {}
     for name in _SEQUENCES:
         if name in dataset.column_names:
@@ -79,7 +79,7 @@ def ragged_lengths(dataset: Any) -> RowLengths | None:
 
 
 def _lengths(dataset: Any, column: str) -> np.ndarray | None:
-    """The length of each row of a column; None where its values are no lists."""
+    """The length of each row of a column; None if its values are no lists."""
     parts = list(_lengths_of_chunks(dataset.select_columns([column]), column))
     if not parts:
         return None

@@ -39,7 +39,7 @@ def _text(
 ) -> dict[str, np.ndarray]:
     """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
     shape = (count, spec.sequence_length)
-    # Token ids first, then padding: equal seeds give equal tokens at any padding.
+    # Token ids are drawn first, then padding. So equal seeds give equal tokens at any padding.
     # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
     # A small vocabulary has less to draw from.
     highest = min(30_000, config.vocab_size)
@@ -58,7 +58,7 @@ def _text(
 
 def _unpadded(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
     """Which positions hold a token, shape (count, sequence_length); each row has at least one."""
-    # A length is the number of kept positions where each is kept with probability 1 - padding.
+    # Each position is kept with probability 1 - padding. A row's length is the number kept.
     lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
     positions = np.arange(spec.sequence_length)
     is_real: np.ndarray = positions[None, :] < lengths[:, None]
@@ -74,7 +74,7 @@ def _labels(
 ) -> np.ndarray:
     """Labels for token ids of shape (count, length); padding is ignored."""
     count, _ = ids.shape
-    # One class a sample, one a token, or the tokens themselves.
+    # Labels are one class for each sample, one for each token, or the tokens themselves.
     if task == "sequence-classification":
         return rng.integers(0, config.num_labels, size=(count,))
     if task == "token-classification":

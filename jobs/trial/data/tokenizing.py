@@ -15,12 +15,12 @@ Columns = dict[str, list[Any]]
 
 
 def loaded_tokenizer(name: str) -> Any:
-    """A tokenizer that can pad. Raises ValueError, in one sentence, where it cannot."""
+    """A tokenizer that can pad. Raises ValueError, in one sentence, if it cannot."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if tokenizer.pad_token is None and tokenizer.eos_token is not None:
-        # As is usual for models that were never trained on padding: the loss leaves it out.
+        # This is usual for models that were never trained on padding: the loss leaves padding out.
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token is None:
         raise ValueError(
@@ -35,8 +35,8 @@ def rows_to_tokens(
 ) -> Callable[[Columns], Mapping[str, Any]]:
     """A function from a batch of rows to their token ids, attention masks and labels.
 
-    ``columns`` are those of the file. Raises ValueError, in one sentence, where the tokenizer
-    cannot make token ids from them.
+    ``columns`` are those of the file. Raises ValueError, in one sentence, if the tokenizer cannot
+    make token ids from them.
     """
     tokens = _Tokens(tokenizer, file)
     if source == "messages":
@@ -62,7 +62,7 @@ class _Tokens:
         self._limit = {"truncation": True, "max_length": file.max_length}
 
     def require_chat_template(self) -> None:
-        """Raises ValueError where the tokenizer has no chat template."""
+        """Raises ValueError if the tokenizer has no chat template."""
         if not getattr(self._tokenizer, "chat_template", None):
             raise ValueError(
                 f"the tokenizer {self._file.tokenizer} has no chat template, which rows of "
@@ -79,7 +79,7 @@ class _Tokens:
         return tokens
 
     def of_pairs_of_texts(self, text: str, target: str) -> Callable[[Columns], Mapping[str, Any]]:
-        """What an encoder reads, and as labels what a decoder writes."""
+        """A function that tokenises one column for the encoder, and another as labels."""
 
         def tokens(rows: Columns) -> Mapping[str, Any]:
             """Token ids of both columns."""
@@ -99,14 +99,13 @@ class _Tokens:
             return self.of_texts(rows)
         encoded = self._tokenizer(rows["text"], is_split_into_words=True, **self._limit)
         labels = []
-        for index, label_of_word in enumerate(rows["labels"]):
-            words = encoded.word_ids(index)
-            if len(rows["text"][index]) != len(label_of_word):
+        for index, word_labels in enumerate(rows["labels"]):
+            if len(rows["text"][index]) != len(word_labels):
                 raise ValueError(
                     f"a row of {self._file.path} has {len(rows['text'][index])} words and "
-                    f"{len(label_of_word)} labels"
+                    f"{len(word_labels)} labels"
                 )
-            labels.append(_labels_of_tokens(words, label_of_word))
+            labels.append(_labels_of_tokens(encoded.word_ids(index), word_labels))
         return {**encoded, "labels": labels}
 
     def of_chats(self, rows: Columns) -> Mapping[str, Any]:
@@ -114,7 +113,7 @@ class _Tokens:
         texts = []
         tools = rows.get("tools") or [None] * len(rows["messages"])
         for messages, tools_of_row in zip(rows["messages"], tools, strict=True):
-            if isinstance(tools_of_row, str):  # as data sets keep mappings of unlike shape
+            if isinstance(tools_of_row, str):  # data sets may keep mappings as JSON texts
                 tools_of_row = json.loads(tools_of_row)
             texts.append(self._chat(messages, tools=tools_of_row))
         # The template writes its own special tokens.
@@ -126,7 +125,7 @@ class _Tokens:
         columns: Columns = {"input_ids": [], "attention_mask": [], "labels": []}
         for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True):
             before, after = self._split(prompt, completion)
-            # A long prompt may leave no room: then the row has no token that is learned from.
+            # A long prompt may leave no room for its completion. Such a row teaches nothing.
             ids = [*before, *after][: self._file.max_length]
             labels = [*[IGNORED] * len(before), *after][: self._file.max_length]
             columns["input_ids"].append(ids)
@@ -144,7 +143,7 @@ class _Tokens:
         """Token ids of a prompt with its special tokens, and of its completion with an end."""
         end = self._tokenizer.eos_token_id
         before = list(self._tokenizer(prompt)["input_ids"])
-        # Some tokenizers close a text: the completion goes on where the prompt ends.
+        # Some tokenizers end each text with a special token. The completion follows, so remove it.
         while before and before[-1] in (end, self._tokenizer.sep_token_id):
             before.pop()
         after = self._ids(completion)
@@ -164,19 +163,20 @@ class _Tokens:
         whole = self._chat([*prompt, *completion])
         if whole.startswith(before):
             return self._ids(before), self._ids(whole.removeprefix(before))
-        # The template writes a finished chat otherwise: its tokens tell where the answer begins.
+        # The template writes the prompt differently in a finished chat. The answer then begins
+        # with the first token that differs.
         ids_before = self._ids(before)
         ids_whole = self._ids(whole)
         shared = _shared_length(ids_before, ids_whole)
         return ids_whole[:shared], ids_whole[shared:]
 
     def _chat(self, messages: Any, *, tools: Any = None, answers_next: bool = False) -> str:
-        """The text of a chat. ``answers_next`` opens the message that is to be written."""
+        """The text of a chat. ``answers_next`` appends the beginning of the answer."""
         if not isinstance(messages, list) or not all(map(_is_message, messages)):
             raise ValueError(
                 f"messages of {self._file.path} must be lists of mappings with role and content"
             )
-        # Arrow gives every message every key of any message: those without a value are none.
+        # Arrow gives each message the keys of all messages. Keys without a value are left out.
         plain = []
         for message in messages:
             plain.append({key: value for key, value in message.items() if value is not None})
@@ -200,19 +200,24 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, Mapping) and "role" in message
 
 
-def _labels_of_tokens(words: Sequence[int | None], label_of_word: Sequence[int]) -> list[int]:
-    """The label of each token: its word's for the first token of a word, else the ignored one."""
+def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence[int]) -> list[int]:
+    """The first token of each word gets the word's label; all other tokens the ignored label.
+
+    ``word_of_token`` has None for special tokens.
+    """
     labels = []
     previous = None
-    for word in words:
-        is_first = word is not None and word != previous
-        labels.append(label_of_word[word] if is_first and word is not None else IGNORED)
+    for word in word_of_token:
+        if word is None or word == previous:
+            labels.append(IGNORED)
+        else:
+            labels.append(word_labels[word])
         previous = word
     return labels
 
 
 def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many token ids two sequences begin with in common."""
+    """How many token ids are equal at the beginning of two sequences."""
     length = 0
     for left, right in zip(first, second, strict=False):
         if left != right:

@@ -1,4 +1,4 @@
-"""The user's own local file: read, its columns recognised, and tokenised where it holds text."""
+"""The user's own local file: read, its columns recognised, and tokenised if it holds text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _rows(file: DatasetFile) -> Any:
 
 
 def _with_our_names(dataset: Any, file: DatasetFile) -> Any:
-    """The columns that the user named, under our names; all columns where none is named.
+    """The columns that the user named, under our names; all columns if none is named.
 
     Raises ValueError for a column that the file does not have.
     """

@@ -22,6 +22,7 @@ CONFIGURATIONS = st.lists(
 
 
 def beats(rival: Configuration, other: Configuration) -> bool:
+    """Whether ``rival`` is no worse in memory and in speed, and better in one of them."""
     no_worse = (
         rival.memory_bytes <= other.memory_bytes
         and rival.samples_per_second >= other.samples_per_second
@@ -63,20 +64,19 @@ def test_pareto_front_of_three_objectives_leaves_out_missing_figures(
     complete = [item for item in items if -math.inf not in item]
     unbeaten = []
     for item in complete:
-        rivals = [
-            r for r in complete if r != item and all(map(float.__ge__, floats(r), floats(item)))
-        ]
+        rivals = [rival for rival in complete if rival != item and is_no_worse(rival, item)]
         if not rivals:
             unbeaten.append(item)
     assert sorted(front) == sorted(unbeaten)
 
 
-def floats(item: tuple[float, ...]) -> list[float]:
-    return [float(figure) for figure in item]
+def is_no_worse(rival: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether each figure of ``rival`` is at least that of ``other``."""
+    return all(left >= right for left, right in zip(rival, other, strict=True))
 
 
 def test_pareto_front_asks_each_item_once_per_objective() -> None:
-    asked = []
+    asked: list[int] = []
 
     def objective(item: int) -> float:
         asked.append(item)

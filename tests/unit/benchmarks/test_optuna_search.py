@@ -1,4 +1,4 @@
-"""Optuna as a search: what its study learns, so that the replays compare with a fair rival."""
+"""Optuna as a search: what its study learns. The replays need it as a fair rival."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def test_optuna_search_asks_equally_often_for_every_recipe() -> None:
         assert trial is not None
         recipes.append(trial.training_recipe)
         search.tell(table[trial.trial_id])
+    # Four recipes share 72 trials.
     assert {recipes.count(recipe) for recipe in recipes} == {18}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_optuna_search_learns_where_the_front_is(seed: int) -> None:
-    # 48 configurations, of which one for each of six sizes is on the front: random order would meet
-    # half of the six among the first half.
+    # The table has 48 configurations, one second each. Six of them are on the front, one for each
+    # size. A random order would find three of the six in the first 24 seconds.
     table = _corner()
     points = {record.trial_id for record in front(table)}
     asked = replay(partial(OptunaSearch, seed=seed), table, seconds=24.0).asked
@@ -63,5 +64,6 @@ def test_optuna_search_tells_out_of_memory_as_a_failure() -> None:
         fits = trial.micro_batch < 4
         search.tell(make_record(trial, GIB if fits else None, 1.0 if fits else None))
     [study] = search.studies
+    # A trial without values ran out of memory.
     assert {state for state, values in study.outcomes if values is None} == {"FAIL"}
     assert {values for _, values in study.outcomes if values} == {(GIB, 1.0)}

@@ -18,10 +18,17 @@ from tests.conftest import build_tiny_spec
 def start(
     spec: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str
 ) -> list[TrialSpec]:
-    """Run the command on a file with this content; returns the trials that it would have run."""
+    """Run the command on a file that holds ``spec``; returns the trials that it would have run.
+
+    ``spec`` is a spec, any other JSON value, or the text of the file itself.
+    """
     file = folder / "record.json"
-    content = to_json(spec) if isinstance(spec, TrialSpec) else spec
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    if isinstance(spec, TrialSpec):
+        file.write_text(json.dumps(to_json(spec)))
+    elif isinstance(spec, str):
+        file.write_text(spec)
+    else:
+        file.write_text(json.dumps(spec))
     started: list[TrialSpec] = []
     monkeypatch.setattr(command, "_run", lambda spec, result, phase: started.append(spec))
     monkeypatch.setattr(command, "_set_environment", lambda spec: None)
@@ -41,6 +48,7 @@ def with_attention_of_the_hub() -> TrialSpec:
     return replace(spec, settings=settings)
 
 
+# The two kinds of trials that would run code from elsewhere.
 FOREIGN = pytest.mark.parametrize("make", [with_remote_code, with_attention_of_the_hub])
 
 

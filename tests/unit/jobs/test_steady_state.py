@@ -49,6 +49,7 @@ def test_interval_is_students() -> None:
 def test_interval_of_many_steps_is_normal() -> None:
     seconds = [0.9, 1.1] * 50
     normal_quantile = 1.96
+    # The mean is 1, and the root of 100 steps is 10.
     expected = normal_quantile * statistics.stdev(seconds) / 10.0
     assert relative_half_width(seconds) == pytest.approx(expected, rel=0.02)
 
@@ -68,6 +69,7 @@ def test_interval_narrows_with_more_steps(pairs: int) -> None:
 def test_prior_spread_is_worth_one_degree_of_freedom() -> None:
     steps = [0.099, 0.1, 0.101]
     mean = 0.1
+    # The root of the variance: the prior has one degree of freedom, the three steps two.
     scale = math.sqrt((PRIOR_SPREAD**2 + 2 * statistics.variance(steps) / mean**2) / 3)
     # scipy.stats.t.ppf(0.975, 3) is 3.1824463
     assert mean_step_error(steps) == pytest.approx(3.1824463 * scale / math.sqrt(3))
@@ -75,9 +77,8 @@ def test_prior_spread_is_worth_one_degree_of_freedom() -> None:
 
 @pytest.mark.parametrize(("seconds", "fewest"), [(0.01, 3), (0.5, 3), (1.5, 2), (8.0, 2)])
 def test_is_settled_after_fewer_steps_if_they_are_long(seconds: float, fewest: int) -> None:
-    assert [is_settled([seconds] * steps, 0.01) for steps in (1, 2, 3)] == [
-        steps >= fewest for steps in (1, 2, 3)
-    ]
+    for steps in (1, 2, 3):
+        assert is_settled([seconds] * steps, 0.01) is (steps >= fewest)
     assert not is_settled([seconds, 1.02 * seconds], 0.01)
 
 
@@ -89,9 +90,10 @@ def test_error_of_a_large_spread_is_students_interval() -> None:
 @given(st.floats(min_value=0.001, max_value=20), st.integers(min_value=2, max_value=30))
 def test_prior_spread_of_a_long_step_is_milliseconds(seconds: float, steps: int) -> None:
     usual = min(PRIOR_SPREAD, PRIOR_SECONDS / seconds)
-    assert mean_step_error([seconds] * steps) == pytest.approx(
-        mean_step_error([0.001] * steps) * usual / PRIOR_SPREAD
-    )
+    # Equal steps have no spread of their own: the interval is the prior's.
+    error_of_short_steps = mean_step_error([0.001] * steps)
+    expected = error_of_short_steps * usual / PRIOR_SPREAD
+    assert mean_step_error([seconds] * steps) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,8 @@ def test_is_enough_of_the_host_after_some_steps(
 def test_is_out_of_reach_only_for_a_large_spread(spread: float, given_up: int) -> None:
     draw = random.Random(0)
     trials = [[draw.gauss(1.0, spread) for _ in range(8)] for _ in range(200)]
-    assert sum(is_out_of_reach(trial, 0.01, 10) for trial in trials) == pytest.approx(
-        given_up, abs=4
-    )
+    times_given_up = sum(is_out_of_reach(trial, 0.01, 10) for trial in trials)
+    assert times_given_up == pytest.approx(given_up, abs=4)
 
 
 def test_flags_of_a_steady_gpu_bound_row_are_none() -> None:

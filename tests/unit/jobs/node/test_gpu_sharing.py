@@ -16,7 +16,7 @@ PAGED = LibrarySettings(training_arguments={"optim": "paged_adamw_8bit"})
 
 
 def row(used: float, before: float = 0.6, processes: int = 0) -> dict[str, int]:
-    """A trial that took ``used`` GiB: 0.6 for its context, 10 for the allocator, and the rest."""
+    """A trial that took ``used`` GiB. Of these, the context has 0.6 and the allocator 10."""
     gib = {
         "device_peak_bytes": used,
         "gpu_used_before_bytes": before,

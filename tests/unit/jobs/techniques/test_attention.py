@@ -15,7 +15,7 @@ from jobs.techniques.axes.attention import only_kernel, without_full_masks
 
 @pytest.fixture(autouse=True)
 def restored_masks() -> Iterator[None]:
-    """A trial has a process to itself; these tests share one."""
+    """Undo what a test registers: trials have a process of their own, but tests share one."""
     yield
     AttentionMaskInterface.register("sdpa", sdpa_mask)
 
@@ -44,9 +44,11 @@ def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> Non
     batch = without_full_masks(default_data_collator)(rows)
     masked: list[bool] = []
 
+    # A backend of torch.compile that looks at the traced operators and compiles nothing.
     def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> object:
-        calls = [node for node in graph.graph.nodes if "scaled_dot_product" in str(node.target)]
-        masked.extend(call.kwargs["attn_mask"] is not None for call in calls)
+        for node in graph.graph.nodes:
+            if "scaled_dot_product" in str(node.target):
+                masked.append(node.kwargs["attn_mask"] is not None)
         return graph.forward
 
     torch.compiler.reset()
