@@ -16,8 +16,15 @@ class Hook:
 
 
 HookPlace = Literal["collator", "compiler", "kernels", "model", "optimizer", "loop"]
-"""Where a trial calls a hook, in this order. "compiler" and "kernels" take no argument: they set
-PyTorch's global state for the process."""
+"""Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
+
+- ``collator(collator)`` returns the collator to use.
+- ``compiler()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``model(model, task, arguments)`` returns the model to train; ``arguments`` are the
+  ``TrainingArguments``.
+- ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
+- ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,18 +22,19 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """For techniques that need code: ``jobs.spec.HookPlace`` -> a function that is registered with
-    ``jobs.techniques.hooks.hook``."""
+    """For what needs code: place -> a function registered with ``jobs.techniques.hooks.hook``.
+    ``HookPlace`` in ``jobs.spec.settings`` lists the places and what is passed at each."""
     requires: tuple[str, ...] = ()
-    """In the syntax of ``jobs.trial.requirements``: ``package:bitsandbytes``, ``cuda``,
-    ``capability>=8.0`` ..."""
+    """In the syntax of ``jobs.trial.requirements``: ``package:bitsandbytes`` (the name to import),
+    ``cuda``, ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
     uses_host: bool = False
     """Whether it works on the host's cores and memory (offload)."""
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
-    """What validity rules ask for ("bitsandbytes", "offloaded_optimizer", "torch_adamw" ...)."""
+    """What the rules of ``orchestrator.planning.validity`` ask for ("lomo", "offloaded_optimizer",
+    "torch_adamw" ...). One that no rule asks for has no effect."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

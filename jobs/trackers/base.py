@@ -52,7 +52,8 @@ class Tracker:
     """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
 
     A hook must not allocate on the device, or the trial's memory would include its instrument's.
-    All times are seconds of ``time.perf_counter``.
+    All times are seconds of ``time.perf_counter``. Which steps count is known only in ``counted``:
+    ``jobs.trackers.sources.time_series.TimeSeries`` keeps readings and their times until then.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()
@@ -93,7 +94,10 @@ class Tracker:
         """The host issued an optimizer step; the device may still be at work on it."""
 
     def counted(self, begin: float, end: float) -> None:
-        """The counted steps took place between these times. The device is idle."""
+        """The counted steps took place between these times; called once, after the last step.
+
+        The device is idle. A trial that fails before has no such call.
+        """
 
     def measurements(self) -> Mapping[str, Any]:
         """Column -> value, for the columns that are measured so far."""

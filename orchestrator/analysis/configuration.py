@@ -43,7 +43,7 @@ class Configuration:
     memory_bytes: int
     samples_per_second: float
     row: Row = field(repr=False)
-    """The first repeat's whole row."""
+    """The first repeat's whole row, with every column of docs/schema.md that its run has."""
     trial_ids: tuple[str, ...] = ()
     speed_error: SpeedError = UNKNOWN_ERROR
     """How far the speed of another trial of this configuration may be from this one."""

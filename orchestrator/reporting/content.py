@@ -148,7 +148,8 @@ class Section:
 
     name: str
     terminal_rows: int = 0
-    """How many rows of each table a terminal shows; 0: the terminal leaves the section out."""
+    """How many rows of each table a terminal shows; 0: the terminal leaves the section out.
+    Markdown and JSON have all rows of every section."""
     on_page: bool = True
     """Whether report.html shows its tables; it has interactive views in place of some."""
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def _named(
     name: str, doc: str, *, numerical_effect: NumericalEffect = "training", **fields: Any
 ) -> Variant:
-    """An optimizer that the Trainer has by name (``TrainingArguments.optim``)."""
+    """An optimizer that the Trainer has by name (``TrainingArguments.optim``).
+
+    Unless told otherwise it trains differently from the default, AdamW.
+    """
     arguments = {"optim": name}
     return Variant(
         doc=doc, training_arguments=arguments, numerical_effect=numerical_effect, **fields
