@@ -74,7 +74,7 @@ def _import_own_jobs() -> None:
     """Import ``jobs`` from beside this package, whatever lies in the working folder.
 
     ``python -m orchestrator.VERB`` looks into the working folder first, and a Ray worker into the
-    folder that the sweep was started in. Raises ImportError where another ``jobs`` is imported
+    folder that the sweep was started in. Raises ImportError if another ``jobs`` is imported
     already.
     """
     folder = Path(__file__).resolve().parents[1] / "jobs"

@@ -36,7 +36,7 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Exit status: the verb's; 0 for the list of verbs, 2 where there is no such verb."""
+    """Exit status: the verb's; 0 for the list of verbs, 2 if there is no such verb."""
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return EXIT_OK

@@ -146,9 +146,9 @@ def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bo
 
 
 def model_facts(config: SweepConfig) -> ModelFacts:
-    """The model's size and the shape of one batch; printed first where that takes some seconds.
+    """The model's size and the shape of one batch; printed first if that takes some seconds.
 
-    Raises ConfigError where the model cannot be built.
+    Raises ConfigError if the model cannot be built.
     """
     from orchestrator.planning.plan import plan
     from orchestrator.planning.prechecks import checks

@@ -193,7 +193,7 @@ def _finding(severity: str, message: str, fix: str = "") -> Finding:
 
 
 def _sentence(error: Exception) -> str:
-    """An error's first sentence; where Ray quotes a traceback, the sentence at its end."""
+    """An error's first sentence; if Ray quotes a traceback, the sentence at its end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

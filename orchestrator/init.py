@@ -75,7 +75,7 @@ def shipped_configurations() -> dict[str, Path]:
 def write_configuration(source: Path, target: Path, *, force: bool) -> tuple[Path, ...]:
     """Copy a configuration, and beside it the schema that editors complete it with.
 
-    Raises FileExistsError where there is another file of either name, unless ``force``.
+    Raises FileExistsError if there is another file of either name, unless ``force``.
     """
     copies = {target: source, target.parent / SCHEMA: source.parent / SCHEMA}
     contents = {path: original.read_text(encoding="utf-8") for path, original in copies.items()}

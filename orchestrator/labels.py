@@ -12,7 +12,7 @@ from jobs.techniques import AXES
 SEPARATOR = " · "
 _BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
 _ALWAYS_NAMED = ("precision", "optimizer")
-"""Axes whose default is named, too, where the axis varies."""
+"""Axes whose default is named, too, if the axis varies."""
 
 
 def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
 
 
 def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:
-    """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is
+    """``batch 64×2``: micro-batch × accumulation; empty if neither varies and nothing is
     accumulated.
     """
     micro_batch = choices.get("micro_batch")
@@ -50,7 +50,7 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
         return ""
     if micro_batch is None:
         return f"accumulation {accumulation}"
-    # The accumulation is part of the name where it varies, even where it happens to be 1.
+    # The accumulation is part of the name if it varies, even if it happens to be 1.
     # An effective batch varies the accumulation, too.
     splits = accumulates or "accumulation" in axes or "effective_batch" in axes
     if splits and accumulation is not None:
@@ -59,7 +59,7 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
 
 
 def recipe_label(recipe: TrainingRecipe) -> str:
-    """``optimizer=sgd · adapter=lora_r8``; "plain" where no choice changes what the training
+    """``optimizer=sgd · adapter=lora_r8``; "plain" if no choice changes what the training
     learns.
     """
     words = [f"{axis}={value}" for axis, value in recipe.by_axis.items()]
@@ -70,7 +70,7 @@ def _word(axis: str, value: Choice) -> str:
     # A training argument means nothing without its name.
     if axis not in AXES:
         return f"{axis}={value}"
-    # What everybody uses needs no word, except where the axis itself is the question.
+    # What everybody uses needs no word, except if the axis itself is the question.
     if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
         return ""
     # A number, or a name of several axes, needs its axis beside it.

@@ -152,7 +152,7 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
             raise argparse.ArgumentTypeError("must be above zero")
         return value
 
-    parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
+    parse.__name__ = kind.__name__  # argparse names it if it cannot read a value
     return parse
 
 

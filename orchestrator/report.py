@@ -81,7 +81,7 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
-    """Follow the run to its end where asked, then write its pages."""
+    """Follow the run to its end if asked, then write its pages."""
     if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.follow import follow
 

@@ -11,7 +11,7 @@ GIB = 2**30
 HOUR_SECONDS = 3600
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-"""Prefix of a unit -> its power of 1000, or of 1024 where an "i" follows."""
+"""Prefix of a unit -> its power of 1000, or of 1024 if an "i" follows."""
 SIZE_PATTERN = r"(\d+(?:\.\d+)?) ?([KMGTkmgt]?)([iI]?)[bB]?"
 DURATION_PATTERN = (
     r"(?:(\d+(?:\.\d+)?) ?[dD])? ?(?:(\d+(?:\.\d+)?) ?[hH])? ?"
@@ -126,7 +126,7 @@ def number(value: float | None) -> str:
 
 
 def error(relative: float | None) -> str:
-    """A relative uncertainty: ``±0.4 %``, ``±12 %``; nothing where it is not known."""
+    """A relative uncertainty: ``±0.4 %``, ``±12 %``; nothing if it is not known."""
     if relative is None or not math.isfinite(relative):
         return ""
     percent = 100 * relative

@@ -127,7 +127,7 @@ class Run:
     ) -> tuple[Path, ...]:
         """Write the files to train ``candidate`` with; returns them.
 
-        Raises NotExportableError, and FileExistsError where ``folder`` holds files: only with
+        Raises NotExportableError, and FileExistsError if ``folder`` holds files: only with
         ``force`` are those of the same names overwritten.
         """
         from orchestrator.export import export_candidate
@@ -176,7 +176,7 @@ class Run:
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Sentences about records of the run that cannot be read; empty where all can."""
+        """Sentences about records of the run that cannot be read; empty if all can."""
         return self.dataset.table.unreadable
 
     def _repr_html_(self) -> str:
@@ -227,7 +227,7 @@ class Answer:
 
     @property
     def best(self) -> Candidate | None:
-        """What to train with; None where nothing keeps the constraints."""
+        """What to train with; None if nothing keeps the constraints."""
         return self.recommendation.best
 
     @property

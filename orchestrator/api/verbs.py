@@ -109,7 +109,7 @@ class Predictions:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row a trial: bytes as integers, null where unknown."""
+        """One row a trial: bytes as integers, null if unknown."""
         from orchestrator.reporting.prediction import row
 
         return [row(prediction) for prediction in self.predictions]

@@ -96,7 +96,7 @@ def _check_argument(name: str, value: Any) -> None:
 
 
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
-    """DeepSpeed's file with the NVMe folder filled in; None where the trial ran without it.
+    """DeepSpeed's file with the NVMe folder filled in; None if the trial ran without it.
 
     Raises NotExportableError for a value that is not plain.
     """

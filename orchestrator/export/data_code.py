@@ -48,7 +48,7 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
 
 
 def _check_fields(file: DatasetFile) -> None:
-    """Raises NotExportableError where the data were read in a way that train.py does not have."""
+    """Raises NotExportableError if the data were read in a way that train.py does not have."""
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
         # An empty value is how a field says that it is not used.

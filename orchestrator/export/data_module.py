@@ -37,7 +37,7 @@ from __future__ import annotations
 def data_module() -> str:
     """The text of measured_data.py.
 
-    Raises NotExportableError where the modules do not fit together in one file.
+    Raises NotExportableError if the modules do not fit together in one file.
     """
     imports: dict[str, set[str]] = {}
     bodies = []

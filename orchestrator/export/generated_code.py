@@ -115,9 +115,9 @@ def keyword_argument(key: str, value: Code) -> Code:
 
 
 def arguments(parts: Sequence[Code]) -> Code:
-    """What stands between the brackets of a call, a line each where it is long.
+    """What stands between the brackets of a call, a line each if it is long.
 
-    Raises NotExportableError where a keyword is given twice.
+    Raises NotExportableError if a keyword is given twice.
     """
     names = [_keyword_of(part) for part in parts]
     if len(set(names)) < len(names):

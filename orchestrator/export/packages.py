@@ -77,7 +77,7 @@ def _requirements(spec: TrialSpec) -> Iterator[str]:
 
 
 def _pin(version: object) -> str:
-    """``==5.23.0``; empty where the version is not known, or is no public one."""
+    """``==5.23.0``; empty if the version is not known, or is no public one."""
     # PyPI has public versions alone; the local part names a build, as in 2.13.0+cu130.
     public = str(version or "").partition("+")[0]
     return f"=={public}" if _VERSION.fullmatch(public) else ""

@@ -42,9 +42,9 @@ class SourceTrial:
 def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     """The trial behind a row of a data set.
 
-    Where only the table was kept, the table's config is planned again for the row's choices. Equal
+    If only the table was kept, the table's config is planned again for the row's choices. Equal
     identities then prove that the result is the trial that was measured. Raises NotExportableError
-    where the config does not say enough.
+    if the config does not say enough.
     """
     # A record says for certain what ran.
     trial_id = row["trial_id"]
@@ -68,7 +68,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
 
 
 def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
-    """The spec in a trial's record; None where the run folder has no such record."""
+    """The spec in a trial's record; None if the run folder has no such record."""
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")

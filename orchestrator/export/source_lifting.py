@@ -19,7 +19,7 @@ def lifted(function: Callable[..., Any]) -> Code:
     """The text of a function and of its module's own definitions that it uses, in file order.
 
     Such a function imports what it needs inside itself, as every hook in ``jobs.techniques`` does,
-    so that its text runs elsewhere. Decorators are left out. Raises NotExportableError where the
+    so that its text runs elsewhere. Decorators are left out. Raises NotExportableError if the
     function uses an import of its module, or has no source.
     """
     text = _module_source(function)

@@ -101,8 +101,8 @@ def export_candidate(
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with; returns them.
 
-    Raises NotExportableError where its losses do not match the reference's, and where it is not
-    known how its row ran; FileExistsError where ``folder`` holds files and ``force`` is not given.
+    Raises NotExportableError if its losses do not match the reference's, and if it is not
+    known how its row ran; FileExistsError if ``folder`` holds files and ``force`` is not given.
     """
     _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row
@@ -138,7 +138,7 @@ def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None
 
 
 def _peak_bytes(candidate: Candidate) -> int | None:
-    """The row's peak, where the exported training should reach the same."""
+    """The row's peak, if the exported training should reach the same."""
     row = candidate.measured.row
     # Another batch has another peak, and on a CPU no peak is known.
     if candidate.is_inferred or not row["gpu_model"]:

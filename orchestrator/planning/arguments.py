@@ -78,7 +78,7 @@ def owned_arguments() -> dict[str, str]:
 
 
 def argument_names() -> frozenset[str] | None:
-    """Every field of the installed ``TrainingArguments``; None where transformers is not installed.
+    """Every field of the installed ``TrainingArguments``; None if transformers is not installed.
 
     A renamed argument is valid under both names.
     """
@@ -90,8 +90,8 @@ def argument_names() -> frozenset[str] | None:
 
 @functools.cache
 def argument_defaults() -> dict[str, Any] | None:
-    """Every field of the installed ``TrainingArguments`` -> its default, ``...`` where that is not
-    a plain value; None where transformers is not installed.
+    """Every field of the installed ``TrainingArguments`` -> its default, ``...`` if that is not
+    a plain value; None if transformers is not installed.
 
     Read from the source's text: importing transformers takes seconds, and a config's check must be
     instant.
@@ -128,7 +128,7 @@ def plain_value(node: ast.expr | None, *, unknown: Any) -> Any:
 
 
 def architecture_names() -> frozenset[str] | None:
-    """Every ``model_type`` of the installed transformers; None where it is not installed."""
+    """Every ``model_type`` of the installed transformers; None if it is not installed."""
     classes = configuration_classes()
     if classes is None:
         return None
@@ -139,7 +139,7 @@ def architecture_names() -> frozenset[str] | None:
 def configuration_classes() -> dict[str, str] | None:
     """Every ``model_type`` of the installed transformers -> the name of its configuration class.
 
-    None where transformers is not installed. Read from the source's text, like the arguments.
+    None if transformers is not installed. Read from the source's text, like the arguments.
     """
     classes: dict[str, str] = {}
     for text in _auto_sources():
@@ -168,7 +168,7 @@ def _auto_sources() -> list[str]:
 
 @functools.cache
 def source(file: str) -> str | None:
-    """The text of a file of the installed transformers; None where there is no such file."""
+    """The text of a file of the installed transformers; None if there is no such file."""
     folder = _package_folder()
     if folder is None or not (folder / file).exists():
         return None

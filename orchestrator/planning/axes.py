@@ -38,7 +38,7 @@ def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
 
 
 def deciding_axis(argument: str, used: Collection[str]) -> str | None:
-    """The axis among those ``used`` that sets a training argument; None where none does."""
+    """The axis among those ``used`` that sets a training argument; None if none does."""
     axis = owned_arguments().get(argument, argument)
     # An effective batch decides the accumulation.
     if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
@@ -57,7 +57,7 @@ class AxisReader:
         self._document = document
 
     def grid(self, *at: str | int) -> Grid:
-        """The grid at a key path: axis -> values; empty where there is none.
+        """The grid at a key path: axis -> values; empty if there is none.
 
         A single value is a list of one.
         """
@@ -174,7 +174,7 @@ def _positions(value: object) -> range:
 
 
 def _value_at(value: Any, at: KeyPath) -> Any:
-    """The value at a key path; None where a key is missing."""
+    """The value at a key path; None if a key is missing."""
     for key in at:
         # Walk down: keys in mappings, positions in lists.
         if isinstance(value, dict):
@@ -187,7 +187,7 @@ def _value_at(value: Any, at: KeyPath) -> Any:
 
 
 def _name_problem(name: str) -> str | None:
-    """What is wrong with the name of an axis; None where nothing is."""
+    """What is wrong with the name of an axis; None if nothing is."""
     axes = [*AXES, EFFECTIVE_BATCH]
     if name in axes:
         return None

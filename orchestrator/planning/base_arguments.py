@@ -17,7 +17,7 @@ from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice
 CUSTOM = "custom"
 """The choice on an axis that the user's own arguments or DeepSpeed file decide."""
 DEFAULT = "default"
-"""The choice on an argument's axis where a trial leaves the argument to TrainingArguments."""
+"""The choice on an argument's axis if a trial leaves the argument to TrainingArguments."""
 
 _BATCH_KEYS = (
     "train_batch_size",
@@ -68,7 +68,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
-    """The mapping under a key, None where there is none; adds what is wrong to ``problems``."""
+    """The mapping under a key, None if there is none; adds what is wrong to ``problems``."""
     try:
         return part_of(document, key)
     except ConfigError as error:
@@ -151,7 +151,7 @@ def _section_problems(part: Part) -> Iterator[Problem]:
 def base_choices(
     arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> dict[str, Choice]:
-    """The choice on every technique axis where the sweep names none: the user's, or the default."""
+    """The choice on every technique axis if the sweep names none: the user's, or the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     for argument, owner in owned_arguments().items():
         if argument not in arguments:

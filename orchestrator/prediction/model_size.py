@@ -12,7 +12,7 @@ from jobs.spec import ModelSpec
 def count(model: ModelSpec) -> int:
     """The parameters of a model, tied weights once.
 
-    Raises ValueError where transformers refuses a value of its configuration.
+    Raises ValueError if transformers refuses a value of its configuration.
     """
     import torch
     import transformers

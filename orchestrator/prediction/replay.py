@@ -42,7 +42,7 @@ class ReplayedPeaks:
     allocated: int
     reserved: int
     reserved_upwards: int
-    """The same with segments at rising addresses: where that differs, the order matters."""
+    """The same with segments at rising addresses: if that differs, the order matters."""
     at_peak: Mapping[str, int]
     """Kind -> bytes at the moment of the allocated peak; they add up to it."""
     largest_block: int = 0

@@ -12,9 +12,9 @@ from orchestrator.prediction.affine_stream import Allocation, Event, Free, Strea
 from orchestrator.prediction.replay import TrialStreams
 
 _BUCKET_ELEMENTS = 500_000_000
-"""``reduce_bucket_size`` where the configuration names none."""
+"""``reduce_bucket_size`` if the configuration names none."""
 _LIVE_ELEMENTS = 1_000_000_000
-"""``stage3_max_live_parameters`` where the configuration names none."""
+"""``stage3_max_live_parameters`` if the configuration names none."""
 _FLOAT_BYTES = 4
 
 
@@ -48,7 +48,7 @@ class ZeroEngine:
         )
 
     def unpredictable(self, model: torch.nn.Module) -> str:
-        """Why nothing is predicted of this model under the engine; empty where something is."""
+        """Why nothing is predicted of this model under the engine; empty if something is."""
         elements = sum(parameter.numel() for parameter in model.parameters())
         if self.stage == 3 and elements > self.live_elements:
             return (
@@ -179,7 +179,7 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event
 def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     """A micro-batch whose gradients are freed at once: their bucket holds them until it is over.
 
-    Where the first gradient makes the bucket, the operator that computed the gradient has freed its
+    If the first gradient makes the bucket, the operator that computed the gradient has freed its
     inputs before.
     """
     if not bucket_bytes:

@@ -60,7 +60,7 @@ class Column:
     better: Literal["", "more", "less"] = ""
     """Whether more or less than 1 is an improvement, for ratios."""
     is_detail: bool = False
-    """Whether it is left out where there is little room."""
+    """Whether it is left out if there is little room."""
 
     @property
     def is_figure(self) -> bool:
@@ -68,7 +68,7 @@ class Column:
         return self.format not in _WORDS
 
     def text(self, row: Row) -> str:
-        """A row's value as people read it; empty where it has none."""
+        """A row's value as people read it; empty if it has none."""
         written = formatted(row.get(self.key), self.format)
         if not written or not self.marks:
             return written
@@ -99,9 +99,9 @@ class Table:
     name: str = "rows"
     """Its key in JSON; unique within a section."""
     caption: str = ""
-    """One sentence about it; empty where the section's text says enough."""
+    """One sentence about it; empty if the section's text says enough."""
     is_curve: bool = False
-    """Whether evenly spaced rows stand for all where there is no room, not the first ones."""
+    """Whether evenly spaced rows stand for all if there is no room, not the first ones."""
 
     @property
     def is_wide(self) -> bool:

@@ -262,7 +262,7 @@ def _loss_table(curves: LossCurves) -> Iterator[str]:
 
 
 def _window(window: LossWindow) -> str:
-    """Mean losses of both; the bound, too, where losses could exceed it."""
+    """Mean losses of both; the bound, too, if losses could exceed it."""
     steps = f"steps {window.begin + 1} to {window.end}"
     if window.end == window.begin + 1:
         steps = f"step {window.end}"

@@ -30,7 +30,7 @@ class Workload:
         return self.seconds(candidate) / HOUR_SECONDS * price_per_hour
 
     def kilowatt_hours(self, candidate: Candidate) -> float | None:
-        """The GPU's energy for them; None where it was not measured."""
+        """The GPU's energy for them; None if it was not measured."""
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
         if joules is None:
             return None
@@ -42,7 +42,7 @@ class Workload:
         work = f"{self.samples:,} samples"
         if self.epochs != 1:
             work = f"{work} × {self.epochs:g} epochs"
-        # Time is always known; price and energy only where they were given or measured.
+        # Time is always known; price and energy only if they were given or measured.
         parts = [duration(self.seconds(candidate))]
         price = self.price(candidate, price_per_hour)
         if price is not None:
@@ -53,7 +53,7 @@ class Workload:
         return f"{work}: {', '.join(parts)}; start-up, evaluation and saving not counted"
 
     def to_json(self, candidate: Candidate, price_per_hour: float | None) -> dict[str, Any]:
-        """The same as plain values; null where not known."""
+        """The same as plain values; null if not known."""
         return {
             "seconds": self.seconds(candidate),
             "price": self.price(candidate, price_per_hour),

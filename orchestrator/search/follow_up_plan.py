@@ -72,7 +72,7 @@ class FollowUpPlan:
         return tie_break(records, self.policy.tie_break_rounds)
 
     def _cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
-        """None where the GPU is no larger than the budget, or where enough checks have failed."""
+        """None if the GPU is no larger than the budget, or if enough checks have failed."""
         is_whole_device = pick.budget_bytes >= self.results.device_bytes
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:

@@ -200,7 +200,7 @@ def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:
 
 
 def _of_rows(objects: Iterator[Any] | list[Any]) -> DataFile:
-    """Raises NoDataFileError where an object is none."""
+    """Raises NoDataFileError if an object is none."""
     rows = list(objects)
     if not all(isinstance(row, dict) for row in rows):
         raise NoDataFileError("every line of a json file must be an object with columns as keys")

@@ -37,7 +37,7 @@ _SECRET_TEXT = _ALWAYS_SECRET | {
     "sig",
     "signature",
 }
-"""Words of a name whose value is a secret where it is text: ``pad_token_id`` is a number."""
+"""Words of a name whose value is a secret if it is text: ``pad_token_id`` is a number."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPECIAL_TOKEN = re.compile(r"[<\[].{0,40}[>\]]")
 """A tokenizer's own words, such as ``<pad>`` under ``pad_token``."""

@@ -34,24 +34,24 @@ class RunMetadata:
     baseline: Mapping[str, Choice] = field(default_factory=dict)
     """Axis -> the variant that techniques are compared with."""
     one_time_costs: Mapping[str, Any] = field(default_factory=dict)
-    """What was paid once per node, outside every trial's time (seconds where a number)."""
+    """What was paid once per node, outside every trial's time (seconds if a number)."""
     search: Mapping[str, Any] = field(default_factory=dict)
-    """What the search says of itself (``Search.summary``); empty where it measured everything."""
+    """What the search says of itself (``Search.summary``); empty if it measured everything."""
     notes: tuple[str, ...] = ()
     """Sentences about the machines."""
     started_at: float = 0.0
     """Unix time, seconds."""
     planned: int | None = None
-    """Trials to be measured; None where the search makes them as it goes."""
+    """Trials to be measured; None if the search makes them as it goes."""
     axes: tuple[str, ...] = ()
     """The axes in play, in the order of the file."""
     finished: bool = True
     """Whether every trial has its row.
 
-    False while a sweep runs, and where its driver was killed.
+    False while a sweep runs, and if its driver was killed.
     """
     schema_version: int = 1
-    """1 where the file does not say; see ``orchestrator.storage.migration``."""
+    """1 if the file does not say; see ``orchestrator.storage.migration``."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -63,7 +63,7 @@ class RunMetadata:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
         # Earlier versions wrote secrets down; tables and pages made from them must not.
         cleaned = redacted(raw)
-        # An old run wrote null where it had nothing to say; the default says the same.
+        # An old run wrote null if it had nothing to say; the default says the same.
         given = {key: value for key, value in cleaned.items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         _CONFIG.validate_python(dict(run.config))
@@ -107,7 +107,7 @@ _CONFIG = TypeAdapter(_Config)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SearchSummary:
-    """What a page needs to know of a search, where there is anything to say of it."""
+    """What a page needs to know of a search, if there is anything to say of it."""
 
     kind: str
     planned: int

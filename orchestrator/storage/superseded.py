@@ -81,7 +81,7 @@ def _move(path: Path, folder: Path) -> None:
 
 
 def _free(path: Path) -> Path:
-    """``path``, or with a number where it is taken: nothing that was moved aside is replaced."""
+    """``path``, or with a number if it is taken: nothing that was moved aside is replaced."""
     candidate = path
     number = 2
     while candidate.exists():

@@ -15,7 +15,7 @@ _NAMED = 3
 def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
     """Raises FileExistsError if ``folder`` holds files and ``force`` is not given.
 
-    Raises NotADirectoryError where something other than a folder has the name, whatever ``force``.
+    Raises NotADirectoryError if something other than a folder has the name, whatever ``force``.
     """
     if not folder.exists():
         return

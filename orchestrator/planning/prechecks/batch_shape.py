@@ -12,7 +12,7 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.data_file import NoDataFileError, read_data_file
 
 Size = int | str
-"""Elements along one dimension; text where only a bound is known, as "up to 512"."""
+"""Elements along one dimension; text if only a bound is known, as "up to 512"."""
 Shapes = Mapping[str, tuple[Size, ...]]
 """Tensor -> its sizes."""
 
@@ -22,7 +22,7 @@ def batch_shapes(
 ) -> Shapes:
     """What a trial with this micro-batch hands to the model in one forward pass.
 
-    ``given`` are keys of the model's configuration. Empty where the text does not tell.
+    ``given`` are keys of the model's configuration. Empty if the text does not tell.
     """
     task = config.model.task
     if config.data.file is not None:

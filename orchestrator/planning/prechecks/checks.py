@@ -74,7 +74,7 @@ def check_files(
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
     """The model's size and the shape of one batch.
 
-    ``say`` is told before a count of some seconds. Raises ConfigError where the model's
+    ``say`` is told before a count of some seconds. Raises ConfigError if the model's
     configuration cannot be built.
     """
     size = model_size(config.model, say)
@@ -172,7 +172,7 @@ def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:
 
 
 def _num_labels(config: SweepConfig) -> int | None:
-    """The classes of the model; None where its configuration is not on this machine."""
+    """The classes of the model; None if its configuration is not on this machine."""
     model_type, given = _model_keys(config)
     if model_type is None or configuration_class(model_type) is None:
         return None

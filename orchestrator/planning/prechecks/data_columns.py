@@ -27,7 +27,7 @@ def data_problems(
 ) -> Iterator[tuple[KeyPath, str]]:
     """What is wrong with a data file: the key below ``data.file``, and a sentence.
 
-    ``num_labels`` is the number of the model's classes; None where it is not known.
+    ``num_labels`` is the number of the model's classes; None if it is not known.
     """
     try:
         data = read_data_file(_first_path(file), file.format)
@@ -119,7 +119,7 @@ def _label_problems(
 
 
 def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str:
-    """What is wrong with the labels of the first rows; empty where nothing is."""
+    """What is wrong with the labels of the first rows; empty if nothing is."""
     if any(value is None for value in values):
         return "some of the first rows have no label"
     if task != "token-classification":

@@ -34,7 +34,7 @@ class ModelSize:
     """A model's size, or why it has none."""
 
     parameters: int | None = None
-    """All of them, tied weights once; None where they could not be counted."""
+    """All of them, tied weights once; None if they could not be counted."""
     mistake: str = ""
     """Why transformers refuses to build the model: a value of its configuration is wrong."""
     reason: str = ""

@@ -54,7 +54,7 @@ class _Recording:
 
     events: list[_Taken | Free] = field(default_factory=list)
     kinds: dict[int, str] = field(default_factory=dict)
-    """Number of an allocation -> its kind, where that is known."""
+    """Number of an allocation -> its kind, if that is known."""
     alive: dict[int, str] = field(default_factory=dict)
     """Number of a living allocation -> the phase that made it."""
     left_out: set[int] = field(default_factory=set)
@@ -235,7 +235,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._references[key] = weakref.ref(storage, lambda _: self._forget(key))
 
     def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
-        """The kind of an operator's results; empty where the phase decides."""
+        """The kind of an operator's results; empty if the phase decides."""
         if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
             return "autocast copies of weights"
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:

@@ -48,7 +48,7 @@ DETAILS = (
     "matmul_dtype",
     "zero_stage",
 )
-"""Columns shown of a picked configuration, where measured."""
+"""Columns shown of a picked configuration, if measured."""
 
 
 def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _layers(configuration: Configuration) -> list[int] | None:
-    """The bytes of each memory layer; None where they were not measured."""
+    """The bytes of each memory layer; None if they were not measured."""
     layers = memory_layers(configuration.row)
     if layers is None:
         return None

@@ -90,7 +90,7 @@ def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults)
 
 
 def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> _Picture:
-    """The empty picture, in GiB where the largest figure reaches one, else in MiB."""
+    """The empty picture, in GiB if the largest figure reaches one, else in MiB."""
     largest = max(own.memory_bytes for own in results.configurations)
     unit_name, unit = "MiB", MIB
     if largest >= GIB:
@@ -174,7 +174,7 @@ def _dress(picture: _Picture) -> None:
 
 
 def _budgets(picture: _Picture) -> None:
-    # Named budgets are always in the picture; the sizes of common cards only where points are.
+    # Named budgets are always in the picture; the sizes of common cards only if points are.
     named = picture.dataset.run.budgets
     if named:
         least, most = picture.axes.get_xlim()

@@ -25,7 +25,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each configuration that was measured over one whole epoch."""
     if not results.guide_rows:
         return None
-    # The published figures are explained only where a row has some.
+    # The published figures are explained only if a row has some.
     text = _text()
     if any(row.published for row in results.guide_rows):
         text += _published_text()

@@ -31,7 +31,7 @@ class _Console(Console):
 
 
 def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
-    """Print the end of a run, in 96 columns and plain where stdout is no terminal; or as JSON."""
+    """Print the end of a run, in 96 columns and plain if stdout is no terminal; or as JSON."""
     if as_json:
         print(json.dumps(to_json(report), indent=2))
         return

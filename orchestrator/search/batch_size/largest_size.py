@@ -10,7 +10,7 @@ from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
 from orchestrator.search.batch_size.scaling_fit import largest_within
 
 ALIGNMENT = 8
-"""Sizes are multiples of this where there is a choice, because tensor cores work on such tiles."""
+"""Sizes are multiples of this if there is a choice, because tensor cores work on such tiles."""
 _START_WITH_LIMIT = 16
 _START = 4
 """The first size, where a device's memory limits it and where nothing does."""

@@ -40,7 +40,7 @@ def largest_within(memory: Curve, limit_bytes: float) -> float:
     fits = max(within, default=0)
     beyond = [micro_batch for micro_batch in memory if micro_batch > fits]
     too_large = min(beyond, default=0)
-    # Where the limit lies between two measured sizes, their own slope says more than the line.
+    # If the limit lies between two measured sizes, their own slope says more than the line.
     if fits and too_large:
         size = fits
         slope = _slope(memory, fits, too_large)
@@ -64,7 +64,7 @@ def _line(costs: Curve) -> tuple[int, float]:
 
 
 def _slope(costs: Curve, small: int, large: int) -> float:
-    """Cost of another sample between two sizes; 0 where the cost does not grow."""
+    """Cost of another sample between two sizes; 0 if the cost does not grow."""
     return max(0.0, (costs[large] - costs[small]) / (large - small))
 
 

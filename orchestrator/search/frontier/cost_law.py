@@ -163,7 +163,7 @@ class CostLaw:
     unit: float
     """Bytes or seconds of an extra of 1: the smallest measured cost."""
     branches: Indices
-    """``Branch`` of each candidate, shape (candidates,); EITHER where nothing was measured."""
+    """``Branch`` of each candidate, shape (candidates,); EITHER if nothing was measured."""
 
     def prior_mean(self, costs_per_sample: Array) -> Array:
         """The parameters before a fit: orders of magnitude of the measured costs, and no extras."""
@@ -185,7 +185,7 @@ class CostLaw:
         return floor, base, slope + np.log(self.layout.sizes)
 
     def costs_without_extra(self, parameters: Array) -> Array:
-        """The maximum of floor and line, where the floor was seen the floor."""
+        """The maximum of floor and line, if the floor was seen the floor."""
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The p-norm of two numbers tends to their maximum and has derivatives: log max ≈ log(a^p +
@@ -279,7 +279,7 @@ class CostLaw:
     def _branch_excess(self, parameters: Array) -> Array:
         """By how much the branch that was not seen exceeds the seen one; else below zero.
 
-        It is line - floor where the floor was seen, and floor - line where the line was seen: the
+        It is line - floor if the floor was seen, and floor - line if the line was seen: the
         value of ``Branch`` is the sign.
         """
         floor, base, slope_term = self.terms(parameters)

@@ -175,7 +175,7 @@ class CostModel:
         return scales.covariance(self._kernel, extra_kernel), variances
 
     def _extra_kernel(self, law: CostLaw, parameters: Array, costs: Array) -> Array:
-        """Covariance of misfits where extras are off by their whole size.
+        """Covariance of misfits if extras are off by their whole size.
 
         Shape (candidates, candidates).
 

@@ -76,7 +76,7 @@ def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
 def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
     """The inverse for one trial's rows.
 
-    Raises ValueError or TypeError where they are no anatomy.
+    Raises ValueError or TypeError if they are no anatomy.
     """
     timeline: dict[str, Any] = {"seconds": [], "held": {}, "phases": []}
     entries = []

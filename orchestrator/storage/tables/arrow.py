@@ -31,7 +31,7 @@ def build_table(
 ) -> pa.Table:
     """Rows as a table with these columns; a value that a row lacks is null.
 
-    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid where a
+    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid if a
     value is not of its declared type.
     """
     axes = axis_of_column or {}

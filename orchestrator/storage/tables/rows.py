@@ -50,7 +50,7 @@ def recipe_of(row: Row) -> TrainingRecipe:
 
 
 def environment_id(record: TrialRecord) -> str:
-    """A digest of hardware and versions; empty where a record does not know them."""
+    """A digest of hardware and versions; empty if a record does not know them."""
     # A record of a trial that never ran knows no machine.
     if not record.environment:
         return ""

@@ -69,7 +69,7 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
 def trial_ids_in_file(path: Path) -> frozenset[str] | None:
     """The trials that have a row in a table of today's version.
 
-    None where there is no table, none that can be read, or one of an earlier version, which gave
+    None if there is no table, none that can be read, or one of an earlier version, which gave
     the trials other ids.
     """
     try:
@@ -104,7 +104,7 @@ def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
 
 
 def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Columns of ``steps.parquet``, a row for each step; empty where there is no such file."""
+    """Columns of ``steps.parquet``, a row for each step; empty if there is no such file."""
     path = run_folder / STEPS
     if not path.exists():
         return []
@@ -122,7 +122,7 @@ def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
 
 
 def profiled_trials(run_folder: Path) -> frozenset[str]:
-    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such
+    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none if there is no such
     file.
     """
     try:
