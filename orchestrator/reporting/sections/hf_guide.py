@@ -1,4 +1,4 @@
-"""The Hugging Face guides' table beside ours, measured the guides' way and in steady state."""
+"""The table of the Hugging Face guides, beside our measurements by their method and by ours."""
 
 from __future__ import annotations
 
