@@ -84,7 +84,7 @@ def finish(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Only a closed pipe of our own output is no error.
+        # A closed pipe is fine only if it is that of our own output.
         if not _is_stdout_closed():
             raise  # the broken pipe is another one
         _discard_stdout()

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
-        raise  # the reader of stdout has left; this is no failure of writing
+        raise  # the reader of stdout has left; this is not a failure of writing
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE

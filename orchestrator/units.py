@@ -19,7 +19,7 @@ DURATION_PATTERN = (
 )
 """Days, hours, minutes and seconds; a number alone is seconds."""
 _LEAST_WITHOUT_UNIT = 10**6
-"""A bare number below this is no plausible memory size in bytes. Its unit was forgotten."""
+"""A bare number below this is not a plausible memory size in bytes. Its unit was forgotten."""
 _MOST_DIGITS = 24
 """More digits than any size has. A number of a thousand digits would not fit into a float."""
 _LONGEST_SECONDS = 366 * 24 * HOUR_SECONDS

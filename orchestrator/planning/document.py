@@ -119,7 +119,7 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
         last: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
-            # A key that is no plain word is refused later. Until then it equals no other key.
+            # A key that is not a plain word is refused later. Until then it equals no other key.
             name: str | int = id(key)
             if isinstance(key, yaml.ScalarNode):
                 name = key.value

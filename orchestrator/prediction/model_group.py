@@ -151,7 +151,7 @@ class ModelGroup:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         sizes = sorted({trial.micro_batch for trial in self._trials})
         affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
-        # Batches of unequal length are no affine function of their size.
+        # For batches of unequal length, memory is not an affine function of the size.
         if not step.batches.is_ragged and len(affine) > 2 and samples in affine[1:-1]:
             smallest = self._traced(step.batches.worst(affine[0]), affine[0], step)
             largest = self._traced(step.batches.worst(affine[-1]), affine[-1], step)

@@ -1,4 +1,4 @@
-"""Streams put together to training steps and run through the allocator: the peak, and its parts."""
+"""Joins streams to training steps and runs them through the allocator: the peak and its parts."""
 
 from __future__ import annotations
 

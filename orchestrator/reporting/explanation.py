@@ -21,7 +21,7 @@ MAX_LOSS_STEPS = 6
 
 _FASTER = ("B is faster", "B is slower")
 _SMALLER = ("B takes less memory", "B takes more memory")
-"""What is said of B where its figure is less than A's, and where it is more."""
+"""The words for B if its figure is less than A's, and if it is more."""
 
 Writer = Callable[[float], str]
 

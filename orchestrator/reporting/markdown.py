@@ -90,7 +90,7 @@ def _table(table: Table) -> list[str]:
 def grid(
     headings: Sequence[str], rows: Iterable[Sequence[str]], flush_right: Sequence[bool] = ()
 ) -> list[str]:
-    """The lines of a table. ``flush_right`` says of each column whether it is aligned to the right.
+    """The lines of a table. ``flush_right`` holds, for each column, whether it is right-aligned.
 
     If ``flush_right`` is empty, all columns are aligned to the left.
     """
@@ -109,5 +109,5 @@ def _line(cells: Iterable[str]) -> str:
 def text(value: str) -> str:
     """Any text as one Markdown cell, with markup and table bars escaped and without line breaks."""
     flat = html.escape(visible(" ".join(value.split())), quote=False)
-    # An underscore within a word, as in a column's name, is no markup.
+    # An underscore within a word, as in a column's name, is not markup.
     return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)

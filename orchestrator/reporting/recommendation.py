@@ -142,7 +142,7 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     configuration = candidate.configuration
     speed = f"{number(configuration.samples_per_second)} samples/s"
     size = memory(configuration.memory_bytes)
-    # Bounds are said as such: an inferred figure is no measurement.
+    # An inferred figure is a bound and not a measurement, and the text says so.
     figures = [speed, size]
     if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]

@@ -35,7 +35,7 @@ class RecordsFound:
     records: tuple[tuple[Path, TrialRecord], ...]
     """File and record, by file name."""
     unreadable: tuple[Path, ...]
-    """Files that are no record of this version."""
+    """Files that are not records of this version."""
     newer: tuple[Path, ...] = ()
     """Those of them that a newer version of this program wrote."""
 

@@ -45,7 +45,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.superseded = Superseded(path)
-        """Where records go that others take the place of."""
+        """Moves records aside that others replace."""
         self._lock: FolderLock | None = None
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""

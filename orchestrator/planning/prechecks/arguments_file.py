@@ -56,7 +56,7 @@ _TODAY: Mapping[str, str] = {
     "group_by_length": "train_sampling_strategy: group_by_length",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
 }
-"""Former fields that change what a step costs if they are set -> how they are written today."""
+"""Former fields that change the cost of a step if they are set -> how they are written today."""
 _FILLED_IN: tuple[Any, ...] = (
     [],
     {},

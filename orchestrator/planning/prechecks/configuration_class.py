@@ -128,7 +128,7 @@ def reads_key(module: str, key: str) -> bool:
 
 
 _UNKNOWN = object()
-"""A default that is no plain value."""
+"""A default that is not a plain value."""
 
 
 def _line_of_descent(name: str, module: str) -> Iterator[ast.ClassDef]:

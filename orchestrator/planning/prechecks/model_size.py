@@ -42,7 +42,7 @@ class ModelSize:
 
 
 def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
-    """The size of a model; ``say`` is told before a count, which takes some seconds."""
+    """The size of a model. ``say`` is called with a note first if counting takes some seconds."""
     if model.trust_remote_code:
         return ModelSize(reason="the checkpoint builds its model by code of its own")
     size = known_size(model)
