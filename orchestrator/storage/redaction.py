@@ -57,8 +57,8 @@ _BEARER = re.compile(r"(?P<kind>\b(?:Bearer|Basic)\s+)[\w.+/=~-]{8,}", re.IGNORE
 def redacted(value: Any, name: str = "") -> Any:
     """Plain JSON values with every secret replaced, at any depth.
 
-    A secret is text under a name such as ``api_key``, the user in a URL, a signature in a query, or
-    text that looks like a token of a known service.
+    Secrets are texts under a name such as ``api_key``, users in URLs, and signatures in queries.
+    Any text that looks like a token of a known service is one, too.
     """
     if isinstance(value, Mapping):
         return {key: redacted(item, _deeper(name, str(key))) for key, item in value.items()}
