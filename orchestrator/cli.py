@@ -79,14 +79,14 @@ def finish(main: Callable[[], int]) -> NoReturn:
             with safe_streams():
                 status = main()
         finally:
-            # Flush here: an error when Python itself flushes at exit would be outside this ``try``.
+            # Flush here, so that an error of writing is caught below. At Python's exit it is too late.
             sys.stdout.flush()
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         # A closed pipe is fine only if it is that of our own output.
         if not _is_stdout_closed():
-            raise  # the broken pipe is another one
+            raise  # another pipe is broken, which is an error
         _discard_stdout()
         status = EXIT_BROKEN_PIPE
     except OSError as error:

@@ -41,8 +41,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Take three lines, because huggingface_hub's errors name the field in one and the reason in
-    # another.
+    # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__
 
 

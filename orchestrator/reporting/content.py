@@ -60,7 +60,7 @@ class Column:
     better: Literal["", "more", "less"] = ""
     """Whether more or less than 1 is an improvement, for ratios."""
     is_detail: bool = False
-    """Whether the column is left out if there is little room."""
+    """Whether the column may be left out for lack of room."""
 
     @property
     def is_figure(self) -> bool:

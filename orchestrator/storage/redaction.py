@@ -37,7 +37,7 @@ _SECRET_TEXT = _ALWAYS_SECRET | {
     "sig",
     "signature",
 }
-"""Words of a name whose value is a secret if it is text. ``pad_token_id`` is none: a number."""
+"""Words of a name whose value is a secret if it is text. ``pad_token_id`` is a number."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPECIAL_TOKEN = re.compile(r"[<\[].{0,40}[>\]]")
 """A special token of a tokenizer, such as ``<pad>`` under ``pad_token``, which is no secret."""
@@ -76,7 +76,8 @@ def redacted(value: Any, name: str = "") -> Any:
 def _deeper(name: str, key: str) -> str:
     """The name to judge a nested value by.
 
-    It is ``name`` if that is a secret's, because everything below it is secret; else ``key``.
+    It is ``name`` if that names a secret, because everything below it is secret. Else it is
+    ``key``.
     """
     if _is_secret(name, _SECRET_TEXT):
         return name
