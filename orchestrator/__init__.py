@@ -9,7 +9,7 @@ Every verb of the command line is a function here, and a run is an object to ask
     answer = run.recommend(memory="24GiB")                # shows what to train with
     run.export(answer.best, "my_training")                # writes train.py and its settings
     run.plot()                                            # the frontier as a picture
-    run.to_pandas()                                       # one row a trial
+    run.to_pandas()                                       # one row per trial
     orchestrator.compare(run, "runs/bert_large_2")        # what changed
     orchestrator.predict("configs/bert_large.yaml")       # memory, without a GPU
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 
 _VERBS = ("compare", "explain", "predict", "recommend", "sweep")
-"""Functions that have the name of a verb's module: the module itself can be called."""
+"""Functions that share their name with the module of a verb. The module itself can be called."""
 
 __all__ = [
     "Answer",
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names of ``__all__``, imported when first asked for, so that the verbs stay instant."""
+    """A name of ``__all__``, imported at first use so that the command line starts fast."""
     if name in _VERBS:
         # The import makes the module an attribute of this package.
         return importlib.import_module(f"orchestrator.{name}")
@@ -71,11 +71,11 @@ def __dir__() -> list[str]:
 
 
 def _import_own_jobs() -> None:
-    """Import ``jobs`` from beside this package, whatever lies in the working folder.
+    """Import the package ``jobs`` that lies beside this one, never another of the same name.
 
-    ``python -m orchestrator.VERB`` looks into the working folder first, and a Ray worker into the
-    folder that the sweep was started in. Raises ImportError where another ``jobs`` is imported
-    already.
+    Python would find another first: ``python -m orchestrator.VERB`` looks into the working folder
+    first. A Ray worker looks into the folder that the sweep was started in. Raises ImportError if
+    another ``jobs`` is imported already.
     """
     folder = Path(__file__).resolve().parents[1] / "jobs"
     imported = sys.modules.get("jobs")
@@ -87,7 +87,7 @@ def _import_own_jobs() -> None:
             "import orchestrator first, or rename yours"
         )
     spec = importlib.util.spec_from_file_location("jobs", folder / "__init__.py")
-    # An installation that keeps the two packages apart is left to the ordinary import.
+    # Some installations keep the two packages apart. There the ordinary import finds ``jobs``.
     if spec is None or spec.loader is None or not (folder / "__init__.py").exists():
         return
     module = importlib.util.module_from_spec(spec)

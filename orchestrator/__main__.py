@@ -25,7 +25,7 @@ def _line(path: Path) -> str:
 
 
 def usage() -> str:
-    """The text of ``--help``."""
+    """The text of ``--help``: every verb with its summary."""
     summaries = verbs()
     width = max(map(len, summaries))
     lines = ["usage: orchestrator VERB [-h] ... | --version", ""]
@@ -36,19 +36,23 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Exit status: the verb's; 0 for the list of verbs, 2 where there is no such verb."""
+    """Run the verb that the command line names, or list the verbs.
+
+    Returns the exit status: 0 after a list of verbs, 2 if there is no such verb. A verb that runs
+    ends the process with an exit status of its own.
+    """
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return EXIT_OK
     if sys.argv[1] in ("-V", "--version"):
         print(f"orchestrator {tool_version()}")
         return EXIT_OK
-    # "batch-size" as people type it, "batch_size" as the module is called.
+    # People type "batch-size"; the module is called "batch_size".
     verb = sys.argv[1].replace("-", "_")
     if verb not in VERBS:
         print(f"orchestrator: {_unknown_verb(sys.argv[1])}", file=sys.stderr)
         return EXIT_USAGE
-    # The verb runs as ``python -m orchestrator.VERB`` does.
+    # The verb runs as with ``python -m orchestrator.VERB``, and ends the process itself.
     sys.argv = [f"orchestrator {verb}", *sys.argv[2:]]
     runpy.run_module(f"orchestrator.{verb}", run_name="__main__")
     return EXIT_OK
@@ -63,7 +67,7 @@ def _unknown_verb(written: str) -> str:
 
 
 def run() -> None:
-    """The installed command."""
+    """The entry point of the installed command ``orchestrator``."""
     finish(main)
 
 

@@ -34,11 +34,12 @@ class BatchSizeOptions(RunOptions):
     config: Path
     trust_remote_code: bool = False
     output: Location | None = None
-    """None: beside the configuration's."""
+    """None: a folder beside the configuration's output folder."""
     dry_run: bool = False
     choices: tuple[str, ...] = ()
     """Techniques to set, as ``AXIS=VALUE``."""
     every_set: bool = False
+    """Whether to tune every technique set of the sweep, not only the baseline."""
     effective_batch: int | None = None
     """None: the configuration's, if it names one."""
     memory_margin: float
@@ -78,8 +79,11 @@ class BatchSizeOptions(RunOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 some batch could not be tuned, 2 a mistake in the configuration or the
-    options, 130 interrupted."""
+    """Tune the batch sizes. Returns the exit status.
+
+    0 done, 1 some batch could not be tuned, 2 a mistake in the configuration or the options,
+    130 interrupted.
+    """
     options = BatchSizeOptions.from_arguments(command_line().parse_args(arguments))
     try:
         config, sets = _read(options)
@@ -97,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def run(folder: RunFolder) -> int:
         return _run(config, sets, options, folder)
 
-    # The slots' parents preload while the folder is locked and Ray starts.
+    # The slots' parent processes import torch while this process locks the folder and starts Ray.
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
         return cli.holding(output, run, resume=options.resume, force=options.force)
 
@@ -112,7 +116,7 @@ def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, .
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.batch_size",
         description=__doc__,
@@ -182,7 +186,7 @@ def _run(
     options: BatchSizeOptions,
     folder: RunFolder,
 ) -> int:
-    """Tune, and print the answers."""
+    """Tune the batch of every technique set, and print the answers. Returns the exit status."""
     from orchestrator.running.batch_size_tuning import BatchSizeGoal, tune_batch_sizes
 
     stream = sys.stderr if options.as_json else sys.stdout
@@ -212,7 +216,7 @@ def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
 def _print_answers(
     config: SweepConfig, tuned: Sequence[HardwareAnswers], folder: RunFolder, *, as_json: bool
 ) -> None:
-    """Print what was found, and keep it in the run folder."""
+    """Print the answers, and write them to the run folder."""
     from orchestrator.analysis.batch_size import FILE
     from orchestrator.reporting.batch_size import describe
     from orchestrator.running.lifecycle import command_of

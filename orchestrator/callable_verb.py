@@ -1,4 +1,4 @@
-"""Verbs that are functions, too: ``orchestrator.sweep`` is a module, and can be called."""
+"""Makes the module of a verb callable: ``orchestrator.sweep`` is a module and a function."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 
 class _CallableVerb(types.ModuleType):
-    """The module of a verb, which is a function as well: ``orchestrator.sweep(...)``."""
+    """The type of a verb's module, which makes it callable: ``orchestrator.sweep(...)``."""
 
     @property
     def _function(self) -> Callable[..., Any]:
-        # Imported when called: the command line has no use for it.
+        # Imported only when it is called, because the command line never needs it.
         api = importlib.import_module("orchestrator.api")
         function: Callable[..., Any] = getattr(api, self.__name__.rpartition(".")[2])
         return function
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The function's, for help and editors."""
+        """The function's signature, for ``help()`` and editors."""
         return inspect.signature(self._function)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -30,9 +30,9 @@ class _CallableVerb(types.ModuleType):
 
 
 def make_callable(name: str) -> None:
-    """Let the module of a verb be called as the function of its name in ``orchestrator.api``.
+    """Make the module ``name`` callable. A call runs the verb's function in ``orchestrator.api``.
 
-    The function and the module have one name, and the import of either must find both.
+    The function and the module share one name. So ``orchestrator.sweep`` must work as both.
     """
     if name != "__main__":
         sys.modules[name].__class__ = _CallableVerb

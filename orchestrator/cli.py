@@ -1,4 +1,4 @@
-"""Habits of the command line: shared options, the hold on a run folder, and how a verb ends."""
+"""What the command lines of all verbs share: options, the lock of a run folder, exit statuses."""
 
 from __future__ import annotations
 
@@ -64,34 +64,35 @@ _CANNOT_WRITE = (
     errno.EIO,
     errno.ESTALE,
 )
-"""A disk is full or fails, cannot be written, or has something else in a file's place; or a name is
-too long."""
+"""Errors of writing that the user can remedy. For example, the disk is full or read-only, something
+else has the file's name, or the name is too long."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """End the process with ``main``'s exit status; silently at Ctrl-C, and at a closed pipe.
+    """Run ``main`` and end the process with its exit status.
 
-    Nothing that it prints acts on the terminal: names and reasons of a run may be somebody else's.
+    Ctrl-C and a closed output pipe end it without a traceback. Control characters in the output are
+    made visible, because names and reasons in a run may come from a stranger.
     """
     try:
         try:
             with safe_streams():
                 status = main()
         finally:
-            # Here, and not when Python ends, an error of writing still becomes an exit status.
+            # Flush here, so that an error of writing is caught below. At Python's exit it is too late.
             sys.stdout.flush()
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Only the reader of our own output may end us silently.
+        # A closed pipe is fine only if it is that of our own output.
         if not _is_stdout_closed():
-            raise  # another pipe
+            raise  # another pipe is broken, which is an error
         _discard_stdout()
         status = EXIT_BROKEN_PIPE
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
-        # What stands in the way of writing is the user's to remove, so a sentence and no traceback.
+        # The user can remove the cause, so a sentence helps more than a traceback.
         print(f"{error.filename or 'cannot write'}: {error.strerror}", file=sys.stderr)
         _discard_stdout()
         status = EXIT_FAILURE
@@ -99,7 +100,10 @@ def finish(main: Callable[[], int]) -> NoReturn:
 
 
 def _discard_stdout() -> None:
-    """Python flushes stdout once more when it ends, and would print an error."""
+    """Send the rest of stdout to /dev/null.
+
+    Python flushes stdout once more when it ends, and would otherwise print an error.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -112,20 +116,23 @@ def _is_stdout_closed() -> bool:
 
 
 def epilog(statuses: Mapping[int, str]) -> str:
-    """The end of a verb's help: its exit statuses, its own and those of every verb."""
+    """The end of a verb's help: its own exit statuses, and those that all verbs share."""
     meanings = {**STATUSES, **statuses}
     listed = [f"{status} {meanings[status]}" for status in sorted(meanings)]
     return f"Exit status: {', '.join(listed)}."
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print what a configuration file's author should know, a line each, on stderr."""
+    """Print notes for the user on stderr, one line each."""
     for note in notes:
         print_note(note)
 
 
 def loaded(run: Location) -> Run:
-    """A run, with a note on stderr for records that cannot be read. Raises as ``load`` does."""
+    """Load a run, and print a note on stderr for records that cannot be read.
+
+    Raises what ``load`` raises.
+    """
     from orchestrator.api import load
 
     result = load(run)
@@ -134,10 +141,10 @@ def loaded(run: Location) -> Run:
 
 
 def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:
-    """Look for mistakes that files can tell before the first trial, and print what to know of them.
+    """Find mistakes in a configuration and its files before the first trial, and print notes.
 
-    ``address`` is the cluster's whose machines run the trials; None: this machine, or RAY_ADDRESS.
-    Raises ConfigError.
+    ``address`` is that of the Ray cluster that runs the trials. None stands for RAY_ADDRESS, or for
+    this machine if that is not set. Raises ConfigError if there is a mistake.
     """
     from orchestrator.planning.prechecks import checks
 
@@ -146,9 +153,9 @@ def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bo
 
 
 def model_facts(config: SweepConfig) -> ModelFacts:
-    """The model's size and the shape of one batch; printed first where that takes some seconds.
+    """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
 
-    Raises ConfigError where the model cannot be built.
+    Prints a note first if that takes some seconds. Raises ConfigError if the model cannot be built.
     """
     from orchestrator.planning.plan import plan
     from orchestrator.planning.prechecks import checks
@@ -164,19 +171,22 @@ def print_note(note: str) -> None:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """The config, and whether its model may bring code."""
+    """Add the config file, and the switch that lets a checkpoint run its own code."""
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
     remote = "let the checkpoint run its own code; the config must ask for it, too"
     parser.add_argument("--trust-remote-code", action="store_true", help=remote)
 
 
 def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of text") -> None:
-    """The switch of every verb that prints a table."""
+    """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help=what)
 
 
 def renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Accept the switch ``old`` in place of ``new``, with a note on stderr; help leaves it out."""
+    """Accept ``old``, the former name of the switch ``new``, and print a note on stderr.
+
+    The help text does not show it.
+    """
     dest = new.lstrip("-").replace("-", "_")
 
     # argparse calls an action with parser, namespace, values and the option as written.
@@ -192,7 +202,10 @@ def renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
-    """The options of a verb that measures; ``output`` is the run folder's default, in words."""
+    """Add the options of a verb that measures.
+
+    ``output`` says in the help text what the default run folder is.
+    """
     add_config(parser)
     add = parser.add_argument
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
@@ -211,13 +224,13 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
 def add_run(
     parser: argparse.ArgumentParser, name: str = "run", metavar: str = "RUN", about: str = "a run"
 ) -> None:
-    """A run to read."""
+    """Add a positional argument for a run, as a folder or a URI."""
     what = f"{about}: its folder or its URI"
     parser.add_argument(name, type=run_location, metavar=metavar, help=what)
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """The switch of every verb that writes to a place of the user's choice."""
+    """Add ``--force``, for a verb that writes where the user says."""
     force = "write over files of the same names, and into a folder that holds other files"
     parser.add_argument("--force", action="store_true", help=force)
 
@@ -225,10 +238,11 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 def holding(
     target: Location, run: Callable[[RunFolder], int], *, resume: bool, force: bool = False
 ) -> int:
-    """The exit status of ``run``, which has the run folder to itself; or why it could not begin.
+    """Lock the run folder and call ``run`` with it. Returns the exit status of ``run``.
 
-    A run at a URI is downloaded before, and uploaded at the end. A folder that holds other files
-    than a run's is refused unless ``force``.
+    A run at a URI is downloaded before ``run`` and uploaded after it. A folder that holds other
+    files than a run's is refused unless ``force``. If the run cannot begin, the reason is printed
+    on stderr and the exit status says so.
     """
     try:
         with held(target, resume=resume, force=force) as folder:
@@ -248,7 +262,7 @@ def holding(
 
 
 def run_location(text: str) -> Location:
-    """An argument that is a run's folder or URI."""
+    """Parse an argument that is a run's folder or URI."""
     try:
         return location(text)
     except ValueError as error:
@@ -256,7 +270,7 @@ def run_location(text: str) -> Location:
 
 
 def duration(text: str) -> float:
-    """An argument such as 15m, in seconds."""
+    """Parse an argument such as 15m. Returns seconds."""
     try:
         return duration_seconds(text)
     except ValueError as error:
@@ -264,14 +278,14 @@ def duration(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """An argument that is an integer from 1."""
+    """Parse an argument that is an integer of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
     return int(text)
 
 
 def share(text: str) -> float:
-    """An argument such as 2% or 0.02."""
+    """Parse an argument such as 2% or 0.02. Returns a share below 1."""
     with contextlib.suppress(ValueError):
         value = float(text.removesuffix("%"))
         if text.endswith("%"):
@@ -282,9 +296,9 @@ def share(text: str) -> float:
 
 
 def margin(text: str) -> float:
-    """An argument such as 5%, as a share below 1, or 4GiB, as bytes."""
+    """Parse a margin. Returns a share below 1 for 5%, and bytes for 4GiB."""
     with contextlib.suppress(ValueError):
-        # A size first: a share never ends in a unit.
+        # Try a size first. No share, such as 5% or 0.05, is a valid size.
         return float(size_bytes(text))
     try:
         return share(text)

@@ -19,8 +19,10 @@ EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 when the
-    runs differ in hardware, model or data.
+    """Compare two runs and print the result. Returns the exit status.
+
+    0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 if the runs differ in
+    hardware, model or data.
     """
     options = command_line().parse_args(arguments)
 
@@ -64,7 +66,7 @@ def _print(
 
 
 def _incomparable(comparison: Comparison) -> list[str]:
-    """The differences that make figures incomparable, not just interesting."""
+    """The differences in hardware, model or data, which make figures incomparable."""
     listed = []
     for difference in comparison.differences:
         is_hardware = difference.name in ("gpu_model", "cpu_model")
@@ -74,7 +76,7 @@ def _incomparable(comparison: Comparison) -> list[str]:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     statuses = {
         EXIT_WORSE: "worse by more than --fail-over",
         EXIT_DIFFERENT_HARDWARE: "the runs differ in hardware, model or data",

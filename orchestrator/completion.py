@@ -18,14 +18,14 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0."""
+    """Print the completion script. Returns the exit status 0."""
     options = command_line().parse_args(arguments)
     print(shtab.complete(all_verbs(), options.shell))
     return EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.completion",
         description=__doc__,
@@ -43,8 +43,7 @@ def all_verbs() -> argparse.ArgumentParser:
         of_verb: argparse.ArgumentParser = pkgutil.resolve_name(
             f"orchestrator.{verb}:command_line"
         )()
-        # The verb's own command line becomes the subparser, so that completion never differs from
-        # it.
+        # The subparser is built from the verb's own parser, so completion never differs from it.
         subparser = subparsers.add_parser(
             verb, parents=[of_verb], add_help=False, help=of_verb.description
         )
@@ -53,7 +52,7 @@ def all_verbs() -> argparse.ArgumentParser:
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """Have the shell complete file names for the arguments that take a path."""
+    """Let the shell complete file names for the arguments that take a path."""
     for action in parser._get_positional_actions() + parser._get_optional_actions():
         # Both types stand for a path on this machine.
         if action.type in (Path, run_location):

@@ -20,19 +20,22 @@ NODE_SECONDS = 120.0
 """How long a node may take to answer."""
 
 Report = Mapping[str, Any]
-"""A node or the cluster: its name, versions, findings and calibrations as plain values."""
+"""The report on a node or on the cluster: name, versions, findings and calibrations."""
 Finding = Mapping[str, str]
 """A ``jobs.node.checks.base.Finding`` as plain values."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 no problems (there may be warnings), 1 problems, 2 for a wrong call."""
+    """Examine the machine or the cluster, and print the findings. Returns the exit status.
+
+    0 no problems (there may be warnings), 1 problems, 2 for a wrong call.
+    """
     options = command_line().parse_args(arguments)
     from jobs.node import checks
 
     calibrates = options.calibrate is not None
     if calibrates:
-        # Now, and not after the half minute that measuring takes.
+        # Refuse now, and not after the half minute that measuring takes.
         try:
             refuse_used_file(options.calibrate, force=options.force)
         except FileExistsError as error:
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.doctor",
         description=__doc__,
@@ -78,9 +81,9 @@ def command_line() -> argparse.ArgumentParser:
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     """The report of every node, then the cluster's own.
 
-    If the cluster cannot be joined: this machine's report, and why.
+    If the cluster cannot be joined, returns this machine's report and one that says why.
     """
-    # Ray itself would wait for minutes before it says so.
+    # Ray itself would wait for minutes before it reports an unreachable address.
     reason = why_unreachable(address)
     if reason:
         fix = "start Ray there, or correct the address or the firewall"
@@ -108,7 +111,10 @@ def _silent_node(node: str, error: Exception) -> Finding:
 
 
 def calibration_report(reports: Sequence[Report], file: Path) -> Report:
-    """Write the calibrations of all GPUs to a YAML file; returns GPUs of one model compared."""
+    """Write the calibrations of all GPUs to a YAML file, and judge the measured rates.
+
+    Returns a report with the findings.
+    """
     import yaml
 
     from jobs.node.checks.rates import judge
@@ -123,7 +129,10 @@ def calibration_report(reports: Sequence[Report], file: Path) -> Report:
 
 
 def version_findings(reports: Sequence[Report]) -> list[Finding]:
-    """Versions that differ between nodes, whose rows cannot be ranked together then."""
+    """One warning for each package whose version differs between nodes; else one "ok".
+
+    Rows that were measured with different versions cannot be ranked together.
+    """
     names: dict[str, None] = {}
     for report in reports:
         names |= dict.fromkeys(report["versions"])
@@ -131,7 +140,8 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
     for name in names:
         nodes = _nodes_by_version(reports, name)
         if len(nodes) > 1:
-            listed = "; ".join(f"{version} on {', '.join(on)}" for version, on in nodes.items())
+            by_version = [f"{version} on {', '.join(names)}" for version, names in nodes.items()]
+            listed = "; ".join(by_version)
             message = f"{name} differs, rows will not be ranked together: {listed}"
             fix = "install the same version everywhere, best with -c constraints.txt"
             findings.append(_finding("warning", message, fix))
@@ -141,7 +151,7 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
 
 
 def _nodes_by_version(reports: Sequence[Report], name: str) -> dict[str, list[str]]:
-    """Version of a package, or "none" -> the nodes that have it."""
+    """Version of a package -> the nodes that have it. "none" stands for a missing package."""
     nodes: dict[str, list[str]] = {}
     for report in reports:
         version = report["versions"].get(name) or "none"
@@ -150,7 +160,7 @@ def _nodes_by_version(reports: Sequence[Report], name: str) -> dict[str, list[st
 
 
 def render(reports: Sequence[Report]) -> str:
-    """The reports for people: a section per node, a line per finding, its fix below it."""
+    """The reports as text: a section per node, a line per finding, and below it how to fix it."""
     lines = []
     for report in reports:
         lines.append(report["node"])
@@ -193,7 +203,7 @@ def _finding(severity: str, message: str, fix: str = "") -> Finding:
 
 
 def _sentence(error: Exception) -> str:
-    """An error's first sentence; where Ray quotes a traceback, the sentence at its end."""
+    """The first sentence of an error, or of the traceback's last line if Ray quotes one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

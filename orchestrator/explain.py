@@ -15,8 +15,10 @@ EXIT_UNEXPLAINED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 explained, 2 no such run or trial, 3 a trial was not measured, or the two ran
-    in different environments.
+    """Explain the difference and print it. Returns the exit status.
+
+    0 explained, 2 no such run or trial, 3 a trial was not measured or the two ran in different
+    environments.
     """
     options = command_line().parse_args(arguments)
 
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     statuses = {
         cli.EXIT_FAILURE: "the picture cannot be written",
         EXIT_UNEXPLAINED: "a trial was not measured, or the two ran in different environments",

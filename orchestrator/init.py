@@ -18,8 +18,11 @@ _DEFAULT = "quickstart"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 written or listed, 1 the file cannot be written, 2 there is no such
-    configuration, or a file of its name."""
+    """Write a shipped configuration, or list them. Returns the exit status.
+
+    0 written or listed, 1 the file cannot be written, 2 there is no such configuration or a file of
+    its name exists already.
+    """
     options = command_line().parse_args(arguments)
     shipped = shipped_configurations()
     if options.list:
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.init",
         description=__doc__,
@@ -59,7 +62,10 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def configurations_folder() -> Path:
-    """The shipped configurations: inside the installed package, beside it in a checkout."""
+    """The folder of shipped configurations: inside an installed package, beside it in a checkout.
+
+    Raises FileNotFoundError if there is none.
+    """
     package = Path(__file__).resolve().parent
     for folder in (package / "configs", package.parent / "configs"):
         if (folder / SCHEMA).exists():
@@ -68,18 +74,19 @@ def configurations_folder() -> Path:
 
 
 def shipped_configurations() -> dict[str, Path]:
-    """Name -> file, by name."""
+    """Name of each shipped configuration -> its file, in the order of the names."""
     return {path.stem: path for path in sorted(configurations_folder().glob("*.yaml"))}
 
 
 def write_configuration(source: Path, target: Path, *, force: bool) -> tuple[Path, ...]:
-    """Copy a configuration, and beside it the schema that editors complete it with.
+    """Copy a configuration, and beside it the schema that editors use for completion.
 
-    Raises FileExistsError where there is another file of either name, unless ``force``.
+    Returns the files that changed. Raises FileExistsError if a different file has either name,
+    unless ``force``.
     """
     copies = {target: source, target.parent / SCHEMA: source.parent / SCHEMA}
     contents = {path: original.read_text(encoding="utf-8") for path, original in copies.items()}
-    # Both are looked at before either is written; an equal file stays as it is.
+    # Check both files before writing either. A file that is already equal stays as it is.
     changed = [path for path, content in contents.items() if not _has_content(path, content)]
     for path in changed:
         refuse_used_file(path, force=force)
@@ -98,7 +105,7 @@ def _has_content(path: Path, content: str) -> bool:
 
 
 def about(path: Path) -> str:
-    """What a configuration is for: its first comment after the editors' line."""
+    """What a configuration is for: its first comment, except the line for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("# ") and "yaml-language-server" not in line:
             return line.removeprefix("# ")

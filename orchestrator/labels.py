@@ -1,4 +1,4 @@
-"""How a configuration is named, everywhere: ``batch 64×2 · bf16 · adafactor · checkpoint``."""
+"""Labels of configurations, for every output: ``batch 64×2 · bf16 · adafactor · checkpoint``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from jobs.techniques import AXES
 SEPARATOR = " · "
 _BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
 _ALWAYS_NAMED = ("precision", "optimizer")
-"""Axes whose default is named, too, where the axis varies."""
+"""Axes whose default value is named, too, if the axis varies."""
 
 
 def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     """A configuration in a few words.
 
-    ``axes`` are those that vary in the run. Of these, a technique at its default is left out. An
-    accumulation above 1 is always named, because it changes what has to be typed.
+    ``axes`` are the axes that vary in the run. A technique at its default is left out, except on
+    the axes of ``_ALWAYS_NAMED``. An accumulation above 1 is always named, because the user has to
+    set it.
     """
     words = [batch_label(choices, axes)]
     for axis in axes:
         if axis not in _BATCH_AXES:
             words.append(_word(axis, choices.get(axis)))
-    # An axis at its default has no word.
+    # Drop the empty words of axes at their default.
     return SEPARATOR.join(filter(None, words)) or "default"
 
 
@@ -40,8 +41,9 @@ def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
 
 
 def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:
-    """``batch 64×2``: micro-batch × accumulation; empty where neither varies and nothing is
-    accumulated.
+    """``batch 64×2``: micro-batch × accumulation.
+
+    Empty if no batch axis varies and nothing is accumulated.
     """
     micro_batch = choices.get("micro_batch")
     accumulation = choices.get("accumulation")
@@ -50,30 +52,31 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
         return ""
     if micro_batch is None:
         return f"accumulation {accumulation}"
-    # The accumulation is part of the name where it varies, even where it happens to be 1.
-    # An effective batch varies the accumulation, too.
-    splits = accumulates or "accumulation" in axes or "effective_batch" in axes
-    if splits and accumulation is not None:
+    # An accumulation that varies is named even if it is 1.
+    # It also varies if the effective batch is an axis.
+    names_accumulation = accumulates or "accumulation" in axes or "effective_batch" in axes
+    if names_accumulation and accumulation is not None:
         return f"batch {micro_batch}×{accumulation}"
     return f"batch {micro_batch}"
 
 
 def recipe_label(recipe: TrainingRecipe) -> str:
-    """``optimizer=sgd · adapter=lora_r8``; "plain" where no choice changes what the training
-    learns.
+    """``optimizer=sgd · adapter=lora_r8``.
+
+    "plain" if no choice changes what the training learns.
     """
     words = [f"{axis}={value}" for axis, value in recipe.by_axis.items()]
     return SEPARATOR.join(words) or "plain"
 
 
 def _word(axis: str, value: Choice) -> str:
-    # A training argument means nothing without its name.
+    # The value of a training argument means nothing without the argument's name.
     if axis not in AXES:
         return f"{axis}={value}"
-    # What everybody uses needs no word, except where the axis itself is the question.
+    # A default needs no word, except on the axes whose value readers always want to see.
     if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
         return ""
-    # A number, or a name of several axes, needs its axis beside it.
+    # A number, or a name that several axes use, needs its axis beside it.
     if not isinstance(value, str) or value in _ambiguous_values():
         return f"{axis} {value}"
     return value
@@ -84,5 +87,6 @@ def _ambiguous_values() -> frozenset[Choice]:
     """Names that techniques of several axes share, such as "eager" of attention and of compile."""
     axes_of_value: Counter[Choice] = Counter()
     for axis in AXES.values():
-        axes_of_value.update(list(axis.variants))  # of a mapping, update adds the values
-    return frozenset(value for value, axes in axes_of_value.items() if axes > 1)
+        # A list, because ``update`` would add the values of a mapping as counts.
+        axes_of_value.update(list(axis.variants))
+    return frozenset(value for value, number in axes_of_value.items() if number > 1)

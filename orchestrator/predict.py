@@ -33,8 +33,10 @@ from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's
-    name is wrong."""
+    """Predict the memory of the trials and print it. Returns the exit status.
+
+    0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's name is wrong.
+    """
     options = command_line().parse_args(arguments)
     try:
         if options.output is not None:
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     print_notes(config.notes)
-    # Only now are torch and transformers imported, on a machine that hides its GPUs.
+    # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
         predictions = predict(trials, gpu)
     rows = [row(prediction) for prediction in predictions]
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
@@ -90,9 +92,9 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
-    """The trials whose ids start with a prefix; all without prefixes.
+    """The trials whose ids start with one of the prefixes; all trials if there are no prefixes.
 
-    Raises ValueError for a prefix that no trial has.
+    Raises ValueError if no trial has one of the prefixes.
     """
     for prefix in prefixes:
         if not any(trial.trial_id.startswith(prefix) for trial in trials):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING_FITS = 1
 _ALWAYS_ON = ("--require-loss-parity", "--exact")
-"""Flags of earlier versions for what is now the rule; accepted for one version."""
+"""Flags of earlier versions, accepted for one version. What they asked for is now always done."""
 
 
 class _AlwaysOn(argparse.Action):
-    """Accepts a flag that changes nothing any more, with a note on stderr."""
+    """Accepts a flag that changes nothing any more, and prints a note on stderr."""
 
     def __call__(self, *arguments: Any) -> None:
         *_, name = arguments
@@ -32,7 +32,10 @@ class _AlwaysOn(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 recommended, 1 when nothing keeps the constraints, 2 for a wrong call."""
+    """Recommend a configuration, print it, and export it if asked. Returns the exit status.
+
+    0 recommended, 1 if no configuration keeps the constraints, 2 for a wrong call.
+    """
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.recommend",
         description=__doc__,
@@ -122,7 +125,7 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
 
 
 def _export(answer: Answer, options: argparse.Namespace) -> int:
-    """Write the files for the best candidate, and name them on stderr."""
+    """Write the files to train the best candidate with, and list them on stderr."""
     from orchestrator.export import NotExportableError
 
     assert answer.best is not None
@@ -146,13 +149,15 @@ def _size(text: str) -> int:
 
 
 def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """A parser of arguments that are numbers above zero; ``kind`` is int or float."""
+
     def parse(text: str) -> float:
         value = kind(text)
         if value <= 0:
             raise argparse.ArgumentTypeError("must be above zero")
         return value
 
-    parse.__name__ = kind.__name__  # argparse names it where it cannot read a value
+    parse.__name__ = kind.__name__  # argparse shows this name in its error message
     return parse
 
 

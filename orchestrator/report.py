@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 the pages cannot be written, 2 when RUN holds nothing to report."""
+    """Write the tables and pages of a run. Returns the exit status.
+
+    0 done, 1 the pages cannot be written, 2 if the run holds nothing to report.
+    """
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.watch and isinstance(options.run, Uri):
@@ -42,14 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return cli.EXIT_FAILURE
     except BrokenPipeError:
-        raise  # the reader of the summary left: the pages are written
+        raise  # the reader of stdout has left; this is not a failure of writing
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.report",
         description=__doc__,
@@ -68,7 +71,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
-    """Download the run, write its pages, and upload it with them."""
+    """Download the run, write its pages, and upload the run with its pages."""
     from orchestrator.reporting import dataset_card
     from orchestrator.storage.remote import download, upload
 
@@ -81,7 +84,7 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
-    """Follow the run to its end where asked, then write its pages."""
+    """Write the pages of a run. With --watch, wait for the end of the run first."""
     if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.follow import follow
 

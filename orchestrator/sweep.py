@@ -33,10 +33,10 @@ class SweepOptions(RunOptions):
     config: Path
     trust_remote_code: bool = False
     output: Location | None = None
-    """None: where the configuration says."""
+    """None: the output folder that the configuration names."""
     dry_run: bool = False
     predict: str | None = None
-    """The GPU to predict the plan's memory for; None: none."""
+    """The GPU to predict the plan's memory for; None: predict nothing."""
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> Self:
@@ -57,13 +57,16 @@ class SweepOptions(RunOptions):
 
     @property
     def is_plan_only(self) -> bool:
-        """Whether nothing is measured."""
+        """Whether the verb only prints the plan, and measures nothing."""
         return self.dry_run or self.predict is not None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is
-    wrong, 130 interrupted."""
+    """Run a sweep, or print its plan. Returns the exit status.
+
+    0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is wrong,
+    130 interrupted.
+    """
     # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
@@ -74,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
         if options.is_plan_only:
             return _show_plan(config, options)
-        # The parents preload while Ray is imported and starts.
+        # The slots' parent processes import torch while this process imports and starts Ray.
         with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-            # A model that cannot be built would fail in every trial.
+            # Build the model once: if that fails, every trial would fail.
             cli.model_facts(config)
             return cli.holding(
                 options.output or config.output,
@@ -90,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the verb takes."""
+    """The parser of the verb's command line."""
     failure = "the sweep could not run, or no trial ended ok"
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.sweep",
@@ -107,13 +110,13 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
-    """Measure, and print what came of it."""
+    """Run the sweep, write its report, and print the summary. Returns the exit status."""
     from orchestrator.reporting.publish import publish
     from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
-    # The report is written however the sweep ended: finished rows are worth reading.
     end = run_sweep(config, options, folder)
+    # Write the report even if the sweep failed: the finished rows are worth reading.
     print_summary(publish(folder.path), as_json=options.as_json)
     if end.is_interrupted:
         return cli.EXIT_INTERRUPTED
@@ -124,7 +127,7 @@ def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
 
 
 def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
-    """Print the plan, and if asked the memory that its trials are predicted to take."""
+    """Print the plan. With --predict, also print the predicted memory of its trials."""
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
     facts = cli.model_facts(config)
@@ -145,8 +148,10 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
 
 
 def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[Any], str]:
-    """The trials' predicted memory, as JSON values and as text. Raises ValueError on a GPU that has
-    no constants."""
+    """The trials' predicted memory, as JSON values and as text.
+
+    Raises ValueError if the GPU has no constants.
+    """
     from orchestrator.prediction.estimator import predict
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus

@@ -11,7 +11,7 @@ GIB = 2**30
 HOUR_SECONDS = 3600
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-"""Prefix of a unit -> its power of 1000, or of 1024 where an "i" follows."""
+"""Prefix of a unit -> the power of 1000 that it stands for, or of 1024 if an "i" follows."""
 SIZE_PATTERN = r"(\d+(?:\.\d+)?) ?([KMGTkmgt]?)([iI]?)[bB]?"
 DURATION_PATTERN = (
     r"(?:(\d+(?:\.\d+)?) ?[dD])? ?(?:(\d+(?:\.\d+)?) ?[hH])? ?"
@@ -19,21 +19,22 @@ DURATION_PATTERN = (
 )
 """Days, hours, minutes and seconds; a number alone is seconds."""
 _LEAST_WITHOUT_UNIT = 10**6
-"""A number below this is never a memory size in bytes: its unit was forgotten."""
+"""A bare number below this is not a plausible memory size in bytes. Its unit was forgotten."""
 _MOST_DIGITS = 24
-"""More digits than any size has; a thousand of them would not fit a double."""
+"""More digits than any size has. A number of a thousand digits would not fit into a float."""
 _LONGEST_SECONDS = 366 * 24 * HOUR_SECONDS
-"""A year: no clock of the operating system takes much more."""
+"""A year. The operating system's timers do not accept much longer times."""
 
 
 def size_bytes(value: object) -> int:
     """Bytes of ``16GiB`` or ``24GB``.
 
-    With an ``i`` a unit counts in 1024s, without it in 1000s; capitals, the ``B`` and a space make
-    no difference. A number without a unit is bytes. Raises ValueError.
+    A unit with an ``i`` counts in powers of 1024, one without in powers of 1000. Capitals, the
+    ``B`` and a space make no difference. A number without a unit is bytes. Raises ValueError if
+    ``value`` is not a size, or is a small number without a unit.
     """
     size = _number_of_bytes(value)
-    # A size is written to tables, whose integers have 64 bits.
+    # Sizes are written to tables, whose signed integers have 64 bits.
     if size is None or not 0 < size < 2**63:
         raise ValueError(
             "must be a size above zero such as 16GiB (1024³ bytes), 24GB or 24G (1000³ bytes), or "
@@ -45,10 +46,10 @@ def size_bytes(value: object) -> int:
 
 
 def _number_of_bytes(value: object) -> int | None:
-    """None for anything that is no size."""
+    """The number of bytes that a value means; None if the value is not a size."""
     if isinstance(value, str):
         match = re.fullmatch(SIZE_PATTERN, value.strip())
-        # "16i" has a mark of a unit that is not there.
+        # Refuse "16i": an "i" needs a prefix such as G before it.
         if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
             return None
         base = 1000
@@ -58,7 +59,7 @@ def _number_of_bytes(value: object) -> int | None:
     # To Python, True is the integer 1.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    # YAML reads 24e9 as a fraction, although it is whole.
+    # YAML reads 24e9 as a float, so whole floats are accepted. NaN and infinity are refused.
     if value != value or value in (math.inf, -math.inf) or value != int(value):
         return None
     return int(value)
@@ -69,9 +70,9 @@ def _has_unit(value: object) -> bool:
 
 
 def duration_seconds(value: object) -> float:
-    """Seconds of ``300s``, ``5m``, ``1h30m``, ``2d``; a number without a unit is seconds.
+    """Seconds of ``300s``, ``5m``, ``1h30m``, ``2d``. A number without a unit is seconds.
 
-    Raises ValueError.
+    Raises ValueError if ``value`` is not a time above zero, or is longer than a year.
     """
     if isinstance(value, str):
         match = re.fullmatch(DURATION_PATTERN, value.strip())
@@ -86,21 +87,21 @@ def duration_seconds(value: object) -> float:
 
 
 def memory(size: float | None) -> str:
-    """Bytes in the unit that reads best: ``23.5 GiB``, ``312 MiB``; an en dash for None."""
+    """Bytes with a unit that suits them: ``23.5 GiB``, ``312 MiB``. None becomes an en dash."""
     if size is None:
         return "–"
     # A difference of two sizes can be negative.
     if size < 0:
         return f"−{memory(-size)}"
-    # The largest unit of which there is at least one; GiB is the largest of all, because people
-    # compare a GPU's memory in GiB, however large it is.
+    # Use the largest unit that gives a value of at least 1. Stop at GiB, because people compare
+    # the memory of GPUs in GiB.
     value = float(size)
     unit = "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < KIB or unit == "GiB":
             break
         value /= KIB
-    # Three digits tell two configurations apart; more are below the allocator's own rounding.
+    # Show three significant digits, which is enough to tell two configurations apart.
     if value >= 100 or value == int(value):
         return f"{value:.0f} {unit}"
     if value >= 10:
@@ -109,9 +110,9 @@ def memory(size: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits without an exponent:
+    """A number with about three significant digits: ``345``, ``34.5``, ``0.0345``.
 
-    ``345``, ``34.5``, ``0.0345``; an en dash for None.
+    All digits before the decimal point are shown. None becomes an en dash.
     """
     if value is None:
         return "–"
@@ -126,7 +127,7 @@ def number(value: float | None) -> str:
 
 
 def error(relative: float | None) -> str:
-    """A relative uncertainty: ``±0.4 %``, ``±12 %``; nothing where it is not known."""
+    """A relative uncertainty: ``±0.4 %``, ``±12 %``. Empty if it is not known."""
     if relative is None or not math.isfinite(relative):
         return ""
     percent = 100 * relative
@@ -137,8 +138,8 @@ def error(relative: float | None) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio as a change: ``−48 %``, ``+12 %``, ``×3.2`` from doubling on."""
-    # From doubling on, a factor reads better than +100 % and more.
+    """A ratio as a change: ``−48 %``, ``+12 %``, or ``×3.2`` if it is 2 or more."""
+    # A factor reads better than +100 % and more.
     if ratio >= 2:
         return f"×{number(ratio)}"
     percent = round((ratio - 1) * 100)
@@ -161,7 +162,7 @@ def duration(seconds: float) -> str:
 
 
 def count(amount: int, noun: str) -> str:
-    """``1 trial``, ``3 trials``."""
+    """A number of things in words: ``1 trial``, ``3 trials``."""
     if amount == 1:
         return f"1 {noun}"
     return f"{amount:,} {noun}s"

@@ -1,4 +1,4 @@
-"""What users program against: the verbs as functions, and a run as an object to ask."""
+"""The Python API: the verbs as functions, and a run as an object with methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users program against: a run as an object to ask. ``orchestrator.load`` returns it."""
+"""A run as an object with methods, which ``orchestrator.load`` returns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 
 class NothingMeasuredError(ValueError):
-    """No trial of the run ended ok, so there is nothing to answer with."""
+    """No trial of the run ended ok, so there are no results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's measurements. Questions are answered for the environment with most configurations."""
+    """A run's measurements, with methods that answer questions about them.
+
+    ``frontier`` and ``recommend`` use the environment with the most configurations.
+    """
 
     dataset: Dataset
 
@@ -44,14 +47,17 @@ class Run:
 
     @property
     def results(self) -> EnvironmentResults:
-        """The environment with most configurations. Raises NothingMeasuredError."""
+        """The results of the environment with the most configurations.
+
+        Raises NothingMeasuredError if no trial ended ok.
+        """
         if self.dataset.main is None:
             raise NothingMeasuredError(f"{self.name}: no trial ended ok")
         return self.dataset.main
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
-        """Everything that ended ok, repeats combined, whatever the environment."""
+        """The configurations that ended ok, of all environments. Repeats are combined into one."""
         configurations: list[Configuration] = []
         for results in self.dataset.environments:
             configurations += results.configurations
@@ -68,17 +74,18 @@ class Run:
         price_per_hour: float | None = None,
         all_recipes: bool = False,
     ) -> tuple[Configuration, ...]:
-        """The Pareto front of memory and the named objectives, within the baseline's training
-        recipe. Configurations whose losses contradict their reference are left out.
+        """The Pareto front of memory and the named objectives.
 
-        Raises KeyError for a name that is not in ``OBJECTIVES``.
+        Only configurations of the baseline's training recipe compete, unless ``all_recipes``.
+        Configurations whose losses contradict their reference are left out. Raises KeyError if a
+        name is not in ``OBJECTIVES``.
         """
         scores: list[Callable[[Configuration], float]] = [little_memory]
         for name in objectives:
             scores.append(partial(OBJECTIVES[name].score, price_per_hour=price_per_hour))
         if self.dataset.main is None:
             return ()
-        # Trainings that learn something else are not rivals, unless the caller says so.
+        # Configurations of another recipe learn something else, so they compete only if asked.
         candidates = []
         for configuration in self.results.sound:
             if all_recipes or configuration.training_recipe == self.results.recipe:
@@ -98,10 +105,10 @@ class Run:
     ) -> Answer:
         """The best configuration under constraints.
 
-        ``memory`` is bytes, or text such as "24GiB"; ``memory_bytes`` the same as a number.
-        ``require_loss_parity`` changes nothing and will go: no configuration is recommended whose
-        losses contradict their reference. Raises KeyError for an unknown objective, and ValueError
-        for what is no size.
+        ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number.
+        ``require_loss_parity`` has no effect and will be removed: a configuration whose losses
+        contradict their reference is never recommended. Raises KeyError if the objective is
+        unknown, and ValueError if ``memory`` is not a size.
         """
         if memory is not None:
             memory_bytes = size_bytes(memory)
@@ -115,8 +122,8 @@ class Run:
         return Answer(self, self.recommendation(constraints))
 
     def recommendation(self, constraints: Constraints) -> Recommendation:
-        """The same from ``Constraints``, as data."""
-        # Without a measurement there is still an answer: that nothing fits.
+        """The best configuration under ``constraints``, as plain data."""
+        # A run without results still gives an answer: that nothing fits.
         results = self.dataset.main
         if results is None:
             return recommend((), constraints)
@@ -125,40 +132,41 @@ class Run:
     def export(
         self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with; returns them.
+        """Write the files to train ``candidate`` with. Returns their paths.
 
-        Raises NotExportableError, and FileExistsError where ``folder`` holds files: only with
-        ``force`` are those of the same names overwritten.
+        Raises NotExportableError if the candidate cannot be exported. Raises FileExistsError if
+        ``folder`` holds files, unless ``force``, which overwrites files of the same names.
         """
         from orchestrator.export import export_candidate
 
         return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs, force=force)
 
     def compare(self, after: Run) -> Comparison:
-        """What became of this run's configurations in another one."""
+        """How this run's configurations differ from the same ones in the run ``after``."""
         return compare(self.dataset, after.dataset)
 
     def explain(self, before: str, after: str) -> Explanation:
-        """Why one trial differs from another; both are named by the beginning of their ids.
+        """Why one trial differs from another. Both are given as a trial id or its beginning.
 
-        Raises LookupError or NotExplainableError.
+        Raises LookupError if no trial or several match. Raises NotExplainableError if one was not
+        measured, or if the two ran in different environments.
         """
         return explain(self.dataset, before, after)
 
     def plot(self) -> Picture:
-        """The frontier: memory against speed. Shows itself in a notebook; ``save`` writes it."""
+        """A picture of the frontier, memory against speed. A notebook shows it by itself."""
         from orchestrator.reporting.plots import frontier
 
         return Picture(frontier.render(self.dataset))
 
     def to_arrow(self) -> pyarrow.Table:
-        """One row a trial; units and meanings are in the fields' metadata."""
+        """One row per trial. The metadata of each field gives its unit and meaning."""
         from orchestrator.storage.tables.parquet import arrow_table
 
         return arrow_table(self.dataset.table)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row a trial."""
+        """One row per trial."""
         return self.to_arrow().to_pandas()
 
     @property
@@ -176,7 +184,7 @@ class Run:
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Sentences about records of the run that cannot be read; empty where all can."""
+        """Sentences about records that cannot be read; empty if all can be read."""
         return self.dataset.table.unreadable
 
     def _repr_html_(self) -> str:
@@ -227,12 +235,12 @@ class Answer:
 
     @property
     def best(self) -> Candidate | None:
-        """What to train with; None where nothing keeps the constraints."""
+        """The candidate to train with; None if none keeps the constraints."""
         return self.recommendation.best
 
     @property
     def runners_up(self) -> tuple[Candidate, ...]:
-        """The best of each further set of techniques."""
+        """The next best candidates, one for each other set of techniques."""
         return self.recommendation.runners_up
 
     def __repr__(self) -> str:
@@ -245,20 +253,20 @@ class Answer:
 
 
 def load(run: Location | str) -> Run:
-    """A run from its folder or URI, finished or not.
+    """Load a run, finished or not, from its folder or URI.
 
-    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a
-    damaged file, ValueError or OSError on a URI that makes no sense or cannot be read.
+    Raises FileNotFoundError if there are neither records nor a table, and UnreadableRunError if a
+    file is damaged. Raises ValueError if a URI is not valid, and OSError if it cannot be read.
     """
     return Run(load_dataset(local_folder(run)))
 
 
 def local_folder(run: Location | str) -> Path:
-    """The folder of a run; one at a URI is fetched first. Raises as ``load`` does."""
+    """The folder of a run. A run at a URI is downloaded first. Raises what ``load`` raises."""
     target = run
     if not isinstance(target, Uri):
         target = location(target)
-    # A folder of this machine is read where it lies; only a URI is copied.
+    # A folder on this machine is read in place; only a URI is downloaded.
     if isinstance(target, Path):
         return target
     from orchestrator.storage.remote import fetched

@@ -1,4 +1,4 @@
-"""The verbs as functions: they do what the commands do, and return objects."""
+"""The verbs as functions, which return objects instead of printing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RunLike = Run | Location | str
 
 
 class SweepFailedError(RuntimeError):
-    """A sweep ended without any measurement; the text says why, the run folder has every record."""
+    """No trial of a sweep ended ok. The message says why; the run folder holds all records."""
 
 
 def sweep(
@@ -43,10 +43,10 @@ def sweep(
 ) -> Run:
     """Measure every configuration of a sweep, write its tables and pages, and return the run.
 
-    ``time_budget`` is seconds, or text such as "15m"; ``output`` replaces the configuration's run
-    folder; the other arguments are those of ``python -m orchestrator.sweep``. An interrupted sweep
-    returns what was measured. Raises ConfigError, LoggerError, ClusterError, NoSuchGpuError,
-    RunFolderError, FileExistsError, NothingToResumeError or SweepFailedError.
+    ``time_budget`` is seconds, or text such as "15m". ``output`` replaces the configuration's run
+    folder. The other arguments are the options of ``python -m orchestrator.sweep``. An interrupted
+    sweep returns what was measured until then. Raises ConfigError, LoggerError, ClusterError,
+    NoSuchGpuError, RunFolderError, FileExistsError, NothingToResumeError or SweepFailedError.
     """
     from orchestrator.planning.loggers import refuse_missing
     from orchestrator.reporting.publish import publish
@@ -77,10 +77,10 @@ def predict(
     trials: Sequence[str] = (),
     trust_remote_code: bool = False,
 ) -> Predictions:
-    """The memory of every trial of a sweep, predicted without a GPU.
+    """Predict the memory of the trials of a sweep, without a GPU.
 
-    ``trials`` are beginnings of trial ids; without any, all are predicted. Raises ConfigError, and
-    ValueError for a GPU without constants or a trial that is not planned.
+    ``trials`` are beginnings of trial ids. All trials are predicted if it is empty. Raises
+    ConfigError, and ValueError if the GPU has no constants or no trial matches ``trials``.
     """
     from orchestrator.planning.plan import plan
     from orchestrator.prediction.estimator import predict as estimate
@@ -100,22 +100,22 @@ def predict(
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Predictions:
-    """What the trials of a sweep are predicted to take; shows itself as a table."""
+    """The predicted memory of a sweep's trials. Its text is a table."""
 
     config: SweepConfig
     gpu: str
-    """The GPU that was predicted for."""
+    """Name of the GPU that the predictions are for."""
     predictions: tuple[Prediction, ...]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row a trial: bytes as integers, null where unknown."""
+        """One row per trial: bytes as integers, None if unknown."""
         from orchestrator.reporting.prediction import row
 
         return [row(prediction) for prediction in self.predictions]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row a trial."""
+        """One row per trial."""
         import pandas
 
         return pandas.DataFrame(self.rows)
@@ -141,9 +141,9 @@ def recommend(
     objective: str = "samples_per_second",
     price_per_hour: float | None = None,
 ) -> Answer:
-    """What to train with, among what a run measured; see ``Run.recommend``.
+    """The best configuration of a run under constraints; see ``Run.recommend``.
 
-    ``memory`` is bytes, or text such as "24GiB". Raises as ``load`` and ``Run.recommend`` do.
+    ``memory`` is bytes, or text such as "24GiB". Raises what ``load`` and ``Run.recommend`` raise.
     """
     return _run(run).recommend(
         memory=memory,
@@ -155,14 +155,14 @@ def recommend(
 
 
 def compare(before: RunLike, after: RunLike) -> Comparison:
-    """What became of a run's configurations in another one. Raises as ``load`` does."""
+    """How the configurations of two runs differ. Raises what ``load`` raises."""
     return _run(before).compare(_run(after))
 
 
 def explain(run: RunLike, before: str, after: str) -> Explanation:
-    """Why one trial of a run differs from another; both are named by the beginning of their ids.
+    """Why one trial of a run differs from another. Both are given as a trial id or its beginning.
 
-    Raises as ``load`` does, LookupError or NotExplainableError.
+    Raises what ``load`` raises, LookupError or NotExplainableError.
     """
     return _run(run).explain(before, after)
 
@@ -174,7 +174,7 @@ def _run(run: RunLike) -> Run:
 
 
 def _checked(path: Path | str, address: str | None, *, trust_remote_code: bool) -> SweepConfig:
-    """The configuration, its files looked at, its notes as warnings. Raises ConfigError."""
+    """Load a configuration and check its files. Its notes become warnings. Raises ConfigError."""
     from orchestrator.planning.config import load_config
     from orchestrator.planning.prechecks.checks import check_files
 

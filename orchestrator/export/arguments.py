@@ -1,4 +1,4 @@
-"""A trial's settings as files of each library: TrainingArguments, DeepSpeed, accelerate."""
+"""Makes each library's settings from a trial's: TrainingArguments, DeepSpeed and accelerate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.planning.arguments import argument_names, runner_reason
 DEEPSPEED_FILE = "deepspeed.json"
 """Name of DeepSpeed's configuration file in the exported folder."""
 NVME_FOLDER = "nvme"
-"""Where NVMe offload writes if the sweep named no folder: beside train.py."""
+"""Folder beside train.py that NVMe offload writes to, if the sweep named none."""
 _NVME_PLACEHOLDER = "{nvme}"
 _ZERO_STAGE_OF_PARTITIONED_WEIGHTS = 3
 """From this ZeRO stage on, the model must be built in DeepSpeed's own context."""
@@ -27,15 +27,15 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
     "save_steps": 0.1,
     "save_total_limit": 2,
 }
-"""Ten times in a training, whatever its length: a share of all steps. Two checkpoints stay."""
+"""Evaluate and save after every tenth of all steps. Keep two checkpoints."""
 _FILE_OR_MAPPING = ("accelerator_config",)
-"""Arguments that are a mapping, or the path of a file with one."""
+"""Arguments that hold a mapping or the path of a file with a mapping."""
 _SENDS_AWAY = ("trackio_",)
-"""Beginnings of arguments that name where to send figures to."""
+"""Prefixes of arguments that name a service to send measurements to."""
 
 
 def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
-    """The same trial at another micro-batch and gradient accumulation."""
+    """The trial with another micro-batch and gradient accumulation."""
     arguments = {
         **spec.settings.training_arguments,
         "per_device_train_batch_size": micro_batch,
@@ -47,11 +47,11 @@ def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpe
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
-    """The trial's arguments for ``epochs`` epochs, under names that every transformers loads.
+    """The trial's training arguments for ``epochs`` epochs, under names that every version takes.
 
-    Arguments that 5.23 renamed have their older name, which it still takes. Evaluating and saving,
-    which were off in the trial, are on. Raises NotExportableError for an argument that
-    ``TrainingArguments`` does not have, or that a trial may not set.
+    Arguments that transformers 5.23 renamed have their older names, which it still accepts.
+    Evaluation and saving were off in the trial and are on here. Raises NotExportableError if
+    ``TrainingArguments`` does not have an argument, or if a trial may not set it.
     """
     arguments = _checked_arguments(spec)
     arguments |= {
@@ -60,7 +60,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
         "seed": spec.measure.seed,
         "report_to": "none",
         "gradient_accumulation_steps": spec.accumulation,
-        # Gradients take most memory, so a batch that fits in training fits here.
+        # Evaluation needs less memory than training, so the micro-batch fits here, too.
         "per_device_eval_batch_size": spec.micro_batch,
         **_EVALUATES_AND_SAVES,
     }
@@ -83,8 +83,8 @@ def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _check_argument(name: str, value: Any) -> None:
-    """Raises NotExportableError unless a sweep could have set the argument."""
-    # Without transformers on this machine no list is known; train.py then refuses the name.
+    """Raise NotExportableError unless a sweep could have set the argument."""
+    # Without transformers on this machine, the names cannot be checked here. train.py checks them.
     names = argument_names()
     if names is not None and name not in names:
         raise NotExportableError(f"TrainingArguments has no field {name!r}")
@@ -96,9 +96,9 @@ def _check_argument(name: str, value: Any) -> None:
 
 
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
-    """DeepSpeed's file with the NVMe folder filled in; None where the trial ran without it.
+    """The DeepSpeed configuration with the NVMe folder filled in; None if the trial had none.
 
-    Raises NotExportableError for a value that is not plain.
+    Raises NotExportableError if a value is not plain.
     """
     if spec.settings.deepspeed is None:
         return None
@@ -106,7 +106,7 @@ def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
     filled: dict[str, Any] = _with_nvme_path(spec.settings.deepspeed, nvme_path)
     zero = filled.get("zero_optimization")
     if isinstance(zero, dict) and zero.get("stage") == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS:
-        # Without it, a saved model would have no weights. A trial saves none.
+        # Without this setting, a saved model would have no weights. A trial saves no model.
         zero.setdefault("stage3_gather_16bit_weights_on_model_save", True)
     check_plain(filled)
     return filled
@@ -124,7 +124,7 @@ def _with_nvme_path(value: Any, nvme_path: str) -> Any:
 
 
 def accelerate(spec: TrialSpec) -> dict[str, Any]:
-    """The file for ``accelerate launch --config_file``: this machine, one process, as measured."""
+    """The configuration for ``accelerate launch``: one process on this machine, as measured."""
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "debug": False,
@@ -137,7 +137,7 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
     }
     if spec.settings.deepspeed is None:
         return {**settings, "mixed_precision": _mixed_precision(spec)}
-    # DeepSpeed's file holds the precision. Accelerate refuses a second one.
+    # The DeepSpeed file sets the precision. Accelerate refuses a second setting of it.
     zero = spec.settings.deepspeed.get("zero_optimization") or {}
     is_partitioned = zero.get("stage", 0) == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS
     deepspeed_file = {

@@ -1,4 +1,4 @@
-"""How train.py reads the user's data, or draws synthetic samples: a spec's values as code."""
+"""Generates the values in train.py that read the user's data or draw synthetic samples."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData
 from orchestrator.export.generated_code import NotExportableError, known, literal
 
 _WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
-"""Fields of ``DatasetFile`` that train.py reads the data by."""
+"""Fields of ``DatasetFile`` that train.py can use."""
 
 
 def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
-    """The template's values for ``make_dataset``.
+    """The values that the template needs for ``make_dataset``.
 
-    Raises NotExportableError for a value that is no plain literal, for data that is not a local
-    file, and for a way of reading it that the template does not have.
+    Raises NotExportableError if a value is not a plain literal, or if the data are not in a local
+    file. Also raises it if the trial read the file in a way that train.py cannot.
     """
     if data.file is None and data.synthetic is None:
         raise NotExportableError("the row does not say what data it was measured on")
@@ -32,10 +32,10 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
     _check_fields(file)
-    # Through a URL, the training would read what another machine serves.
+    # Refuse URLs, because the training would read whatever another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
-    # The type's own list: ``load_dataset`` takes names of datasets on the Hub, too.
+    # Allow only the formats of the type, because ``load_dataset`` also takes names on the Hub.
     formats = get_args(get_type_hints(DatasetFile)["format"])
     file_format = str(known(file.format, formats, "a format of data files"))
     return {
@@ -48,10 +48,10 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
 
 
 def _check_fields(file: DatasetFile) -> None:
-    """Raises NotExportableError where the data were read in a way that train.py does not have."""
+    """Raise NotExportableError if the trial read the file in a way that train.py cannot."""
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
-        # An empty value is how a field says that it is not used.
+        # An empty value means that the field is not used.
         if declared.name in _WRITTEN or value == declared.default or not value:
             continue
         raise NotExportableError(
@@ -62,7 +62,7 @@ def _check_fields(file: DatasetFile) -> None:
 def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
     if synthetic is None:
         return None
-    # The template draws each sample's length from a binomial distribution of the real tokens.
+    # The template draws the number of real tokens of each sample from a binomial distribution.
     padding = float(synthetic.padding)
     return {
         "samples": literal(int(synthetic.samples)),

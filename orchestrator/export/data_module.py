@@ -1,7 +1,7 @@
-"""measured_data.py: how trials read the user's data, as one file that stands alone.
+"""Makes measured_data.py, one file that reads the user's data as trials do.
 
-It is the source of the modules that trials use, one after the other, so that the exported training
-makes the same rows of a file: texts, chats, prompts with completions, names of classes.
+It is the joined source of the modules that trials use. So the exported training makes the same rows
+from a file of texts, chats, prompts with completions, or names of classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jobs
 from orchestrator.export.generated_code import NotExportableError
 
 FILE_NAME = "measured_data.py"
-"""Its name beside train.py, which imports it."""
+"""Name of the file. It lies beside train.py, which imports it."""
 _MODULES = (
     "spec/model_and_data.py",
     "trial/data/base.py",
@@ -25,9 +25,9 @@ _MODULES = (
     "trial/data/tokenizing.py",
     "trial/data/user_file.py",
 )
-"""Modules of ``jobs``, each after those that it imports."""
+"""Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")
-"""Imported names that stand in the head already, or that nothing uses any more."""
+"""Imported names to leave out: the head of the file has them, or nothing uses them."""
 _HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from __future__ import annotations
 def data_module() -> str:
     """The text of measured_data.py.
 
-    Raises NotExportableError where the modules do not fit together in one file.
+    Raises NotExportableError if the modules do not fit together in one file.
     """
     imports: dict[str, set[str]] = {}
     bodies = []
@@ -61,9 +61,10 @@ def _import_line(source: str, names: set[str]) -> str:
 
 
 def _check_names(module: ast.Module, defined: set[str], name: str) -> None:
-    """Raises NotExportableError for a name that two modules define, or that none has yet.
+    """Add the names that a module defines to ``defined``.
 
-    Adds the module's own names to ``defined``.
+    Raises NotExportableError if a name is defined already, or if the module imports a name from
+    ``jobs`` that is not defined yet.
     """
     for node in _inside_imports(module):
         missing = {alias.name for alias in node.names} - defined
@@ -86,14 +87,14 @@ def _top_level_names(module: ast.Module) -> Iterator[str]:
 
 
 def _inside_imports(module: ast.Module) -> Iterator[ast.ImportFrom]:
-    """Imports of other modules of ``jobs``, whose names stand in the same file now."""
+    """Imports of other modules of ``jobs``, whose names are in the same file here."""
     for node in module.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jobs"):
             yield node
 
 
 def _outside_imports(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The other imports: module and name, or an imported module and no name."""
+    """Imports from outside ``jobs``, as (module, name), or (module, "") for a plain import."""
     statements = list(module.body)
     for node in module.body:
         if _is_for_type_checkers(node):
@@ -110,7 +111,7 @@ def _outside_imports(module: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _left_out(module: ast.Module) -> list[ast.stmt]:
-    """The docstring, the imports, and what only a type checker reads."""
+    """The statements to leave out: docstring, imports, and blocks for type checkers."""
     left_out = []
     for index, node in enumerate(module.body):
         is_docstring = index == 0 and isinstance(node, ast.Expr)

@@ -1,4 +1,4 @@
-"""Pieces of generated code: the only way in which a spec's values reach an exported file.
+"""Turns a spec's values into pieces of code. No value reaches an exported file in another way.
 
 A spec may come from a stranger's run folder. So every value becomes a literal, every name is
 checked or taken from a list, and text for people stays on one line.
@@ -16,14 +16,14 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 _WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
 """Characters that begin markup or end a docstring -> harmless ones that look alike."""
 _LINE_LENGTH = 60
-"""Arguments that together are longer than this get a line each."""
+"""Arguments that together have more characters than this are written on one line each."""
 
 
 class NotExportableError(ValueError):
-    """A row that cannot be turned into files; the text says why, without control characters."""
+    """A row cannot be exported. The message says why, and has no control characters."""
 
     def __init__(self, text: str) -> None:
-        # Names of a stranger's run are part of the text, and a terminal acts on control characters.
+        # The message may hold names of a stranger's run, and control characters act on a terminal.
         super().__init__("".join(map(_printable, text)))
 
 
@@ -34,13 +34,14 @@ class Code(str):
 
 
 def literal(value: Any) -> Code:
-    """A plain value as Python: None, booleans, finite numbers, texts, lists and mappings of these.
+    """A plain value as a Python literal.
 
-    Raises NotExportableError for any other value.
+    Plain are None, booleans, finite numbers, texts, and lists and mappings of these. Raises
+    NotExportableError for any other value.
     """
     check_plain(value)
     text = repr(value)
-    # Double quotes, as formatters write them, unless a text holds a quote itself.
+    # Use double quotes, as formatters do, unless a text contains a quote itself.
     if '"' not in text:
         text = text.replace("'", '"')
     return Code(text)
@@ -75,19 +76,19 @@ def _check_number(value: float) -> None:
 
 
 def _check_text(text: str) -> None:
-    # Half of a surrogate pair has no UTF-8, so no file can hold it.
+    # Half of a surrogate pair has no UTF-8 encoding, so no file can hold it.
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise NotExportableError(f"{text!r} is not a text that a file can hold")
 
 
 def known(text: str, names: Iterable[str], what: str) -> Code:
-    """The text, which must be in the list ``names``.
+    """The text as code, if it is one of ``names``.
 
-    Raises NotExportableError for any other; ``what`` says in its message what a name stands for.
+    Raises NotExportableError for any other text. ``what`` describes the names in its message.
     """
     for candidate in names:
         if text == candidate:
-            # The list's own object: ``text`` could be of a subclass that compares equal.
+            # Return the object of the list. ``text`` could be of a subclass that compares equal.
             return Code(candidate)
     raise NotExportableError(f"{text!r} is not {what}")
 
@@ -105,19 +106,19 @@ def dtype(text: str) -> Code:
 
 
 def keywords(values: Mapping[str, Any]) -> list[Code]:
-    """``name=literal`` for each value. Raises NotExportableError."""
+    """``name=literal`` for each value. Raises NotExportableError as ``literal`` does."""
     return [keyword_argument(key, literal(value)) for key, value in values.items()]
 
 
 def keyword_argument(key: str, value: Code) -> Code:
-    """``key=value``. Raises NotExportableError for a key that is no name."""
+    """``key=value``. Raises NotExportableError if the key is not a name."""
     return Code(f"{name(key)}={value}")
 
 
 def arguments(parts: Sequence[Code]) -> Code:
-    """What stands between the brackets of a call, a line each where it is long.
+    """The arguments of a call as code, on one line each if they are long together.
 
-    Raises NotExportableError where a keyword is given twice.
+    Raises NotExportableError if a keyword is given twice.
     """
     names = [_keyword_of(part) for part in parts]
     if len(set(names)) < len(names):

@@ -1,4 +1,7 @@
-"""How train.py makes the model and its configuration: a spec's values as checked code."""
+"""Generates the code of train.py that makes the model and its configuration.
+
+Every value of a spec is checked before it becomes code.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,13 @@ _STEERS_LOADING = frozenset(
         "weights_only",
     }
 )
-"""Keys that change which code or files transformers loads, and do not describe a model."""
+"""Keys that do not describe a model, but change which code or files transformers loads."""
 
 
 def model_code(spec: TrialSpec) -> dict[str, Any]:
-    """The template's values for ``model_config`` and ``make_model``.
+    """The values that the template needs for ``model_config`` and ``make_model``.
 
-    Raises NotExportableError for a value that is no plain literal, and for a key or a name that
-    could load code.
+    Raises NotExportableError if a value is not a plain literal, or if a key could load code.
     """
     model = spec.model
     task = known(model.task, AUTO_CLASSES, "a task")
@@ -58,7 +60,7 @@ def model_code(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _refuse_steering_keys(model: ModelSpec) -> None:
-    """Raises NotExportableError for a key of the model's configuration that is none of a model."""
+    """Raise NotExportableError if a key of the model's configuration steers loading."""
     for key in model.config:
         # Keys that begin with an underscore are transformers' own.
         if key in _STEERS_LOADING or key.startswith("_"):
@@ -66,26 +68,29 @@ def _refuse_steering_keys(model: ModelSpec) -> None:
 
 
 def _config_source(model: ModelSpec) -> list[Code]:
-    """What ``AutoConfig`` makes the configuration from: a checkpoint, or an architecture's name."""
+    """Arguments that tell ``AutoConfig`` the checkpoint or the architecture."""
     if model.name_or_path is None:
         return [literal(model.architecture)]
     return [literal(model.name_or_path), _trust(model)]
 
 
 def _model_source(model: ModelSpec) -> list[Code]:
-    """What the model is made from, beside its own keyword arguments."""
+    """Arguments that give the model its configuration and, if any, its checkpoint."""
     if model.name_or_path is None:
         return [Code("config"), _trust(model)]
     return [literal(model.name_or_path), Code("config=config"), _trust(model)]
 
 
 def _asks_for_remote_code(model: ModelSpec) -> bool:
-    """Whether the trial ran code of its checkpoint. An architecture by name brings none."""
+    """Whether the trial ran code of its checkpoint. A named architecture has no such code."""
     return bool(model.trust_remote_code) and model.name_or_path is not None
 
 
 def _trust(model: ModelSpec) -> Code:
-    """Remote code is allowed on the command line alone: a run folder may come from a stranger."""
+    """The argument ``trust_remote_code``.
+
+    Only the command line of train.py can allow it, because a run folder may come from a stranger.
+    """
     if _asks_for_remote_code(model):
         return Code("trust_remote_code=options.trust_remote_code")
     return keyword_argument("trust_remote_code", literal(False))
@@ -94,8 +99,8 @@ def _trust(model: ModelSpec) -> Code:
 def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
     """Keyword arguments of ``from_config`` and ``from_pretrained``.
 
-    The dtype becomes torch's object. Others must be what a technique sets: transformers takes names
-    of code on the Hub as values, too.
+    The dtype becomes torch's object. Any other value must be one that a technique sets, because
+    transformers also takes names of code on the Hub as values.
     """
     parts = [keyword_argument("dtype", dtype(kwargs.get("dtype", "float32")))]
     values_of_techniques = _values_of_techniques()
@@ -109,7 +114,7 @@ def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
 
 
 def _values_of_techniques() -> dict[str, list[Choice]]:
-    """Keyword argument of a model -> the values that the techniques give it."""
+    """Keyword argument of a model -> the values that techniques set."""
     values: dict[str, list[Choice]] = {}
     for axis in AXES.values():
         for variant in axis.variants.values():

@@ -1,4 +1,4 @@
-"""requirements.txt: the packages that the exported training imports, in the measured versions."""
+"""Makes requirements.txt: the packages that an exported training imports, as measured."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ _DISTRIBUTIONS: Mapping[str, str] = {
     "schedulefree": "schedulefree",
     "torchao": "torchao",
 }
-"""Module -> the name under which PyPI has it. A run folder cannot name any other package: what
-stands in requirements.txt is installed, and so run."""
+"""Module -> the name of its package on PyPI.
+
+A run folder can name no other package, because installing a package runs its code.
+"""
 _PREFIX = "package:"
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*")
-"""A public version as in PEP 440, without its epoch and its local part (``+cu130``)."""
+"""A public version as in PEP 440, without an epoch or a local part such as ``+cu130``."""
 
 
 def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
-    """The text of requirements.txt; ``versions`` are those that the row was measured with."""
+    """The text of requirements.txt. ``versions`` are those that the row was measured with."""
     lines = ["# What train.py imports, in the versions that were measured."]
-    # A module that is not in the list becomes a comment: pip would install whatever has its name.
+    # A module that is not in the list becomes a comment, because any package may have its name.
     unknown = []
     for package in dict.fromkeys(_packages(spec)):
         if package in _ALWAYS or package in _DISTRIBUTIONS.values():
@@ -46,11 +48,11 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
 
 
 _ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
-"""Packages that a train.py can import whatever the techniques are."""
+"""Packages that a train.py may import with any technique."""
 
 
 def _packages(spec: TrialSpec) -> Iterator[str]:
-    """Names on PyPI; for a module that is not in the list, the module."""
+    """Names of packages on PyPI, or of a module that is not in ``_DISTRIBUTIONS``."""
     yield from ("torch", "transformers", "accelerate", "pyyaml")
     is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
     if not is_synthetic_image:
@@ -63,7 +65,7 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
 
 
 def _requirements(spec: TrialSpec) -> Iterator[str]:
-    """What the techniques and the user's own arguments require."""
+    """The requirements of the techniques and of the user's own arguments."""
     yield from map(str, spec.settings.requires)
     # The user's own arguments may name an optimizer that no axis chose.
     optimizer = spec.settings.training_arguments.get("optim")
@@ -77,7 +79,7 @@ def _requirements(spec: TrialSpec) -> Iterator[str]:
 
 
 def _pin(version: object) -> str:
-    """``==5.23.0``; empty where the version is not known, or is no public one."""
-    # PyPI has public versions alone; the local part names a build, as in 2.13.0+cu130.
+    """``==5.23.0``; empty if the version is not known or is not a public one."""
+    # Drop the local part, as in 2.13.0+cu130, because PyPI has only public versions.
     public = str(version or "").partition("+")[0]
     return f"=={public}" if _VERSION.fullmatch(public) else ""

@@ -1,4 +1,4 @@
-"""The trial behind a row: from its record, or rebuilt from the table's config and checked."""
+"""Finds the trial of a table's row: from its record, or rebuilt from the table's config."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class SourceTrial:
 
     spec: TrialSpec
     is_checked: bool
-    """Whether it is certainly that trial: read from its record, or rebuilt with its identity."""
+    """Whether this is certainly that trial: from its record, or rebuilt with the same identity."""
 
 
 def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
-    """The trial behind a row of a data set.
+    """The trial that a row of a data set was measured from.
 
-    Where only the table was kept, the table's config is planned again for the row's choices. Equal
-    identities then prove that the result is the trial that was measured. Raises NotExportableError
-    where the config does not say enough.
+    If there is no record, the trial is planned again from the table's config and the row's
+    choices. If it then has the row's identity, it is the trial that was measured. Raises
+    NotExportableError if the config lacks something.
     """
-    # A record says for certain what ran.
+    # A record holds exactly what ran.
     trial_id = row["trial_id"]
     recorded = _recorded_spec(dataset.folder, trial_id)
     if recorded is not None:
         return SourceTrial(spec=recorded, is_checked=True)
-    # A run on GPUs also planned its skipped rows for a GPU, although no GPU ran them.
+    # In a run on GPUs, rows that were skipped were planned for a GPU, too. So ask all rows.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
         spec = _rebuilt(row, dataset.axes, dataset.run.config, has_gpu=has_gpu)
@@ -59,7 +59,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
         raise NotExportableError(
             f"{trial_id}: the table's config does not say how it ran ({error!r})"
         ) from error
-    # A sweep of several GPU models ties each trial to one.
+    # In a sweep over several GPU models, the identity of a trial includes its GPU model.
     tied = dataclasses.replace(spec, gpu_model=row["gpu_model"])
     for candidate in (spec, tied):
         if trial_id in _identities(candidate):
@@ -68,13 +68,13 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
 
 
 def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
-    """The spec in a trial's record; None where the run folder has no such record."""
+    """The spec in a trial's record; None if the run folder has no such record."""
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")
     if record is not None and record.trial_id == trial_id:
         return record.spec
-    # Version 1 named the files by the identities that it gave to the trials.
+    # Files of version 1 have names with other identities. So search all records.
     for other in read_records(folder):
         if other.trial_id == trial_id:
             return other.spec
@@ -92,13 +92,13 @@ def _identities(spec: TrialSpec) -> set[str]:
 def _rebuilt(
     row: Row, axes: Mapping[str, str], config: Mapping[str, Any], *, has_gpu: bool
 ) -> TrialSpec:
-    """The trial that the plan makes of a row's choices under the table's config."""
+    """The trial that the planner makes from a row's choices and the table's config."""
     spec = trial_spec(_choices(row, axes), _config(config), has_gpu=has_gpu)
     return dataclasses.replace(spec, repeat=row["repeat"])
 
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
-    """Axis -> the row's choice: the techniques first, then the sweep's own arguments."""
+    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
     arguments = [axis for axis in axes if axis not in AXES]
     return {axis: row[axes[axis]] for axis in (*AXES, *arguments)}
 

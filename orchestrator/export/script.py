@@ -25,7 +25,7 @@ from orchestrator.export.model_code import model_code
 from orchestrator.export.source_lifting import lifted
 
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
-"""Hook of a loop -> how the templates write it."""
+"""Name of a loop's hook -> the word for it in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "collator": ("collator or transformers.default_data_collator",),
     "compiler": (),
@@ -33,22 +33,22 @@ _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "TASK", "arguments"),
     "optimizer": ("model", "arguments"),
 }
-"""Where a hook is called -> the names in train.py that it gets; TASK is the task's name."""
+"""Place of a hook -> the names in train.py that it is called with. TASK is the task's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _HookCode:
-    """A hook in train.py: its functions, and the call."""
+    """A hook in train.py: the source of its functions, and the code that calls it."""
 
     source: Code
     call: Code
 
 
 def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) -> str:
-    """The text of train.py; it prints its peak beside ``peak_bytes``, the row's.
+    """The text of train.py. It prints its peak memory beside ``peak_bytes``, the row's peak.
 
-    Raises NotExportableError for a hook whose code cannot stand alone, and for a value that is no
-    plain literal.
+    Raises NotExportableError if the code of a hook cannot stand alone, or if a value is not a plain
+    literal.
     """
     return _render(
         "train.py.j2",
@@ -65,7 +65,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
 
 
 def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequence[str]) -> str:
-    """The text of README.md: ``measured`` are figures by name, ``notes`` sentences."""
+    """The text of README.md. ``measured`` maps names to measurements; ``notes`` are sentences."""
     return _render(
         "README.md.j2",
         {
@@ -98,15 +98,15 @@ def _render(template: str, context: Mapping[str, Any]) -> str:
 
 
 def _only_code(value: Any) -> Code:
-    """What a template may print: nothing that was not made safe first."""
+    """Let a template print only ``Code``, which was made safe before."""
     if not isinstance(value, Code):
         raise NotExportableError(f"a template prints {value!r}, which is not checked")
     return value
 
 
 def _facts(spec: TrialSpec) -> dict[str, Any]:
-    """What both templates branch on."""
-    # A spec without a loop is one of the Trainer's.
+    """The values that the conditions in both templates read."""
+    # A spec without a loop uses the Trainer's.
     loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
     if loop.name not in _LOOPS:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
@@ -117,7 +117,7 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
-    """Place -> the hook that train.py calls there; the loop is written by a template."""
+    """Place -> the hook that train.py calls there. The loop is left out: a template has it."""
     codes = {}
     for place, hook in spec.settings.hooks.items():
         if place in _HOOK_INPUTS:
@@ -128,7 +128,7 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
 
 
 def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
-    # The registry alone decides what is called: a spec carries a name, never a path.
+    # A spec has only the name of a hook. The registry decides which function that is.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:

@@ -1,4 +1,4 @@
-"""The source of a technique's hook, with everything of its own module that it uses."""
+"""Extracts the source of a technique's hook, with all that it uses of its own module."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NOT_RUN = ("annotation", "returns", "decorator_list")
 
 
 def lifted(function: Callable[..., Any]) -> Code:
-    """The text of a function and of its module's own definitions that it uses, in file order.
+    """The source of a function and of the definitions in its module that it uses, in file order.
 
-    Such a function imports what it needs inside itself, as every hook in ``jobs.techniques`` does,
-    so that its text runs elsewhere. Decorators are left out. Raises NotExportableError where the
-    function uses an import of its module, or has no source.
+    The function must import what it needs inside its body, as every hook in ``jobs.techniques``
+    does. Then its source runs in any file. Decorators are left out. Raises NotExportableError if
+    the function uses an import of its module, or has no source.
     """
     text = _module_source(function)
     module = _read_module(text)
     if function.__name__ not in module.definitions:
         raise NotExportableError(f"{function.__qualname__} is not at the top level of its module")
-    # One statement may define several of the names, and is written once.
+    # One statement may define several of the names, but must be written only once.
     by_line = {}
     for name in _needed_definitions(function.__name__, module):
         statement = module.definitions[name]
@@ -82,7 +82,7 @@ def _needed_definitions(function_name: str, module: _Module) -> set[str]:
 
 
 def _defined_names(node: ast.stmt) -> list[str]:
-    """The names that a statement at a module's top level defines; imports are not among them."""
+    """The names that a statement at the top level of a module defines, without imports."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, ast.Assign):
@@ -99,7 +99,7 @@ def _imported_names(node: ast.stmt) -> list[str]:
 
 
 def _used_names(node: ast.AST) -> Iterator[str]:
-    """Names read at run time; annotations are text then, and decorators are left out."""
+    """Names that a statement reads when it runs, without those in annotations and decorators."""
     if isinstance(node, ast.arg):
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -111,6 +111,6 @@ def _used_names(node: ast.AST) -> Iterator[str]:
 
 
 def _nodes_in(value: Any) -> list[ast.AST]:
-    """The syntax nodes in a field of a node: one, several or none."""
+    """The syntax nodes in the value of a node's field: one, several or none."""
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, ast.AST)]

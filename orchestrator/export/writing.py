@@ -1,4 +1,4 @@
-"""The folder to train from: every file of an export, written."""
+"""Writes all files of an export to the folder to train from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orchestrator.units import memory, number
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
 """Libraries whose measured versions the README names."""
 _DAMAGE = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What a spec of a damaged or foreign record makes of the code that expects a trial."""
+"""Errors that code for trials can raise if a spec comes from a damaged or foreign record."""
 
 
 def export(
@@ -44,14 +44,14 @@ def export(
     versions: Mapping[str, object] | None = None,
     force: bool = False,
 ) -> tuple[Path, ...]:
-    """Write what ``spec`` ran to ``folder``; returns the files.
+    """Write the files to train as the trial ``spec`` to ``folder``. Returns their paths.
 
     ``versions`` are those of the packages that it was measured with. A folder that holds files is
-    refused unless ``force``, which replaces the files of the same names. Raises NotExportableError
-    or FileExistsError before it writes anything.
+    refused unless ``force``, which replaces files of the same names. Raises NotExportableError or
+    FileExistsError before it writes anything.
     """
     refuse_used_folder(folder, force=force)
-    # All texts first: a row that cannot be exported must leave no half-written folder.
+    # Make all texts before writing, so that a failure leaves no half-written folder.
     try:
         texts = _settings_files(spec, epochs)
         texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
@@ -69,17 +69,17 @@ def export(
 
 
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
-    """Write the files, name -> text; returns their paths."""
+    """Write files from a mapping of name to text. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        # Beside and renamed: a link that stands under the name is replaced, never written through.
+        # Write another file and rename it. So a link of that name is replaced and not followed.
         with written_beside(folder / name) as partial:
             partial.write_text(text, encoding="utf-8")
     return tuple(folder / name for name in texts)
 
 
 def _settings_files(spec: TrialSpec, epochs: float) -> dict[str, str]:
-    """Each library's settings: file name -> text."""
+    """The files with each library's settings: file name -> text."""
     settings = arguments.training_arguments(spec, epochs=epochs)
     texts = {
         "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
@@ -99,16 +99,16 @@ def _json(values: Mapping[str, object]) -> str:
 def export_candidate(
     dataset: Dataset, candidate: Candidate, folder: Path, *, epochs: float = 1, force: bool = False
 ) -> tuple[Path, ...]:
-    """Write the files to train a candidate with; returns them.
+    """Write the files to train a candidate with. Returns their paths.
 
-    Raises NotExportableError where its losses do not match the reference's, and where it is not
-    known how its row ran; FileExistsError where ``folder`` holds files and ``force`` is not given.
+    Raises NotExportableError if its losses do not match the reference's, or if it is not known how
+    its row ran. Raises FileExistsError if ``folder`` holds files and ``force`` is not given.
     """
     _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
-    # An inferred candidate is its measured row with more accumulation or another micro-batch.
+    # An inferred candidate differs from its measured row in accumulation or micro-batch.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
@@ -127,7 +127,7 @@ def export_candidate(
 
 
 def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:
-    """Raises NotExportableError for a configuration that trains unlike its reference."""
+    """Raise NotExportableError if a configuration's losses do not match its reference's."""
     if not has_any(configuration.flags, LOSS):
         return
     sentences = [flags.with_heading(flag) for flag in configuration.loss_flags]
@@ -138,9 +138,9 @@ def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None
 
 
 def _peak_bytes(candidate: Candidate) -> int | None:
-    """The row's peak, where the exported training should reach the same."""
+    """The row's peak memory if the exported training should reach the same, else None."""
     row = candidate.measured.row
-    # Another batch has another peak, and on a CPU no peak is known.
+    # A training with another batch has another peak, and a run on a CPU has none.
     if candidate.is_inferred or not row["gpu_model"]:
         return None
     peak: int | None = row.get("peak_allocated_bytes")
@@ -148,7 +148,7 @@ def _peak_bytes(candidate: Candidate) -> int | None:
 
 
 def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
-    """The row's figures in words, by name."""
+    """The row's measurements as text: name -> text."""
     configuration = candidate.measured
     results = dataset.environment_of(configuration.environment_id)
     figures = {
@@ -164,7 +164,7 @@ def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
 
 
 def _warnings(source: SourceTrial, row: Row) -> list[str]:
-    """What to check before training with the files, a sentence each."""
+    """Sentences about what to check before training with the files."""
     warnings = []
     if not source.is_checked:
         warnings.append(

@@ -1,4 +1,7 @@
-"""Argument names of the installed transformers, and which of them an axis or the runner decides."""
+"""The training arguments of the installed transformers, and which of them a user may not set.
+
+An axis or the runner decides those. Names are read from the source text of transformers.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +49,14 @@ RUNNER_PREFIXES: Mapping[str, str] = {
     "fsdp": "a trial has one process and one GPU",
     "ddp_": "a trial has one process and one GPU",
 }
-"""The same for all arguments that start with a prefix."""
+"""Prefix of arguments that the user may not set -> why."""
 
 
 def runner_reason(name: str) -> str | None:
-    """Why the user may not set a training argument, and what to use instead; None: the user may."""
+    """Why the user may not set a training argument, or what to use instead; None if allowed."""
     if name in RUNNER:
         return RUNNER[name]
-    # Whole families of arguments are decided by what a trial is.
+    # Some families of arguments have no use in a trial.
     for prefix, reason in RUNNER_PREFIXES.items():
         if name.startswith(prefix):
             return reason
@@ -70,7 +73,7 @@ def owned_arguments() -> dict[str, str]:
             names.add(axis.integer_argument)
         for variant in axis.variants.values():
             names.update(variant.training_arguments)
-        # The user may write an argument by the name of a newer transformers.
+        # The user may write an argument by its name in a newer transformers.
         names |= {RENAMED[name] for name in names if name in RENAMED}
         # Sorted, because a set has no order and errors list the names.
         owners |= dict.fromkeys(sorted(names), axis.name)
@@ -78,7 +81,7 @@ def owned_arguments() -> dict[str, str]:
 
 
 def argument_names() -> frozenset[str] | None:
-    """Every field of the installed ``TrainingArguments``; None where transformers is not installed.
+    """Every field of the installed ``TrainingArguments``; None if transformers is not installed.
 
     A renamed argument is valid under both names.
     """
@@ -90,16 +93,15 @@ def argument_names() -> frozenset[str] | None:
 
 @functools.cache
 def argument_defaults() -> dict[str, Any] | None:
-    """Every field of the installed ``TrainingArguments`` -> its default, ``...`` where that is not
-    a plain value; None where transformers is not installed.
+    """Every field of the installed ``TrainingArguments`` -> its default.
 
-    Read from the source's text: importing transformers takes seconds, and a config's check must be
-    instant.
+    The default is ``...`` if it is not a plain value. None if transformers is not installed. The
+    source text is read, because importing transformers takes seconds.
     """
     text = source("training_args.py")
     if text is None:
         return None
-    # The text before the first method is a class of fields alone, and parses in milliseconds.
+    # Cut the text before the first method: a class with only its fields parses in milliseconds.
     start = text.index("class TrainingArguments")
     end = text.index("\n    def ", start)
     (fields,) = ast.parse(text[start:end]).body
@@ -114,7 +116,8 @@ def argument_defaults() -> dict[str, Any] | None:
 def plain_value(node: ast.expr | None, *, unknown: Any) -> Any:
     """The value of a literal; ``unknown`` for any other expression.
 
-    ``field(default=0.1)`` and ``interval(min=0.0)(default=0.1)`` have the value of their keyword.
+    A call such as ``field(default=0.1)`` or ``interval(min=0.0)(default=0.1)`` has the value of its
+    keyword ``default``.
     """
     if isinstance(node, ast.Call):
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -128,7 +131,7 @@ def plain_value(node: ast.expr | None, *, unknown: Any) -> Any:
 
 
 def architecture_names() -> frozenset[str] | None:
-    """Every ``model_type`` of the installed transformers; None where it is not installed."""
+    """Every ``model_type`` of the installed transformers; None if it is not installed."""
     classes = configuration_classes()
     if classes is None:
         return None
@@ -139,7 +142,7 @@ def architecture_names() -> frozenset[str] | None:
 def configuration_classes() -> dict[str, str] | None:
     """Every ``model_type`` of the installed transformers -> the name of its configuration class.
 
-    None where transformers is not installed. Read from the source's text, like the arguments.
+    None if transformers is not installed. The source text is read, as for the arguments.
     """
     classes: dict[str, str] = {}
     for text in _auto_sources():
@@ -151,7 +154,7 @@ def configuration_classes() -> dict[str, str] | None:
 
 @functools.cache
 def module_of(model_type: str) -> str:
-    """The folder of a model type in ``transformers/models``; mostly its own name."""
+    """The folder of a model type in ``transformers/models``, mostly of the same name."""
     for text in _auto_sources():
         for table in re.findall(_MODULES, text, re.DOTALL | re.MULTILINE):
             modules: dict[str, str] = dict(re.findall(r'"([\w.-]+)"[,:] *"([\w.-]+)"', table))
@@ -168,7 +171,7 @@ def _auto_sources() -> list[str]:
 
 @functools.cache
 def source(file: str) -> str | None:
-    """The text of a file of the installed transformers; None where there is no such file."""
+    """The text of a file of the installed transformers; None if there is no such file."""
     folder = _package_folder()
     if folder is None or not (folder / file).exists():
         return None

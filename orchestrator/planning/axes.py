@@ -1,4 +1,7 @@
-"""The keys of a file that are written in axes, checked against techniques and TrainingArguments."""
+"""Reads and checks the keys of a config file that hold axes and their values.
+
+The names must be those of techniques, or fields of TrainingArguments.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,22 @@ from orchestrator.planning.problems import KeyPath, Problem, advice, closest, de
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
 EFFECTIVE_BATCH = "effective_batch"
-"""Samples per optimizer step, held fixed: the plan solves for the accumulation."""
+"""The axis of fixed samples per optimizer step; the plan computes the accumulation from it."""
 
 V = TypeVar("V")
 Assignment = Mapping[str, Choice]
-"""Axis -> value."""
+"""Axis -> one value."""
 Grid = Mapping[str, tuple[Choice, ...]]
 """Axis -> its values, in the order of the file."""
 
 
 def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
-    """``over`` laid over ``base``; accumulation and effective batch displace each other."""
+    """``base`` with the items of ``over`` added or replaced.
+
+    An accumulation in ``over`` removes the effective batch of ``base``, and the other way round.
+    """
     merged = dict(base)
-    # Each decides the other, so the later of the two words counts.
+    # Accumulation and effective batch determine each other, so only the newer one may stay.
     if ACCUMULATION in over:
         merged.pop(EFFECTIVE_BATCH, None)
     elif EFFECTIVE_BATCH in over:
@@ -38,7 +44,7 @@ def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
 
 
 def deciding_axis(argument: str, used: Collection[str]) -> str | None:
-    """The axis among those ``used`` that sets a training argument; None where none does."""
+    """The axis among those ``used`` that sets a training argument; None if none does."""
     axis = owned_arguments().get(argument, argument)
     # An effective batch decides the accumulation.
     if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
@@ -49,7 +55,10 @@ def deciding_axis(argument: str, used: Collection[str]) -> str | None:
 
 
 class AxisReader:
-    """Reads grids and assignments from a document, gathering ``problems`` and the axes ``used``."""
+    """Reads grids and assignments from a document.
+
+    It collects their ``problems``, and in ``used`` the axes that occur.
+    """
 
     def __init__(self, document: Document) -> None:
         self.problems: list[Problem] = []
@@ -57,9 +66,9 @@ class AxisReader:
         self._document = document
 
     def grid(self, *at: str | int) -> Grid:
-        """The grid at a key path: axis -> values; empty where there is none.
+        """The grid at a key path: axis -> values; empty if there is none.
 
-        A single value is a list of one.
+        A single value counts as a list of one value.
         """
         grid = {}
         for axis, raw in self._axes(at):
@@ -79,12 +88,12 @@ class AxisReader:
     def _axes(self, at: KeyPath) -> Iterator[tuple[str, Any]]:
         section = _value_at(self._document.value, at)
         if not isinstance(section, dict):
-            return  # the schema's check says what it should be
-        # Report the contradiction, then go on: both names are valid alone.
+            return  # the check against the schema reports this
+        # Report the contradiction and still read both axes: each is valid alone.
         if EFFECTIVE_BATCH in section and ACCUMULATION in section:
             message = "contradicts accumulation, which it decides; remove one of them"
             self._complain((*at, EFFECTIVE_BATCH), message)
-        # A name that is no axis has no values to check.
+        # Check the name of each axis. The values of an unknown name are not checked.
         for axis, values in section.items():
             problem = _name_problem(axis)
             if problem:
@@ -94,14 +103,14 @@ class AxisReader:
                 yield axis, values
 
     def _values(self, axis: str, raw: Any, at: KeyPath) -> Iterator[Choice]:
-        # One value stands for a list of one.
+        # A single value counts as a list of one value.
         if not isinstance(raw, list):
             if self._is_valid(axis, raw, at):
                 yield raw
             return
         if not raw:
             self._complain(at, "has no values; give at least one, or remove the axis")
-        # By type, too: to Python the values 1, 1.0 and True are equal.
+        # Compare the types, too, because 1, 1.0 and True are equal in Python.
         earlier: set[tuple[type, Any]] = set()
         for index, value in enumerate(raw):
             if not self._is_valid(axis, value, (*at, index)):
@@ -123,7 +132,7 @@ class AxisReader:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grids:
-    """What the file asks for, axis by axis; see the keys of the same names."""
+    """The grids and assignments of a config file. Each field holds the key of the same name."""
 
     axes: Grid
     subsets: Mapping[str, Grid]
@@ -133,20 +142,20 @@ class Grids:
 
     @property
     def size(self) -> int:
-        """Configurations before any is excluded."""
+        """The number of configurations before any is excluded."""
         grids = [overlay(self.axes, subset) for subset in self.subsets.values()]
         if not grids:
             grids = [dict(self.axes)]
         size = len(self.trials)
         for grid in grids:
-            # A grid is the product of its axes.
+            # A grid has one configuration for each combination of its axes' values.
             size += math.prod(map(len, grid.values()))
         return size
 
 
 def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
-    """Everything in axes of a document's content; the reader gathers what is wrong in it."""
-    # A key of another type than it should have counts as empty here; the schema reports it.
+    """Read all grids and assignments of a document. The reader collects their problems."""
+    # A key of a wrong type counts as empty here. The check against the schema reports it.
     subsets = {}
     if isinstance(content.get("subsets"), dict):
         for name in content["subsets"]:
@@ -174,9 +183,9 @@ def _positions(value: object) -> range:
 
 
 def _value_at(value: Any, at: KeyPath) -> Any:
-    """The value at a key path; None where a key is missing."""
+    """The value at a key path; None if a key is missing."""
     for key in at:
-        # Walk down: keys in mappings, positions in lists.
+        # Go one level down: by key in a mapping, by position in a list.
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list) and isinstance(key, int):
@@ -187,11 +196,11 @@ def _value_at(value: Any, at: KeyPath) -> Any:
 
 
 def _name_problem(name: str) -> str | None:
-    """What is wrong with the name of an axis; None where nothing is."""
+    """What is wrong with the name of an axis; None if nothing is."""
     axes = [*AXES, EFFECTIVE_BATCH]
     if name in axes:
         return None
-    # Name the axis or the key that decides it, so that the reader knows what to write.
+    # The problem names the axis or key to use instead.
     owner = owned_arguments().get(name)
     if owner:
         return f'the technique axis "{owner}" sets this argument; use {owner} instead'
@@ -201,7 +210,8 @@ def _name_problem(name: str) -> str | None:
     arguments = argument_names()
     if arguments is None or name in arguments:
         return None
-    # A technique axis is the likelier meaning; there are few of them, and many arguments.
+    # Prefer a technique axis as the guess: users mean one of the few axes more often than one of
+    # the many arguments.
     meant = closest(name, axes) or closest(name, arguments)
     guess = ""
     if meant:
@@ -211,12 +221,11 @@ def _name_problem(name: str) -> str | None:
 
 
 def _value_problem(axis: str, value: Any, written: str) -> str | None:
-    # Batches are integers, techniques have names, arguments are anything plain.
+    # Batches are integers, techniques have names, and arguments are any plain value.
     if axis == EFFECTIVE_BATCH or (axis in AXES and AXES[axis].integer_argument):
         return _integer_problem(value)
     if axis in AXES:
         return _variant_problem(list(AXES[axis].variants), value, written)
-    # "custom" and "default" are the plan's own words for a value that no axis set.
     if value is None or isinstance(value, (bool, int, float, str)):
         return None
     return f"must be a single value, not {described(value)}"

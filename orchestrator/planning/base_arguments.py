@@ -1,4 +1,7 @@
-"""The user's TrainingArguments and DeepSpeed file, checked against the axes: every trial's base."""
+"""The user's own TrainingArguments and DeepSpeed file, which every trial starts from.
+
+They are checked for contradictions with the axes of the sweep.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from orchestrator.planning.prechecks.arguments_file import without_what_is_decid
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
-"""The choice on an axis that the user's own arguments or DeepSpeed file decide."""
+"""The value of an axis that the user's own arguments or DeepSpeed file decide."""
 DEFAULT = "default"
-"""The choice on an argument's axis where a trial leaves the argument to TrainingArguments."""
+"""The value of an argument's axis if a trial does not set the argument."""
 
 _BATCH_KEYS = (
     "train_batch_size",
@@ -36,14 +39,14 @@ class BaseArguments:
     deepspeed: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
     notes: tuple[str, ...] = ()
-    """What of the user's file was left aside, in a line."""
+    """What was left out of the user's file, in one line."""
 
 
 def read_base_arguments(document: Document, used: Collection[str]) -> BaseArguments:
-    """What the document, or the files that it names, say; ``used`` are the axes of the sweep.
+    """Read the arguments in the document, or in the files that it names.
 
-    Arguments in the document itself must mean something. A file of the user's own training is taken
-    as it is, and what a measurement decides itself is left aside.
+    ``used`` are the axes of the sweep. An argument in the document that the sweep decides is a
+    problem. In a file of the user's own training, such arguments are left out.
     """
     problems: list[Problem] = []
     notes: list[str] = []
@@ -51,7 +54,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     deepspeed = _part(document, "deepspeed", problems)
     if arguments is not None and arguments.document is not document:
         if deepspeed is None and arguments.value.get("deepspeed"):
-            # The file names its DeepSpeed configuration, as the Trainer reads it.
+            # As for the Trainer, the arguments file may name the DeepSpeed file.
             deepspeed = _part(arguments.document, "deepspeed", problems)
         arguments, note = without_what_is_decided(arguments, used)
         notes += note
@@ -68,7 +71,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
-    """The mapping under a key, None where there is none; adds what is wrong to ``problems``."""
+    """The mapping under a key; None if there is none. Adds its problems to ``problems``."""
     try:
         return part_of(document, key)
     except ConfigError as error:
@@ -84,7 +87,7 @@ def _value_of(part: Part | None) -> dict[str, Any] | None:
 
 
 def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
-    """What is wrong with the user's training arguments, given the axes that the sweep uses."""
+    """The problems of the user's training arguments in a sweep with the axes ``used``."""
     for name, value in part.value.items():
         problem = _argument_problem(name, value, used)
         if problem:
@@ -92,7 +95,8 @@ def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
 
 
 def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
-    # In order of what helps most: who decides it, a misspelling, a contradiction.
+    # The most helpful answer comes first. The runner may decide the argument, its name may be
+    # misspelt, or an axis may set it.
     reason = runner_reason(name)
     if reason:
         return f"the runner decides this argument; {reason}"
@@ -106,7 +110,7 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
 
 
 def _size_problem(axis: str, value: Any) -> str:
-    """What is wrong with the value of an argument that an axis of integers owns."""
+    """What is wrong with the value, if the axis takes integers; empty if nothing is."""
     needs_integer = axis in AXES and AXES[axis].integer_argument
     if needs_integer and not (type(value) is int and value > 0):
         return f"must be an integer from 1, not {described(value)}"
@@ -114,13 +118,13 @@ def _size_problem(axis: str, value: Any) -> str:
 
 
 def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
-    """What in the user's DeepSpeed file would contradict the trial's arguments."""
-    # A trial hands DeepSpeed its own values wherever the file says "auto".
+    """Values of the user's DeepSpeed file that would contradict the trial's arguments."""
+    # The value "auto" makes DeepSpeed take the trial's own value.
     for name in _BATCH_KEYS:
         if part.value.get(name, "auto") != "auto":
             message = "must be auto: the axes micro_batch and accumulation decide it"
             yield part.problem((name,), message)
-    # A file that fixes the number format would override the axis.
+    # A file that sets the precision would override the axis.
     if "precision" in used:
         yield from _precision_problems(part)
     yield from _section_problems(part)
@@ -136,8 +140,10 @@ def _precision_problems(part: Part) -> Iterator[Problem]:
 
 
 def _section_problems(part: Part) -> Iterator[Problem]:
-    """Parts of ``zero_optimization`` that are no mappings."""
-    # Only sections that are mappings can be read for what they offload.
+    """Problems for ``zero_optimization`` and its offload sections that are not mappings.
+
+    Later code reads from these sections what is offloaded.
+    """
     zero = part.value.get("zero_optimization")
     sections: dict[KeyPath, Any] = {("zero_optimization",): zero}
     if isinstance(zero, dict):
@@ -151,12 +157,13 @@ def _section_problems(part: Part) -> Iterator[Problem]:
 def base_choices(
     arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> dict[str, Choice]:
-    """The choice on every technique axis where the sweep names none: the user's, or the default."""
+    """The value of every technique axis if the sweep sets none: the user's, else the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     for argument, owner in owned_arguments().items():
         if argument not in arguments:
             continue
-        # An integer is the axis's own value. Anything else may equal no variant of the axis.
+        # An integer is a value of its axis. Any other argument may equal no variant of its axis, so
+        # the choice is "custom".
         choices[owner] = CUSTOM
         if AXES[owner].integer_argument:
             choices[owner] = arguments[argument]
@@ -169,7 +176,7 @@ def base_choices(
 
 
 def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
-    """The user's DeepSpeed file as a row of the offload axis: what it requires, builds and is."""
+    """The user's DeepSpeed file as a variant of the offload axis."""
     zero = config.get("zero_optimization") or {}
     devices = {key: (zero.get(key) or {}).get("device") for key in _OFFLOADS}
     builds = _built_operators(devices)
@@ -186,7 +193,7 @@ def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
 
 
 def _built_operators(devices: Mapping[str, Any]) -> list[str]:
-    """The operators that DeepSpeed compiles for what is offloaded to these devices."""
+    """The operators that DeepSpeed compiles in order to offload to these devices."""
     builds = []
     if devices["offload_optimizer"] in _HOST_DEVICES:
         builds.append("cpu_adam")
@@ -199,7 +206,7 @@ def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
     traits = ["deepspeed"]
     if optimizer_device in _HOST_DEVICES:
         traits.append("offloaded_optimizer")
-    # Rules name stage 3 apart: it partitions the parameters, too.
+    # Stage 3 has a trait of its own, because it also partitions the parameters.
     if stage == 3:
         traits.append("zero3")
     if stage in (1, 2, 3):

@@ -65,7 +65,7 @@ def build_config(
 
 
 def format_of(file: FileSection) -> FileFormat | None:
-    """A dataset's format as given, else from its suffix; None where the suffix does not tell."""
+    """A dataset's format as given, else from its suffix; None if the suffix does not tell."""
     return file.format or FORMAT_OF_SUFFIX.get(Path(file.path).suffix.lower())
 
 
@@ -81,7 +81,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 
     Trials run in other processes and on other nodes, in other working folders.
     """
-    # A name with one slash can be a folder or a repository; the folder wins where it exists.
+    # A name with one slash can be a folder or a repository; the folder wins if it exists.
     if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
         return name
     return os.path.abspath(folder / name)

@@ -1,4 +1,4 @@
-"""``load_config``: a YAML file, checked whole, as one frozen ``SweepConfig``."""
+"""``load_config`` reads a YAML file, checks all of it, and returns a frozen ``SweepConfig``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from orchestrator.planning.validation_errors import section_of
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
 MAX_TRIALS = 100_000
-"""A larger plan takes minutes to write and weeks to run; this one is written in seconds."""
+"""The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
 
 def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepConfig:
-    """The configuration in a YAML file. Raises ConfigError with every problem, not only the first.
+    """Load the configuration in a YAML file. Raises ConfigError with all its problems.
 
-    A file that asks for ``model.trust_remote_code`` is refused unless the caller allows it, too:
-    files are passed around, and this one would run code of its author's choice.
+    A file that asks for ``model.trust_remote_code`` is refused unless the caller allows it, too.
+    Otherwise a file from a stranger could run code that the stranger chose.
     """
     renaming = with_new_keys(read_document(Path(path)))
     document = renaming.document
     section = section_of(document.value)
-    # What is written in axes depends on more than the schema can say.
+    # Read the axes apart from the schema, which cannot express what they may hold.
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
@@ -43,7 +43,7 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
         for at, message in section:
             problems.append(document.problem(at, message))
         raise ConfigError(problems)
-    # Keys of the right type may still name what does not exist.
+    # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
     if problems:
         raise ConfigError(problems)
@@ -53,7 +53,7 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
 def _content_problems(
     document: Document, section: SweepSection, grids: Grids, *, trust_remote_code: bool
 ) -> Iterator[Problem]:
-    """What is wrong beyond the types of single keys."""
+    """Problems that are more than a wrong type of a single key."""
     yield from _model_problems(document, section, trust_remote_code=trust_remote_code)
     yield from _data_problems(document, section)
     yield from _size_problems(document, grids, section.measure.repeats)
@@ -75,7 +75,7 @@ def _model_problems(
                 yield document.problem(("model", "config", *at), message)
         else:
             yield document.problem(("model", "architecture"), _unknown(name, architectures))
-    # Both must say so: files are passed around, command lines are typed.
+    # The command line must ask for it, too, because the file may come from a stranger.
     if section.model.trust_remote_code and not trust_remote_code:
         message = (
             "runs code that the checkpoint brings; to allow it, give --trust-remote-code on the "
@@ -101,7 +101,7 @@ def _data_problems(document: Document, section: SweepSection) -> Iterator[Proble
 
 
 def _size_problems(document: Document, grids: Grids, repeats: int) -> Iterator[Problem]:
-    # Counted before exclusions, which a grid this large would take too long to apply.
+    # Count before exclusions are applied, because applying them to a huge grid takes too long.
     trials = repeats * grids.size
     if trials > MAX_TRIALS:
         message = (

@@ -60,7 +60,7 @@ class Part:
 def part_of(document: Document, key: str) -> Part | None:
     """The mapping under a top-level key, or in the file that the key names (beside the document).
 
-    None where the key is absent or has another type. Raises ConfigError on a file that cannot be
+    None if the key is absent or has another type. Raises ConfigError on a file that cannot be
     read.
     """
     match document.value.get(key):
@@ -119,7 +119,7 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
         last: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
-            # A key that is no plain word is refused later. Until then it equals no other key.
+            # A key that is not a plain word is refused later. Until then it equals no other key.
             name: str | int = id(key)
             if isinstance(key, yaml.ScalarNode):
                 name = key.value
@@ -259,7 +259,7 @@ def _is_plain_word(node: yaml.Node) -> bool:
 
 
 def _scalar_problem(value: Any, written: str, kind: str) -> str:
-    """What is wrong with a scalar that YAML could read; empty where nothing is."""
+    """What is wrong with a scalar that YAML could read; empty if nothing is."""
     if value is None or isinstance(value, (bool, float)):
         return ""
     if isinstance(value, int):

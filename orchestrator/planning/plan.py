@@ -1,4 +1,4 @@
-"""The plan: a sweep's configurations as trial specs, and as records where a rule forbids them."""
+"""The plan: a sweep's configurations as trial specs, and as records if a rule forbids them."""
 
 from __future__ import annotations
 

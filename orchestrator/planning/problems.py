@@ -15,7 +15,7 @@ _MANY_CHOICES = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One mistake. ``line`` counts from 1; ``key`` is empty where the whole file is meant."""
+    """One mistake. ``line`` counts from 1; ``key`` is empty if the whole file is meant."""
 
     file: str
     line: int
@@ -56,7 +56,7 @@ def dotted(at: KeyPath) -> str:
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that ``word`` was probably meant to be; None where none is similar."""
+    """The choice that ``word`` was probably meant to be; None if none is similar."""
     by_lower = {choice.lower(): choice for choice in choices}
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1)

@@ -1,4 +1,4 @@
-"""Types of the file's values that are written in more than one way: sizes, durations, "auto" ..."""
+"""Types of config values that have more than one notation: sizes, durations, "auto" and others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _mapping_or_path(value: object) -> object:
 
 
 def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A list of names, and a mapping of names to arguments."""
+    """Two JSON schemas: a list of loggers' names, and a mapping of names to arguments."""
     by_name = {}
     for name, row in LOGGERS.items():
         arguments = {argument: {"description": doc} for argument, doc in row.arguments.items()}
@@ -53,7 +53,6 @@ def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
             "properties": arguments,
             "description": row.doc,
         }
-    # The short form: names alone.
     names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
     return names, {"type": "object", "additionalProperties": False, "properties": by_name}
 
@@ -61,13 +60,13 @@ def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
 def _parsed(
     parse: Callable[[object], Any], *schemas: dict[str, Any]
 ) -> tuple[BeforeValidator, WithJsonSchema]:
-    """How a value is read, and the forms that an editor accepts."""
+    """Annotations for pydantic: the function that reads a value, and the schemas it matches."""
     return BeforeValidator(parse), WithJsonSchema({"anyOf": list(schemas)})
 
 
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
 _BYTES: dict[str, Any] = {"type": "number", "minimum": 10**6}
-"""A size without a unit; a smaller number has lost its unit."""
+"""A size without a unit. A smaller number probably lacks its unit by mistake."""
 _NUMBER: dict[str, Any] = {"type": "number"}
 _TEXT: dict[str, Any] = {"type": "string"}
 _MAPPING: dict[str, Any] = {"type": "object"}
@@ -77,14 +76,14 @@ _SIZE = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["16GiB",
 _DURATION = {"type": "string", "pattern": f"^{DURATION_PATTERN}$", "examples": ["300s", "5m"]}
 
 Size = Annotated[int, *_parsed(size_bytes, _BYTES, _SIZE)]
-"""Bytes."""
+"""A size in bytes, written as a number or as text such as 16GiB."""
 Duration = Annotated[float, *_parsed(duration_seconds, _NUMBER, _DURATION)]
-"""Seconds."""
+"""A time in seconds, written as a number or as text such as 5m."""
 Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, _EPOCH)]
-"""None: one epoch."""
+"""A number of steps; None, written "epoch", stands for one epoch."""
 Cpus = Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)]
-"""0: auto."""
+"""A number of CPUs; 0 stands for "auto"."""
 HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
-"""Bytes; 0: auto."""
+"""A size in bytes; 0 stands for "auto"."""
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
 Loggers = Annotated[dict[str, dict[str, Any]], *_parsed(read_loggers, *_logger_schemas())]

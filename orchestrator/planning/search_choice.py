@@ -15,15 +15,14 @@ _REMOVED = 'the search "optuna" was removed; use frontier, which finds more with
 
 
 def search_of(value: Any) -> SearchChoice:
-    """The search that a checked value names, its options filled up with defaults."""
+    """The search that a checked value names. Options that are not given have their defaults."""
     kind, given = _kind_and_options(value)
-    # What the file does not give keeps its default.
     options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
     return SearchChoice(kind=kind, options={**options, **given})
 
 
 def search_problems(value: Any) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with the value of the key ``search``: where, and a sentence."""
+    """The problems of the value of the key ``search``: the key path, and a sentence."""
     if not isinstance(value, (str, Mapping)):
         yield ("search",), f"must be a kind of search or a mapping, not {described(value)}"
         return
@@ -32,7 +31,7 @@ def search_problems(value: Any) -> Iterator[tuple[KeyPath, str]]:
     if problem:
         yield _path_of_kind(value), problem
         return
-    # Without a kind there are no options to check against.
+    # The options of an unknown kind cannot be checked, so this comes after the kind.
     for name, option_value in given.items():
         problem = _option_problem(kind, name, option_value)
         if problem:
@@ -40,7 +39,7 @@ def search_problems(value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _path_of_kind(value: Any) -> KeyPath:
-    """Where the kind is written: the key itself, or its part ``kind``."""
+    """The path of the kind: the key ``search`` itself, or ``kind`` below it."""
     if isinstance(value, str):
         return ("search",)
     return ("search", "kind")
@@ -67,7 +66,7 @@ def _option_problem(kind: str, name: str, value: Any) -> str:
         return _value_problem(options[name], value)
     if name in _REMOVED_OPTIONS:
         return _REMOVED
-    # The option of another kind is no misspelling.
+    # An option of another kind of search is not a misspelling.
     owners = [other for other, row in SEARCH_KINDS.items() if name in row.options]
     if owners:
         return f"only search: {{kind: {' or '.join(owners)}}} has this"
@@ -75,7 +74,7 @@ def _option_problem(kind: str, name: str, value: Any) -> str:
 
 
 def _value_problem(option: SearchOption, value: Any) -> str:
-    # An integer is a number, too; a boolean, which is an integer to Python, is neither.
+    # An integer counts as a number. A boolean does not, although Python makes it an integer.
     is_number = isinstance(value, int) or (option.type is float and isinstance(value, float))
     expected = ""
     if is_number and not isinstance(value, bool):
@@ -91,7 +90,7 @@ def _value_problem(option: SearchOption, value: Any) -> str:
 
 def _broken_bound(option: SearchOption, value: float) -> str:
     """The bound that a number breaks, in words; NaN breaks every bound."""
-    # Written so that NaN, which compares false with everything, is refused.
+    # Each test is negated, so that NaN fails: every comparison with NaN is false.
     if not value >= option.minimum:
         return f"at least {option.minimum:g}"
     if option.maximum is not None and not value <= option.maximum:
@@ -113,7 +112,7 @@ def search_schema() -> dict[str, Any]:
             "additionalProperties": False,
             "properties": {"kind": {"const": kind, "description": row.doc}, **properties},
         }
-        # Without a kind, the options are those of the default kind.
+        # A mapping without a kind means the default kind, so only other kinds must be named.
         if kind != DEFAULT_KIND:
             mapping["required"] = ["kind"]
         mappings.append(mapping)

@@ -81,7 +81,7 @@ class SweepConfig:
     baseline: Assignment = field(default_factory=dict)
     """Every axis with a value.
 
-    A trial takes it where it names none, and the report compares with it.
+    A trial that names no value takes this one, and the report compares with it.
     """
     measure: MeasureSpec = field(default_factory=MeasureSpec)
     repeats: int = 1

@@ -100,7 +100,7 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
 
 
 def _refuse_contradiction(axis: str, config: SweepConfig) -> None:
-    """Raises ValueError where the file's own training arguments decide the axis."""
+    """Raises ValueError if the file's own training arguments decide the axis."""
     for argument in config.training_arguments:
         if owned_arguments().get(argument) == axis:
             raise ValueError(

@@ -90,7 +90,7 @@ def _quotes_hint(kind: str, value: Any) -> str:
 def _keys_at(at: list[str | int]) -> Iterator[str]:
     """The keys of the section at a key path."""
     section: type[BaseModel] = SweepSection
-    # Walk down the models as pydantic did; an axis name is no model's key.
+    # Walk down the models as pydantic did; the name of an axis is not a key of a model.
     for key in at:
         if key in section.model_fields:
             annotation = section.model_fields[str(key)].annotation

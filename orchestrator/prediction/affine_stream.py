@@ -41,7 +41,7 @@ class Stream:
 
     events: tuple[Event, ...]
     samples: int = 0
-    """Micro-batch at which the stream was traced; 0 where it does not depend on the micro-batch."""
+    """Micro-batch at which the stream was traced; 0 if it does not depend on the micro-batch."""
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
 
@@ -49,7 +49,7 @@ class Stream:
 def between(low: Stream, high: Stream, samples: int) -> Stream | None:
     """The stream at another micro-batch, whose sizes are affine in it.
 
-    None where the two streams do not have the same events.
+    None if the two streams do not have the same events.
     """
     if samples == low.samples:
         return low
@@ -69,7 +69,7 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:
-    """The event between two of the same allocation or free; None where these are different."""
+    """The event between two of the same allocation or free; None if these are different."""
     if low == high:
         return low
     if isinstance(low, Free) or isinstance(high, Free):

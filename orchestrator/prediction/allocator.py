@@ -1,4 +1,4 @@
-"""PyTorch's CUDA caching allocator, as far as byte counts go: rounding, pools, segments."""
+"""Simulates the byte counts of PyTorch's CUDA caching allocator: rounding, pools and segments."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def _empty_pools() -> dict[bool, list[tuple[int, int, Block]]]:
 
 @dataclass(slots=True)
 class CachingAllocator:
-    """One stream of one device.
+    """The allocator of one stream on one device.
 
     ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does. A request takes the
-    smallest cached block that holds it, and of equal blocks the lowest address. It splits off what
-    is left if that is worth keeping: at least 512 B in the pool of small blocks, more than 1 MiB in
-    the other. Segments come from the device without limit and are never returned. Each lies below
-    the one before, as recorded peaks show; with ``upwards`` it lies above.
+    smallest cached block that holds it. Of equal blocks, it takes the one with the lowest address.
+    The rest of the block is split off if it is large enough: at least 512 B in the pool of small
+    blocks, more than 1 MiB in the other. Segments come from the device without limit and are never
+    returned. Each lies at a lower address than the one before, as recorded peaks show. With
+    ``upwards`` it lies at a higher one.
     """
 
     upwards: bool = False
@@ -49,13 +50,16 @@ class CachingAllocator:
     peak_allocated: int = 0
     peak_reserved: int = 0
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=_empty_pools)
-    """Whether small -> the free blocks of the pool, as (size, address, block) in order."""
+    """Whether the pool is that of small blocks -> its free blocks.
+
+    A pool is a sorted list of (size, address, block).
+    """
 
     def allocate(self, nbytes: int) -> Block | None:
-        """A block for a tensor of ``nbytes``; None for none, which takes no memory."""
+        """A block for a tensor of ``nbytes``; None for an empty tensor, which takes no memory."""
         if nbytes <= 0:
             return None
-        # A cached block if one is large enough, else a new segment; what is left over is split off.
+        # Take a cached block that is large enough, or else a new segment. Split off the rest.
         size = rounded(nbytes)
         small = size <= SMALL_SIZE
         block = self._cached(size, small) or self._segment(size, small)
@@ -71,7 +75,7 @@ class CachingAllocator:
             return
         self.allocated -= block.size
         block.free = True
-        # Merge with the free neighbours, which leave the pool as blocks of their own.
+        # Merge with free neighbours. They are removed from the pool first.
         before = block.previous
         after = block.next
         if after is not None and after.free:
@@ -87,7 +91,7 @@ class CachingAllocator:
 
     def _cached(self, size: int, small: bool) -> Block | None:
         pool = self._free[small]
-        # The first block that is large enough: the pool is sorted by size, then by address.
+        # The pool is sorted by size, then by address. Take the first block that is large enough.
         index = bisect_left(pool, (size, -1))
         if index == len(pool):
             return None
@@ -98,7 +102,8 @@ class CachingAllocator:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        # Segments adjoin each other, but blocks of two segments are never merged.
+        # A new segment has the address next to the one before. Blocks of two segments are never
+        # merged.
         address = _HIGHEST_ADDRESS - self.reserved
         if self.upwards:
             address = self.reserved - nbytes
@@ -106,7 +111,7 @@ class CachingAllocator:
 
     def _split(self, block: Block, size: int) -> None:
         remaining = block.size - size
-        # ``should_split`` of CUDACachingAllocator.cpp.
+        # The same condition as ``should_split`` in CUDACachingAllocator.cpp.
         least = SMALL_SIZE + 1
         if block.small:
             least = MIN_BLOCK
@@ -124,14 +129,14 @@ class CachingAllocator:
 
 
 def rounded(nbytes: int) -> int:
-    """The size of a request: a multiple of 512 B."""
+    """A request's size rounded up to a multiple of 512 B."""
     # -(-a // b) is a / b rounded up.
     blocks = max(1, -(-nbytes // MIN_BLOCK))
     return blocks * MIN_BLOCK
 
 
 def segment_bytes(size: int) -> int:
-    """What is asked of the device for a block of ``size`` bytes."""
+    """Bytes of the segment that is allocated on the device for a block of ``size`` bytes."""
     if size <= SMALL_SIZE:
         return SMALL_BUFFER
     if size < MIN_LARGE_ALLOCATION:

@@ -1,4 +1,4 @@
-"""Trials to predictions. Trials that differ only in batch or optimizer share their traces."""
+"""Predicts the memory of trials. Those that differ only in batch or optimizer share traces."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from orchestrator.prediction.unsupported import unpredictable
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
 _UNTRACED_ARGUMENTS = (*_BATCH_ARGUMENTS, *_UPDATE_ARGUMENTS, "tf32")
-"""Training arguments that change nothing in how a micro-batch runs through the model."""
+"""Training arguments that do not change how a micro-batch runs through the model."""
 _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 
 def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """Predictions in the order of the trials. What libraries print is kept off stdout."""
+    """Predictions in the order of the trials. Output of libraries goes to stderr."""
     predictions: dict[str, Prediction] = {}
     with _quiet_libraries():
         for trials_of_model in sharing_traces(trials):
@@ -46,7 +46,7 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
-    """Trials in groups that are best predicted together: those of one model."""
+    """The trials in groups that share traces: each group has one model and one way to run it."""
     groups: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         groups.setdefault(_model_key(spec), []).append(spec)
@@ -54,9 +54,9 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
 
 
 def _model_key(spec: TrialSpec) -> str:
-    """Equal for trials that share a model, and the way a micro-batch runs through it."""
+    """A key that is equal for trials with the same model and the same way to run a micro-batch."""
     settings = to_json(spec.settings)
-    # The optimizer's hook changes the update alone.
+    # Leave out the optimizer's hook, which changes only the update.
     hooks = {place: hook for place, hook in settings["hooks"].items() if place != "optimizer"}
     parts = [
         to_json(spec.model),
@@ -79,7 +79,7 @@ def _traced_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _update_key(spec: TrialSpec) -> str:
-    """Equal for trials whose optimizer makes the same step."""
+    """A key that is equal for trials with the same optimizer step."""
     given = spec.settings.training_arguments
     arguments = {name: given[name] for name in _UPDATE_ARGUMENTS if name in given}
     hook = to_json(spec.settings.hooks.get("optimizer"))

@@ -1,4 +1,4 @@
-"""A GPU's constants, measured once and kept as data: gpus/NAME.yaml."""
+"""Loads the constants of a GPU, which were measured once, from gpus/NAME.yaml."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FOLDER = Path(__file__).parent / "gpus"
 _COMPLETE = "h200"
 """The GPU with a value for every constant."""
 _DESCRIPTIONS = ("name", "source", "assumed")
-"""Fields that are no constants."""
+"""Fields of ``Gpu`` that are not measured constants."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """A GPU, and how the libraries behave on it. In bytes unless named otherwise."""
+    """The constants of a GPU, and of the libraries on it."""
 
     name: str
     source: str
@@ -27,23 +27,23 @@ class Gpu:
     total_bytes: int
     """What NVML reports as the device's memory."""
     context_bytes: int
-    """A bare CUDA context."""
+    """Memory that a bare CUDA context takes."""
     kernels_bytes: int
-    """Kernels and libraries loaded while training."""
+    """Memory of the kernels and libraries that are loaded during training."""
     cudnn_bytes: int
-    """What cuDNN adds to them."""
+    """Memory that cuDNN adds to ``kernels_bytes``."""
     deepspeed_bytes: int
-    """What DeepSpeed's engine and communicator take outside the allocator, up to stage 2."""
+    """Memory of DeepSpeed's engine and communicator outside the allocator, up to stage 2."""
     deepspeed_zero3_bytes: int
     """The same at stage 3."""
     cublas_workspace_bytes: int
-    """Taken by each thread that multiplies matrices (forward, backward), and kept."""
+    """Workspace that each thread with matrix products (forward, backward) takes and keeps."""
     cublaslt_workspace_bytes: int
     """The same for products with a bias."""
     cudnn_attention: bool
     """Whether PyTorch prefers cuDNN's attention for 16-bit inputs (capability 9 and 10)."""
     assumed: tuple[str, ...] = ()
-    """Constants that were not measured on this GPU: they are the H200's."""
+    """Names of constants that were not measured on this GPU. They have the H200's values."""
 
     @property
     def is_measured(self) -> bool:
@@ -54,8 +54,8 @@ class Gpu:
 def load_gpu(name: str) -> Gpu:
     """The constants of a GPU by name, or of the first in a file of ``doctor --calibrate``.
 
-    Constants that such a file lacks (libraries, workspaces) are the H200's. Raises ValueError with
-    the valid choices.
+    Constants that such a file lacks (libraries, workspaces) have the H200's values. Raises
+    ValueError, with the valid names, if there is no such GPU or file.
     """
     path = FOLDER / f"{name.lower()}.yaml"
     if path.is_file():
@@ -67,7 +67,7 @@ def load_gpu(name: str) -> Gpu:
 
 
 def _calibrated(path: Path) -> Gpu:
-    # A file of several GPUs is read for the first.
+    # The file is a list of GPUs. Take the first.
     measured = (yaml.safe_load(path.read_text(encoding="utf-8")) or [{}])[0]
     constants: dict[str, Any] = {}
     assumed = []
@@ -76,7 +76,7 @@ def _calibrated(path: Path) -> Gpu:
             constants[field.name] = measured[field.name]
         elif field.name not in _DESCRIPTIONS:
             assumed.append(field.name)
-    # What the file lacks is the H200's, and listed as assumed.
+    # All other constants keep the H200's values, and are listed in ``assumed``.
     constants |= {"name": str(measured.get("device", path)), "source": str(path)}
     return replace(load_gpu(_COMPLETE), **constants, assumed=tuple(assumed))
 

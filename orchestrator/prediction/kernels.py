@@ -18,8 +18,8 @@ _FLOAT_BYTES = 4
 def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
     """Partial sums of a reduction (``sum``, ``mean``) of which many thread blocks share an output.
 
-    ``layout`` has three integers per dimension: its size, its stride, and 1 where it is summed.
-    0 where one block computes an output. Follows ``setReduceConfig`` in
+    ``layout`` has three integers per dimension: its size, its stride, and 1 if it is summed.
+    0 if one block computes an output. Follows ``setReduceConfig`` in
     aten/src/ATen/native/cuda/Reduce.cuh for sums accumulated in 4 bytes.
     """
     reduced, kept = _coalesced(layout)
@@ -175,7 +175,7 @@ def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> i
 
 
 def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
-    """Partial sums of a weight's or bias's gradient where very many rows are normalized.
+    """Partial sums of a weight's or bias's gradient if very many rows are normalized.
 
     32 rows to a block. After ``LaunchGammaBetaBackwardCUDAKernel`` in
     aten/src/ATen/native/cuda/layer_norm_kernel.cu.

@@ -1,4 +1,4 @@
-"""How the traced libraries are imported: imports take most of the time of a single prediction."""
+"""Imports the traced libraries fast, because imports take most of the time of a prediction."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from unittest.mock import patch
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import inside without the garbage collector, and without what no trace runs.
+    """Within it, imports run without the garbage collector and without code that no trace runs.
 
-    The collector would walk through everything again and again. Left out are Inductor, with which
-    bitsandbytes compiles kernels, and torchao, with which transformers reads quantized weights.
+    The collector would visit all imported objects again and again. Two parts are left out:
+    Inductor, with which bitsandbytes compiles kernels, and torchao, with which transformers reads
+    quantized weights.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -29,18 +30,18 @@ def quick_imports() -> Iterator[None]:
         with patch.object(utils, "is_torchao_available", _is_not_available):
             yield
     finally:
-        gc.freeze()  # libraries stay: later collections need not look at them
+        gc.freeze()  # libraries stay in memory, so later collections can skip them
         if was_collecting:
             gc.enable()
 
 
 @contextmanager
 def without_gpus() -> Iterator[None]:
-    """Hide the machine's GPUs from what is imported inside.
+    """Within it, PyTorch sees no GPU.
 
-    PyTorch would open a context on one, and take memory from a measurement that runs there.
+    Otherwise it would open a CUDA context on a GPU, which takes memory from a measurement there.
     """
-    # The variable is read when CUDA is first asked about, so it is restored afterwards.
+    # PyTorch reads the variable when CUDA is first used, so it can be restored afterwards.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
@@ -53,7 +54,7 @@ def without_gpus() -> Iterator[None]:
 
 
 def _uncompiled(function: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """``torch.compile`` as a decorator, with or without arguments, that compiles nothing."""
+    """Stands in for ``torch.compile``, with or without arguments, and compiles nothing."""
     if function is None:
         return _unchanged
     return function

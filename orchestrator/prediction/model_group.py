@@ -31,7 +31,7 @@ class _MicroBatches:
 
 
 class ModelGroup:
-    """Trials of one model. A micro-batch is traced at two sizes where three or more are asked.
+    """Trials of one model. A micro-batch is traced at two sizes if three or more are asked.
 
     ``update_key`` is equal for trials whose optimizer makes the same step.
     """
@@ -92,7 +92,7 @@ class ModelGroup:
         )
 
     def _predicted_on(self, batch: Batch, spec: TrialSpec, step: FakeStep) -> Prediction:
-        """The trial's figures where all its micro-batches have these shapes."""
+        """The trial's figures if all its micro-batches have these shapes."""
         micro_batches = self._micro_batches(batch, spec.micro_batch, step)
         if spec.settings.deepspeed is not None:
             return self._predicted_under_deepspeed(batch, spec, step, micro_batches)
@@ -148,10 +148,10 @@ class ModelGroup:
         return self._updates[key]
 
     def _micro_batches(self, batch: Batch, samples: int, step: FakeStep) -> _MicroBatches:
-        """A micro-batch, interpolated between the smallest and the largest where it can be."""
+        """A micro-batch, interpolated between the smallest and the largest if it can be."""
         sizes = sorted({trial.micro_batch for trial in self._trials})
         affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
-        # Batches of unequal length are no affine function of their size.
+        # For batches of unequal length, memory is not an affine function of the size.
         if not step.batches.is_ragged and len(affine) > 2 and samples in affine[1:-1]:
             smallest = self._traced(step.batches.worst(affine[0]), affine[0], step)
             largest = self._traced(step.batches.worst(affine[-1]), affine[-1], step)
@@ -169,7 +169,7 @@ class ModelGroup:
 
 
 def _interpolated(low: _MicroBatches, high: _MicroBatches, samples: int) -> _MicroBatches | None:
-    """The streams between two traces; None where the traces do not have the same events."""
+    """The streams between two traces; None if the traces do not have the same events."""
     # Both kinds of micro-batches must have the same events at the two sizes.
     first = between(low.first, high.first, samples)
     if first is None:

@@ -1,4 +1,4 @@
-"""The parameters of a model that is built without memory: a model as JSON in, a number out."""
+"""Counts the parameters of a model without memory for them. Reads JSON and prints JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jobs.spec import ModelSpec
 
 
 def count(model: ModelSpec) -> int:
-    """The parameters of a model, tied weights once.
+    """The number of parameters of a model. Tied weights count once.
 
-    Raises ValueError where transformers refuses a value of its configuration.
+    Raises ValueError if transformers refuses a value of the model's configuration.
     """
     import torch
     import transformers
@@ -41,7 +41,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # huggingface_hub's strict dataclasses name the field first, and the reason after a colon.
+    # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__
 
 

@@ -13,7 +13,7 @@ from orchestrator.units import MIB
 LARGEST_CONTEXT_BYTES = 1_343 * MIB
 """Context and kernels of a V100, the largest published: the Hugging Face guide's table, 2022."""
 SMALLEST_CONTEXT_BYTES = 100 * MIB
-"""A bare context with lazily loaded kernels is no smaller."""
+"""A bare context with lazily loaded kernels is at least this large."""
 
 
 def elsewhere(

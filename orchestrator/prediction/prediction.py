@@ -64,22 +64,22 @@ class Prediction:
     elsewhere: Elsewhere | None = None
     """The same on another GPU model; None: every card is like the GPU that was predicted for."""
     typical_device: Figure | None = None
-    """``device`` on a typical batch of a data file; None where all batches are equally long."""
+    """``device`` on a typical batch of a data file; None if all batches are equally long."""
     worst_tokens: int | None = None
-    """Tokens of the longest sequence; None where all batches are equally long."""
+    """Tokens of the longest sequence; None if all batches are equally long."""
     typical_tokens: int | None = None
     """Tokens of a typical batch's longest sequence."""
     measured_bytes: int | None = None
-    """Memory of the GPU whose constants were all measured; None where some were not."""
+    """Memory of the GPU whose constants were all measured; None if some were not."""
     anatomy: Mapping[str, int] = field(default_factory=dict)
     """Kind of memory -> bytes at the peak; they add up to ``allocated.bytes``.
 
     The kinds are those of ``jobs.anatomy.memory.kinds``.
     """
     unknown: str = ""
-    """Why nothing is predicted; empty where something is."""
+    """Why nothing is predicted; empty if something is."""
     refused: str = ""
-    """Why the trial would raise, whatever the memory; empty where it would run."""
+    """Why the trial would raise, whatever the memory; empty if it would run."""
     largest_block: int | None = None
     """Bytes of a step's largest request: what the allocator may keep twice."""
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Streams put together to training steps and run through the allocator: the peak, and its parts."""
+"""Joins streams to training steps and runs them through the allocator: the peak and its parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReplayedPeaks:
     allocated: int
     reserved: int
     reserved_upwards: int
-    """The same with segments at rising addresses: where that differs, the order matters."""
+    """The same with segments at rising addresses: if that differs, the order matters."""
     at_peak: Mapping[str, int]
     """Kind -> bytes at the moment of the allocated peak; they add up to it."""
     largest_block: int = 0

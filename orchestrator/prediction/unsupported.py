@@ -19,7 +19,7 @@ _ARGUMENTS = {
 
 
 def unpredictable(spec: TrialSpec) -> str:
-    """Why nothing is predicted of this trial; empty where something is."""
+    """Why nothing is predicted of this trial; empty if something is."""
     return (
         _untraced_kernels(spec)
         or _untraced_states(spec)

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine on one GPU: weights in the training precision, flat buffers, buckets."""
+"""Predicts what DeepSpeed's engine allocates on one GPU: weights, flat buffers and buckets."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from orchestrator.prediction.affine_stream import Allocation, Event, Free, Strea
 from orchestrator.prediction.replay import TrialStreams
 
 _BUCKET_ELEMENTS = 500_000_000
-"""``reduce_bucket_size`` where the configuration names none."""
+"""Default of ``reduce_bucket_size``."""
 _LIVE_ELEMENTS = 1_000_000_000
-"""``stage3_max_live_parameters`` where the configuration names none."""
+"""Default of ``stage3_max_live_parameters``."""
 _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZeroEngine:
-    """The part of a DeepSpeed configuration that decides memory on the GPU."""
+    """The values of a DeepSpeed configuration that decide memory on the GPU."""
 
     stage: int
     optimizer_on_host: bool
     bucket_elements: int
     live_elements: int
-    """Parameters of which stage 3 keeps the gathered weights between their uses."""
+    """Most parameters whose gathered weights stage 3 keeps between their uses."""
 
     @classmethod
     def of(cls, spec: TrialSpec, hidden_size: int) -> ZeroEngine:
-        """As the trial's configuration says.
+        """The engine of a trial's configuration.
 
-        For "auto" buckets transformers takes the square of the model's ``hidden_size``.
+        If the bucket size is "auto", transformers takes the square of the model's ``hidden_size``.
         """
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
@@ -48,7 +48,7 @@ class ZeroEngine:
         )
 
     def unpredictable(self, model: torch.nn.Module) -> str:
-        """Why nothing is predicted of this model under the engine; empty where something is."""
+        """Why memory cannot be predicted for this model with the engine; empty if it can."""
         elements = sum(parameter.numel() for parameter in model.parameters())
         if self.stage == 3 and elements > self.live_elements:
             return (
@@ -60,7 +60,8 @@ class ZeroEngine:
 
 def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
     """Cast parameters and buffers as the engine does; shared parameters stay shared."""
-    # Shared parameters are met more than once, and cast once.
+    # The loop meets shared parameters more than once, but casts them once. The key is the id of the
+    # old and of the new parameter.
     casts: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -83,12 +84,12 @@ def trial_streams(
     later: Stream | None,
     accumulation: int,
 ) -> TrialStreams:
-    """The trial's streams under the engine. ``model`` has the training precision already.
+    """The allocations of a trial with the engine. ``model`` already has the training precision.
 
     Each gradient is copied to a bucket and freed; see deepspeed/runtime/zero/stage_1_and_2.py and
-    stage3.py. Up to stage 2 the first gradient of a backward pass makes the bucket. Stage 3 has it
-    from the start, and reduces it on a CUDA stream of its own, whose cached memory no other stream
-    gets.
+    stage3.py. Up to stage 2, the first gradient of a backward pass allocates the bucket. Stage 3
+    has the bucket from the start. It reduces the bucket on a CUDA stream of its own, whose cached
+    memory no other stream can use.
     """
     is_stage_3 = engine.stage == 3
     # Stage 0 has no buckets.
@@ -109,7 +110,7 @@ def trial_streams(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Trained:
-    """A model's trained parameters."""
+    """Sizes of a model's trained parameters."""
 
     elements: int
     element_bytes: int
@@ -118,7 +119,7 @@ class _Trained:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> _Trained:
-        """The parameters of a model that get gradients."""
+        """The sizes of the parameters of a model that get gradients."""
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         sizes = [parameter.numel() for parameter in parameters]
         return cls(
@@ -134,16 +135,16 @@ class _Trained:
 
 
 def _resident_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event]:
-    """What is allocated from the first step to the last."""
+    """Allocations that live from the first step to the last."""
     sizes = _resident_sizes(model, engine)
     for number, (nbytes, kind) in enumerate(sizes, start=1):
         yield Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
 
 
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:
-    """Bytes and kind of each buffer, in order."""
+    """Bytes and kind of each buffer that lives during all steps, in order of allocation."""
     trained = _Trained.of(model)
-    # All weights lie in one flat buffer, except those that are not trained.
+    # All trained weights lie in one flat buffer. Others have their own.
     yield trained.nbytes, "weights"
     for parameter in model.parameters():
         if not parameter.requires_grad:
@@ -160,10 +161,14 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
 
 
 def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event]:
-    """An update on the GPU flattens the gradients and converts them to 32 bits."""
+    """The temporary buffers of an update; none if the optimizer is on the host.
+
+    An update on the GPU flattens the gradients and converts them to 32 bits.
+    """
     if engine.optimizer_on_host:
         return
-    # One flat copy of the gradients in the training precision, one in 32 bits.
+    # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
+    # 32 bits.
     trained = _Trained.of(model)
     sizes = [_FLOAT_BYTES * trained.elements]
     if engine.stage in (1, 2):
@@ -177,10 +182,10 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event
 
 
 def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
-    """A micro-batch whose gradients are freed at once: their bucket holds them until it is over.
+    """The events of a micro-batch with a bucket, in which each gradient is freed at once.
 
-    Where the first gradient makes the bucket, the operator that computed the gradient has freed its
-    inputs before.
+    The bucket lives until the end of the micro-batch. If the first gradient allocates it, it comes
+    after the operator of that gradient has freed its inputs.
     """
     if not bucket_bytes:
         return stream
@@ -204,8 +209,11 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
 
 
 def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:
-    """The position of the first allocation that follows a free after a gradient; -1 for none."""
-    # First a gradient, then the frees of its inputs, then the bucket.
+    """The position of the first allocation that follows a gradient and then a free.
+
+    -1 if there is none.
+    """
+    # The order is: a gradient, the frees of its inputs, the bucket.
     has_gradient = False
     has_freed_inputs = False
     for index, event in enumerate(events):

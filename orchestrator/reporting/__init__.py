@@ -16,7 +16,7 @@ schema_page.py     docs/schema.md
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
                    batch_size.py, plan.py and prediction.py
 recommendation_json.py, recommendation_notes.py
-                   a recommendation as JSON; what to know before training
+                   a recommendation as JSON; notes to read before training
 workload.py        a user's own training: its time, price and energy
 config_reference.py  docs: every key of a config
 """

@@ -148,7 +148,7 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
 
 
 def _left_out(answer: BatchSizeAnswer) -> Iterator[str]:
-    """The sizes that are no answer because they train something else."""
+    """The sizes that cannot be an answer, because they train something else."""
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
         speed = f"{units.number(size.speed)} samples/s"

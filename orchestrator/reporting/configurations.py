@@ -24,7 +24,7 @@ MARKS_MEAN = {
     HOST_BOUND: "host-bound: the GPU waited for the host, so this is the host's speed",
     LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
 }
-"""Mark -> what it says of a configuration."""
+"""Mark -> its meaning for a configuration."""
 
 LOSS_STATES: Mapping[CheckState, str] = {
     CheckState.MATCHES: "match the reference",
@@ -92,7 +92,7 @@ def marks(results: EnvironmentResults, configuration: Configuration) -> list[str
 def mark_notes(
     results: EnvironmentResults, configurations: Iterable[Configuration]
 ) -> tuple[str, ...]:
-    """What the marks on these configurations mean, a line each."""
+    """The meanings of the marks on these configurations, one line each."""
     used_marks: set[str] = set()
     other_recipes: dict[str, None] = {}
     for configuration in configurations:

@@ -1,4 +1,4 @@
-"""What a section of a report holds: sentences, and tables of plain values for any renderer."""
+"""The content of a report's section: sentences and tables of plain values, for any renderer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Format(enum.Enum):
 
 
 _MAX_NARROW_COLUMNS = 5
-"""As many fit in half of a page's width."""
+"""This many columns fit into half the width of a page."""
 _WORDS = (Format.TEXT, Format.CONFIGURATION, Format.OUTCOME, Format.TRIALS)
 
 
@@ -60,15 +60,15 @@ class Column:
     better: Literal["", "more", "less"] = ""
     """Whether more or less than 1 is an improvement, for ratios."""
     is_detail: bool = False
-    """Whether it is left out where there is little room."""
+    """Whether the column may be left out for lack of room."""
 
     @property
     def is_figure(self) -> bool:
-        """Whether it is flush right."""
+        """Whether the column holds numbers, which are aligned to the right."""
         return self.format not in _WORDS
 
     def text(self, row: Row) -> str:
-        """A row's value as people read it; empty where it has none."""
+        """A row's value in this column as text, with its marks; empty if there is no value."""
         written = formatted(row.get(self.key), self.format)
         if not written or not self.marks:
             return written
@@ -76,7 +76,7 @@ class Column:
         return " ".join([*marks, written])
 
     def tone(self, row: Row) -> Literal["", "good", "bad"]:
-        """Whether a ratio is an improvement; empty for other values, and near 1."""
+        """Whether a ratio is an improvement; empty for other values and for ratios near 1."""
         value = row.get(self.key)
         if not self.better or not isinstance(value, (int, float)):
             return ""
@@ -97,15 +97,15 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     name: str = "rows"
-    """Its key in JSON; unique within a section."""
+    """The table's key in JSON; unique within a section."""
     caption: str = ""
-    """One sentence about it; empty where the section's text says enough."""
+    """One sentence about the table; empty if the section's text says enough."""
     is_curve: bool = False
-    """Whether evenly spaced rows stand for all where there is no room, not the first ones."""
+    """Whether a table that is too long shows evenly spaced rows instead of its first rows."""
 
     @property
     def is_wide(self) -> bool:
-        """Whether it needs the whole width of a page."""
+        """Whether the table needs the whole width of a page."""
         # Lists of trials fold out, which needs the whole width.
         formats = [column.format for column in self.shown_columns]
         return Format.TRIALS in formats or len(formats) > _MAX_NARROW_COLUMNS
@@ -117,7 +117,7 @@ class Table:
 
     @property
     def shown_columns(self) -> tuple[Column, ...]:
-        """The columns with something below their heading."""
+        """The columns that have text in at least one row."""
         return tuple(filter(self._has_text, self.columns))
 
     def _has_text(self, column: Column) -> bool:
@@ -126,15 +126,15 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Content:
-    """One section as filled in for a run: sentences, tables, and notes about their marks."""
+    """The content of one section for one run: sentences, tables, and notes about their marks."""
 
     title: str
-    """Empty for sentences that open the report."""
+    """The section's heading; empty for the sentences that open the report."""
     text: tuple[str, ...] = ()
     """Sentences above the tables."""
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
-    """Sentences below them."""
+    """Sentences below the tables."""
 
     @property
     def is_wide(self) -> bool:
@@ -171,7 +171,7 @@ class EnvironmentSection(Section):
 
 
 def formatted(value: Any, format: Format) -> str:
-    """A value as people read it; empty for None and for figures that are not finite."""
+    """A value as text in a format; empty for None and for numbers that are not finite."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, str):
@@ -217,4 +217,4 @@ _WRITERS: Mapping[Format, Callable[[Any], str]] = {
     Format.SHARE: _share,
     Format.DURATION: duration,
 }
-"""Format -> what writes a value in it."""
+"""Format -> the function that writes a value in this format."""

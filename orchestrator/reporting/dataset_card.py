@@ -33,19 +33,19 @@ def render(report: Report, uri: str) -> str:
     hardware = ", ".join(dict.fromkeys(results.hardware for results in dataset.environments))
     if hardware:
         name = f"{name} on {hardware}"
-    # The viewer shows one configuration a Parquet file.
+    # The Hub's viewer calls each Parquet file a "configuration", with a name of its own.
     tables = [_table(path) for path in sorted(report.files) if path.suffix == ".parquet"]
     front = {"pretty_name": name, "tags": _TAGS, "configs": tables}
     header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     text = markdown.render(report, picture=layout.FRONTIER_PLOT)
-    # hf://datasets/OWNER/NAME/...: the owner and the name.
+    # The repository is the OWNER/NAME of hf://datasets/OWNER/NAME/...
     repository = "/".join(uri.split("/")[3:5])
     loading = _LOADING.format(repository=repository, uri=uri)
     return f"---\n{header}---\n\n{text}\n{loading}"
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """A table as the Hub's viewer reads it."""
+    """The header entry by which the Hub's viewer finds a table."""
     about: dict[str, Any] = {"config_name": path.stem, "data_files": path.name}
     if path.name == layout.TRIALS:
         about["default"] = True

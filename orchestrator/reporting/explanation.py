@@ -21,7 +21,7 @@ MAX_LOSS_STEPS = 6
 
 _FASTER = ("B is faster", "B is slower")
 _SMALLER = ("B takes less memory", "B takes more memory")
-"""What is said of B where its figure is less than A's, and where it is more."""
+"""The words for B if its figure is less than A's, and if it is more."""
 
 Writer = Callable[[float], str]
 
@@ -262,7 +262,7 @@ def _loss_table(curves: LossCurves) -> Iterator[str]:
 
 
 def _window(window: LossWindow) -> str:
-    """Mean losses of both; the bound, too, where losses could exceed it."""
+    """Mean losses of both; the bound, too, if losses could exceed it."""
     steps = f"steps {window.begin + 1} to {window.end}"
     if window.end == window.begin + 1:
         steps = f"step {window.end}"

@@ -13,12 +13,12 @@ from orchestrator.reporting.terminal.safe_text import visible
 
 
 def render(report: Report, *, picture: str = "") -> str:
-    """The whole report; ``picture`` is the path of the front's image, relative to the report."""
+    """The whole report. ``picture`` is the path of the frontier's image, relative to the report."""
     lines = [f"# {text(report.dataset.name or 'Run')}", "", text(f"{report.headline}."), ""]
     environment: EnvironmentResults | None = None
     has_picture = False
     for part in report.parts:
-        # Sections without a title open the report; command and picture follow them.
+        # Sections without a title open the report. The command and the picture come after them.
         if part.content.title and not has_picture:
             lines += _command_and_picture(report, picture)
             has_picture = True
@@ -43,7 +43,10 @@ def _command_and_picture(report: Report, picture: str) -> list[str]:
 
 
 def _fence(code: str) -> str:
-    """A fence longer than any row of backticks within, so that nothing ends the block early."""
+    """A fence with more backticks than any run of backticks in ``code``.
+
+    So nothing in the code can end the block early.
+    """
     rows = re.findall(r"`+", code)
     longest = max(map(len, rows), default=0)
     return "`" * max(3, longest + 1)
@@ -87,7 +90,10 @@ def _table(table: Table) -> list[str]:
 def grid(
     headings: Sequence[str], rows: Iterable[Sequence[str]], flush_right: Sequence[bool] = ()
 ) -> list[str]:
-    """A table's lines; ``flush_right`` says which columns are (empty: none)."""
+    """The lines of a table. ``flush_right`` holds, for each column, whether it is right-aligned.
+
+    If ``flush_right`` is empty, all columns are aligned to the left.
+    """
     rules = {False: "---", True: "---:"}
     rule = [rules[is_right] for is_right in flush_right] or [rules[False]] * len(headings)
     lines = [_line(map(text, headings)), _line(rule)]
@@ -101,7 +107,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def text(value: str) -> str:
-    """Foreign text as one harmless Markdown cell: no markup, no table bars, no line breaks."""
+    """Any text as one Markdown cell, with markup and table bars escaped and without line breaks."""
     flat = html.escape(visible(" ".join(value.split())), quote=False)
-    # An underscore within a word, as in a column's name, is no markup.
+    # An underscore within a word, as in a column's name, is not markup.
     return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)

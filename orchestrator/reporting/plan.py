@@ -110,7 +110,7 @@ def _planned_values(plan: Plan) -> dict[str, dict[str, None]]:
     specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
     for spec in specs:
         for axis, choice in spec.choices.items():
-            # An accumulation that is no integer is ruled out: no effective batch allows it.
+            # Skip fractions: their effective batch is not divisible by the micro-batch.
             if axis != ACCUMULATION or isinstance(choice, int):
                 values.setdefault(axis, {})[str(choice)] = None
     return values

@@ -78,7 +78,7 @@ def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, 
 
 
 def row(prediction: Prediction) -> dict[str, Any]:
-    """A flat row: bytes as integers, null where unknown; choices as JSON text."""
+    """A flat row: bytes as integers, null if unknown; choices as JSON text."""
     values: dict[str, Any] = {
         "trial_id": prediction.trial_id,
         "choices": json.dumps(dict(prediction.choices)),

@@ -38,8 +38,8 @@ _WRITTEN = (
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     """Write tables and pages, each beside its place and then moved there; the report names them.
 
-    Raises FileNotFoundError where the folder holds neither records nor a table, UnreadableRunError
-    on a damaged file. With ``keeps_rows``, FewerRowsError where the table that is there has rows
+    Raises FileNotFoundError if the folder holds neither records nor a table, UnreadableRunError
+    on a damaged file. With ``keeps_rows``, FewerRowsError if the table that is there has rows
     that the records do not tell.
     """
     # Tables first: if a page cannot be drawn, the figures are there.
@@ -55,7 +55,7 @@ def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
 
 
 def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
-    """The folder's data set; its tables are written where it has records.
+    """The folder's data set; its tables are written if it has records.
 
     Raises FewerRowsError as ``publish`` does.
     """

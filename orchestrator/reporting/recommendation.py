@@ -142,7 +142,7 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     configuration = candidate.configuration
     speed = f"{number(configuration.samples_per_second)} samples/s"
     size = memory(configuration.memory_bytes)
-    # Bounds are said as such: an inferred figure is no measurement.
+    # An inferred figure is a bound and not a measurement, and the text says so.
     figures = [speed, size]
     if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]
@@ -203,7 +203,7 @@ def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
     size = memory(configuration.memory_bytes)
     match cost.constraint:
         case "memory":
-            # The unit is said once where both sizes have the same.
+            # The unit is said once if both sizes have the same.
             unit = size.rpartition(" ")[2]
             limit = memory(constraints.memory_bytes).removesuffix(f" {unit}")
             return f"with {size} instead of {limit}"
@@ -217,7 +217,7 @@ def _loosened(recommendation: Recommendation, cost: ConstraintCost) -> str:
 
 
 def _gain(recommendation: Recommendation, ratio: float | None) -> str:
-    """``10 % less energy per sample``; empty where there is no best to compare with."""
+    """``10 % less energy per sample``; empty if there is no best to compare with."""
     if ratio is None:
         return ""
     noun = _NOUNS[recommendation.constraints.objective.name]

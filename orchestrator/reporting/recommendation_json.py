@@ -65,7 +65,7 @@ def _left_out_json(
 
 
 def _environment(dataset: Dataset) -> dict[str, str | None]:
-    """Where the answer was measured; null where nothing ended ok."""
+    """Where the answer was measured; null if nothing ended ok."""
     if dataset.main is None:
         return {"hardware": None, "memory_column": None}
     return {"hardware": dataset.main.hardware, "memory_column": dataset.main.memory_column}

@@ -23,7 +23,7 @@ class Part:
 
     section: RunSection | EnvironmentSection
     environment: EnvironmentResults | None
-    """None where it is about the whole run."""
+    """None if it is about the whole run."""
     content: Content
 
 

@@ -1,4 +1,4 @@
-"""A user's own training: the time, price and energy that it takes with a configuration."""
+"""The time, price and energy that a user's own training takes with a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JOULES_PER_KWH = 3_600_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """The user's own training: how much of it there is."""
+    """The size of the user's own training."""
 
     samples: int
     epochs: float = 1.0
@@ -24,13 +24,13 @@ class Workload:
         return self.samples * self.epochs / candidate.configuration.samples_per_second
 
     def price(self, candidate: Candidate, price_per_hour: float | None) -> float | None:
-        """What those seconds cost; None without a price."""
+        """What these GPU hours cost; None without a price."""
         if price_per_hour is None:
             return None
         return self.seconds(candidate) / HOUR_SECONDS * price_per_hour
 
     def kilowatt_hours(self, candidate: Candidate) -> float | None:
-        """The GPU's energy for them; None where it was not measured."""
+        """The GPU's energy for the training; None if energy was not measured."""
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
         if joules is None:
             return None
@@ -42,7 +42,7 @@ class Workload:
         work = f"{self.samples:,} samples"
         if self.epochs != 1:
             work = f"{work} × {self.epochs:g} epochs"
-        # Time is always known; price and energy only where they were given or measured.
+        # Time is always known; price and energy only if they were given or measured.
         parts = [duration(self.seconds(candidate))]
         price = self.price(candidate, price_per_hour)
         if price is not None:
@@ -53,7 +53,7 @@ class Workload:
         return f"{work}: {', '.join(parts)}; start-up, evaluation and saving not counted"
 
     def to_json(self, candidate: Candidate, price_per_hour: float | None) -> dict[str, Any]:
-        """The same as plain values; null where not known."""
+        """Time, price and energy as plain values; None if not known."""
         return {
             "seconds": self.seconds(candidate),
             "price": self.price(candidate, price_per_hour),

@@ -1,4 +1,4 @@
-"""Which follow-ups the result of a search asks for."""
+"""Decides which follow-ups to run after a search."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class BudgetFollowUps:
     """The follow-ups of one budget."""
 
     tie_break: Sequence[TrialSpec]
-    """All rounds between the fastest and its contenders."""
+    """All rounds of trials that compare the fastest configuration with close ones."""
     cap_checks: Sequence[TrialSpec]
-    """The picks under a cap. Which configuration is the pick depends on the tie-break."""
+    """Trials of the picks under a memory cap. The tie-break can change the picks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FollowUpPlan:
-    """What the policy asks for, given the results of the search and of earlier follow-ups."""
+    """The follow-ups that the policy wants, given the results of search and earlier follow-ups."""
 
     results: EnvironmentResults
     records: Mapping[str, TrialRecord]
-    """Trial -> record, of the search."""
+    """Trial id -> record, for the trials of the search."""
     policy: FollowUpPolicy
 
     def of_budgets(self) -> list[BudgetFollowUps]:
@@ -48,11 +48,11 @@ class FollowUpPlan:
         return follow_ups
 
     def profiles(self) -> list[TrialSpec]:
-        """Profiles of the budgets' picks, then of the front: its ends first."""
+        """Profiles of the budgets' picks, then of the front, starting with its fastest end."""
         wanted: list[Configuration] = []
         for pick in self._picks():
             wanted += _picked(pick)
-        # The front rises from its leanest end; its fastest end comes before the middle.
+        # The front is sorted from the least memory to the fastest. Its last item comes first.
         front = self.results.front
         wanted += [*front[-1:], *front]
         # A configuration may be wanted twice. A dict keeps the first of each, in order.
@@ -72,7 +72,10 @@ class FollowUpPlan:
         return tie_break(records, self.policy.tie_break_rounds)
 
     def _cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
-        """None where the GPU is no larger than the budget, or where enough checks have failed."""
+        """Trials of the budget's picks under a memory cap.
+
+        There are none if the budget is at least the GPU's memory, or after too many failed checks.
+        """
         is_whole_device = pick.budget_bytes >= self.results.device_bytes
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
@@ -86,7 +89,7 @@ class FollowUpPlan:
 
 
 def _picked(pick: BudgetPick) -> Iterator[Configuration]:
-    """The pick, and the faster one of another training recipe."""
+    """The pick, and a faster configuration of another training recipe if there is one."""
     for configuration in (pick.best, pick.other):
         if configuration is not None:
             yield configuration

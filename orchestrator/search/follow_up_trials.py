@@ -1,4 +1,4 @@
-"""The trials of follow-ups: tie-breaks in interleaved rounds, cap checks, profiles."""
+"""Makes the trials of follow-ups: tie-breaks in alternating rounds, cap checks and profiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 
 
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
-    """Close configurations again, in rounds whose order alternates: A B, B A, A B ...
+    """Repeat close configurations in rounds whose order alternates: A B, B A, A B ...
 
     So a steady drift, such as a GPU that warms up, slows all configurations equally. Empty for
     fewer than two records, because there is nothing to compare.
@@ -36,7 +36,7 @@ def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
 
 
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
-    """A configuration again, with the memory of its GPU capped to a budget."""
+    """Repeat a configuration with the memory of its GPU capped to a budget."""
     cap = MemoryCap(device_bytes=budget_bytes, non_allocator_bytes=_non_allocator_bytes(record))
     return replace(
         record.spec,
@@ -58,7 +58,7 @@ def _non_allocator_bytes(record: TrialRecord) -> int:
 
 
 def profiled(record: TrialRecord) -> TrialSpec:
-    """A configuration again, profiled. Its speed is known, so one counted step is enough."""
+    """Repeat a configuration with a profile. One counted step is enough: its speed is known."""
     return replace(
         record.spec,
         measure=replace(record.spec.measure, steps=1, profile=True),

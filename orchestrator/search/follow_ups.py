@@ -1,4 +1,4 @@
-"""Follow-ups: when a search has ended, a few more trials about its result."""
+"""Runs a search, and then a few more trials that check its result: the follow-ups."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Series = Sequence[TrialSpec]
 class FollowUps(Search):
     """A search, then its follow-ups: tie-breaks and cap checks of budgets, then profiles.
 
-    The wrapped search gets no records of follow-ups. Which follow-ups run depends on the records
-    alone, so a resumed sweep asks for the same follow-ups. They run only if the search's records
-    are all of one environment. There a follow-up meets the conditions of the trial that it follows.
-    The slot time of follow-ups stays within the policy's share of the search's slot time. A budget
-    whose check found no time keeps its inferred pick.
+    The wrapped search gets no records of follow-ups. Which follow-ups run depends only on the
+    records, so a resumed sweep asks for the same ones. They run only if all records of the search
+    are of one environment, because a follow-up needs the same conditions as the trial it follows.
+    The slot time of follow-ups stays within the policy's allowance. If there is no time for the
+    check of a budget, the budget keeps its inferred pick.
     """
 
     def __init__(
@@ -35,25 +35,26 @@ class FollowUps(Search):
         budgets: Sequence[int],
         baseline: Mapping[str, Choice],
     ) -> None:
-        # Records are kept apart: the search never sees those of follow-ups.
+        # Keep two sets of records, because the search must not see those of follow-ups.
         self._search = search
         self._policy = policy
         self._run = RunMetadata(budgets=tuple(budgets), baseline=baseline)
         self._records: dict[str, TrialRecord] = {}
-        """Trial -> record, of the search."""
+        """Trial id -> record, for the trials of the search."""
         self._follow_up_records: dict[str, TrialRecord] = {}
         self._charged_seconds: dict[str, float] = {}
-        """Follow-up that was asked for -> its slot time in seconds.
+        """Id of a follow-up that was asked for -> its slot time in seconds.
 
-        Until its record is there, this is the slot time of the trial that it follows."""
+        Until it has a record, this is the slot time of the trial that it follows.
+        """
         self._out: dict[str, TrialSpec] = {}
-        """Trials that are out, of the search and follow-ups."""
+        """Trials that were asked for and have no record yet, of the search and of follow-ups."""
         self._plan: FollowUpPlan | None = None
-        """From all records so far, while ``_is_plan_current``."""
+        """The plan from all records so far; outdated unless ``_is_plan_current``."""
         self._is_plan_current = False
 
     def ask(self) -> TrialSpec | None:
-        """The next trial of the search, and at its end the next affordable follow-up."""
+        """The next trial of the search, or after its end the next affordable follow-up."""
         trial = self._search.ask()
         if trial is None:
             trial = next(self._affordable(), None)
@@ -64,7 +65,7 @@ class FollowUps(Search):
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """What the search runs instead; a follow-up stays."""
+        """The trial that the search wants instead; a follow-up stays as it is."""
         if spec.follow_up is not None:
             return spec
         del self._out[spec.trial_id]
@@ -83,8 +84,8 @@ class FollowUps(Search):
             self._search.tell(record)
         elif trial_id in self._charged_seconds:
             self._follow_up_records[trial_id] = record
-            # Never charged less than expected. So a series that was too expensive stays so, and a
-            # resumed sweep, which starts from the expected time again, makes the same decisions.
+            # Never charge less than the expected time. A resumed sweep starts from the expected
+            # time again, so it makes the same decisions.
             expected = self._charged_seconds[trial_id]
             self._charged_seconds[trial_id] = max(expected, record.slot_seconds)
 
@@ -96,11 +97,11 @@ class FollowUps(Search):
         return next(self._affordable(), None) is None
 
     def skipped(self) -> Iterable[TrialRecord]:
-        """What the search skipped."""
+        """The records of trials that the search skipped."""
         return self._search.skipped()
 
     def pending(self) -> Iterable[TrialSpec]:
-        """What the search has pending, and the affordable follow-ups."""
+        """The pending trials of the search, and the affordable follow-ups."""
         return [*self._search.pending(), *self._affordable()]
 
     def summary(self) -> Mapping[str, Any]:
@@ -115,8 +116,8 @@ class FollowUps(Search):
         plan = self._current_plan()
         if plan is None:
             return
-        # What the allowance has left is spent on one series after another. A series that was begun
-        # is finished.
+        # Spend the rest of the allowance on one series after another. A series that has begun is
+        # always finished.
         seconds = self._allowed_seconds() - sum(self._charged_seconds.values())
         for series, reserved_seconds in self._by_importance(plan):
             missing = self._not_asked_for(series)
@@ -127,32 +128,32 @@ class FollowUps(Search):
                 yield from missing
 
     def _by_importance(self, plan: FollowUpPlan) -> Iterator[tuple[Series, float]]:
-        """Each series, with the seconds that it has to leave to more important ones after it."""
+        """Each series in its order, with the seconds that it must leave for later checks."""
         budgets = plan.of_budgets()
         checks: list[TrialSpec] = []
         for budget in budgets:
             checks += budget.cap_checks
         seconds_of_checks = self._expected_seconds(self._not_asked_for(checks))
         for budget in budgets:
-            # A tie-break comes first, because it decides the pick. It leaves time for every
-            # budget's check.
+            # A tie-break comes before the checks, because it can change the pick. It must leave
+            # time for the checks of all budgets.
             yield budget.tie_break, seconds_of_checks
             if not self._is_running(budget.tie_break):
                 for check in budget.cap_checks:
                     yield [check], 0.0
-        # A check that is out may change a pick, and the picks are profiled first.
+        # Wait with profiles while a check is running: it may change a pick, and picks come first.
         if all(trial.purpose is Purpose.PROFILE for trial in self._out.values()):
             for profile in plan.profiles():
                 yield [profile], 0.0
 
     def _allowed_seconds(self) -> float:
-        """Slot time for all follow-ups."""
+        """The slot time in seconds that all follow-ups together may take."""
         searched = sum(record.slot_seconds for record in self._records.values())
-        # A share of the search's time, and after a short search at least the minimum.
+        # It is a share of the search's slot time, but at least the policy's minimum.
         return max(self._policy.min_seconds, self._policy.slot_share * searched)
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
-        """Slot time to expect of follow-ups: that of the trials they follow."""
+        """The expected slot time of follow-ups, which is that of the trials that they follow."""
         seconds = 0.0
         for trial in trials:
             if trial.follow_up is not None:

@@ -11,11 +11,10 @@ from orchestrator.search.base import Search
 
 
 class Grid(Search):
-    """Asks for every trial that has no record yet."""
+    """A search that asks for every trial without a record."""
 
     def __init__(self, trials: Iterable[TrialSpec]) -> None:
-        # An OrderedDict, because removing the first key of a plain dict takes time that grows with
-        # every removal.
+        # A plain dict would get slower with each removal of its first key.
         self._pending: OrderedDict[str, TrialSpec] = OrderedDict()
         for trial in trials:
             self._pending[trial.trial_id] = trial
@@ -27,7 +26,7 @@ class Grid(Search):
         return self._pending.popitem(last=False)[1]
 
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a trial, which is not asked for any more."""
+        """Take the record of a trial, so that it is not asked for again."""
         self._pending.pop(record.trial_id, None)
 
     @property

@@ -57,7 +57,7 @@ class SearchFactory:
     def build(self, trials: Sequence[TrialSpec], gpu_model: str) -> Search:
         """The search that the config names, over the trials of one GPU model.
 
-        Follow-ups come after it where the factory has them.
+        Follow-ups come after it if the factory has them.
         """
         choice = self.config.search
         registered = SEARCHES[choice.kind]

@@ -1,5 +1,6 @@
-"""What a user's data file holds: its columns and the first of its rows, read without its content
-ever reaching a message.
+"""Reads the columns and the first rows of a user's data file.
+
+No message ever contains values of the file.
 """
 
 from __future__ import annotations
@@ -15,32 +16,33 @@ from pathlib import Path
 from typing import Any
 
 SAMPLE_ROWS = 1000
-"""Rows read of a file: enough to see what its labels are, read in milliseconds."""
+"""Rows to read of a file, at most: enough to see its labels, and read in milliseconds."""
 _SAMPLE_BYTES = 4 * 2**20
-"""Text read of a file, at most: a line of a text file has no bound of its own."""
+"""Characters to read of a text file, at most, because a single line can be of any length."""
 _NOT_DATA = ("/proc", "/sys", "/dev")
-"""Folders whose files are the kernel's: their content is no data, and may be a secret."""
+"""Folders with files of the kernel. Their content is no data, and may be secret."""
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]{0,63}")
-"""What a column is called. A first line of anything else is content and never repeated."""
+"""What looks like the name of a column. Anything else in the first line is never shown."""
 _SHOWN_COLUMNS = 12
+"""Columns that a message names; the others are counted."""
 
 Row = Mapping[str, Any]
 
 
 class NoDataFileError(ValueError):
-    """A file cannot be read as data of its format; one sentence without any of its content."""
+    """A file cannot be read as data of its format. The message has none of the file's content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataFile:
-    """The beginning of a file or folder with data."""
+    """The columns and the first rows of a file or folder with data."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     """The first rows, column -> value; at most ``SAMPLE_ROWS``."""
 
     def listed_columns(self) -> str:
-        """The columns as a message may show them: names only, and not too many."""
+        """The columns for a message: only what looks like a name, and at most twelve."""
         names = [name for name in self.columns if _COLUMN_NAME.fullmatch(name)]
         shown = ", ".join(names[:_SHOWN_COLUMNS])
         left_out = len(self.columns) - len(names[:_SHOWN_COLUMNS])
@@ -52,9 +54,9 @@ class DataFile:
 
 
 def read_data_file(path: Path, file_format: str) -> DataFile:
-    """The beginning of a file: columns and rows.
+    """Read the columns and first rows of a file.
 
-    Raises NoDataFileError: missing, of another kind, or not of its format.
+    Raises NoDataFileError if the file is missing, is not a file, or is not of the format.
     """
     _refuse_what_is_no_file(path, file_format)
     try:
@@ -62,7 +64,7 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
     except NoDataFileError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
-        # The error's own text may quote the file.
+        # Leave out the error's own text, which may quote the file.
         raise NoDataFileError(f"{path} is not a {file_format} file, or is damaged") from None
     if not data.columns:
         raise NoDataFileError(f"{path} has no columns")
@@ -99,13 +101,13 @@ def _json(path: Path) -> DataFile:
         return _of_rows(_objects_of_array(text))
     lines = text.splitlines()
     if len(text) == _SAMPLE_BYTES:
-        lines = lines[:-1] or lines  # the last one may be cut
+        lines = lines[:-1] or lines  # drop the last line, which may be incomplete
     objects = [json.loads(line) for line in lines[:SAMPLE_ROWS] if line.strip()]
     return _of_rows(objects)
 
 
 def _objects_of_array(text: str) -> Iterator[Any]:
-    """The objects at the beginning of an array, whose end may be missing."""
+    """The first objects of a JSON array. The text may end before the array does."""
     decoder = json.JSONDecoder()
     position = text.index("[") + 1
     for _ in range(SAMPLE_ROWS):
@@ -117,7 +119,7 @@ def _objects_of_array(text: str) -> Iterator[Any]:
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError:
             if len(text) == _SAMPLE_BYTES:
-                return  # the object goes on beyond what was read
+                return  # the object is longer than the text that was read
             raise
         yield value
 
@@ -136,7 +138,7 @@ def _csv(path: Path) -> DataFile:
 
 
 def _typed(text: str | None) -> Any:
-    """A cell as datasets would type it: integer, number, else text; an empty one is None."""
+    """The value of a CSV cell, of the type that datasets would give it; None for an empty cell."""
     if not text:
         return None
     for kind in (int, float):
@@ -179,7 +181,7 @@ def _first_batch(opened: Any) -> Any:
 
 
 def _disk(path: Path) -> DataFile:
-    """A folder of ``datasets.save_to_disk``; of several splits, the training set."""
+    """A folder of ``datasets.save_to_disk``. Of several splits, the one called train."""
     folder = path
     if (path / "dataset_dict.json").exists():
         folder = path / "train"
@@ -200,7 +202,7 @@ def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:
 
 
 def _of_rows(objects: Iterator[Any] | list[Any]) -> DataFile:
-    """Raises NoDataFileError where an object is none."""
+    """The rows of a JSON file. Raises NoDataFileError if one is not a JSON object."""
     rows = list(objects)
     if not all(isinstance(row, dict) for row in rows):
         raise NoDataFileError("every line of a json file must be an object with columns as keys")

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one driver at a time, and proof that the folder is still its own."""
+"""The lock of a run folder. Only one driver at a time holds it, and it can check that it does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ATTEMPTS = 3
 
 
 class NotLockableError(OSError):
-    """Something that is no regular file lies where the lock belongs."""
+    """The path of the lock is taken by something that is not a regular file."""
 
 
 class FolderLock:
@@ -29,8 +29,8 @@ class FolderLock:
         self._descriptor = descriptor
 
     def is_ours(self) -> bool:
-        """Whether the path still leads to the file that is locked."""
-        # While the descriptor is open the inode cannot be given to another file.
+        """Whether the path still names the locked file."""
+        # While the descriptor is open, the file system gives its inode to no other file.
         return _leads_to(self._path, self._descriptor)
 
     def release(self) -> None:
@@ -47,8 +47,8 @@ def acquire(path: Path) -> FolderLock | None:
         descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         if _try_lock(descriptor, fcntl.LOCK_EX) and _leads_to(path, descriptor):
             return FolderLock(path, descriptor)
-        # A look at whether the folder is in use holds the lock for a moment, and the file may
-        # have been replaced between opening and locking it.
+        # Try again after a moment. ``is_held`` of another process may hold the lock briefly, or the
+        # file may have been replaced between opening and locking it.
         os.close(descriptor)
         time.sleep(_RETRY_SECONDS)
     return None
@@ -67,12 +67,12 @@ def is_held(path: Path) -> bool:
 
 
 def _open(path: Path, flags: int) -> int:
-    """Open a regular file. A pipe of that name must not block, a link must not lead elsewhere."""
+    """Open a regular file, without blocking on a pipe and without following a link."""
     safely = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | safely, 0o666)
     except OSError as error:
-        # A pipe or a device without a reader, a link, a folder.
+        # These errors mean a pipe without a reader, a link, a folder or a missing device.
         if error.errno in (errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV):
             raise _not_lockable(path) from error
         raise
@@ -95,7 +95,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` names the open file."""
+    """Whether ``path`` names the same file as the open ``descriptor``."""
     try:
         named = os.stat(path, follow_symlinks=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""A table that is there already loses no rows by being written again, unless the user says so."""
+"""Refuses to replace a table by one with fewer rows, unless the user allows it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from orchestrator.storage.tables.table_reader import trial_ids_in_file
 from orchestrator.units import count
 
 _NAMED = 6
+"""Trials that the message names; the others are counted."""
 
 
 class FewerRowsError(RuntimeError):
-    """A table would lose rows; the text says which, and what to do."""
+    """A table would lose rows. The message says which ones, and what to do."""
 
 
 def refuse_fewer_rows(
     run_folder: Path, trial_ids: Collection[str], unreadable: Sequence[str]
 ) -> None:
-    """Refuse to replace ``trials.parquet`` by a table of ``trial_ids`` that has fewer rows.
+    """Raise FewerRowsError if ``trials.parquet`` has rows of trials that are not in ``trial_ids``.
 
-    Rows of records that a sweep has moved aside are no loss. ``unreadable`` are sentences about
-    records that cannot be read. Raises FewerRowsError.
+    Rows of records that a sweep has moved aside do not count. ``unreadable`` holds sentences about
+    records that cannot be read, for the message.
     """
     path = run_folder / TRIALS
     in_table = trial_ids_in_file(path)
@@ -45,6 +46,6 @@ def refuse_fewer_rows(
 
 def _superseded(run_folder: Path) -> set[str]:
     """The trials whose records were moved aside."""
-    # A second record of one trial has a number behind its name.
+    # The file of a second record of the same trial ends in a hyphen and a number.
     names = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
     return {path.stem.partition("-")[0] for path in names}

@@ -1,12 +1,12 @@
-"""Version 1 of records, tables and run.json, read as the current version.
+"""Converts records, tables and run.json of version 1 to the current version.
 
-Version 1 is everything without a ``schema_version``: runs measured before 2026-11-24. What changed:
+Runs measured before 2026-11-24 are of version 1: they have no ``schema_version``. Since then:
 
-- facts that were English became values: warnings -> ``flags``, ``equivalence`` ->
-  ``training_recipe``;
-- hooks were module paths and are registry names, so a trial has another identity (``version_1_id``
-  computes the old);
-- columns, measurements and config keys got the field's names.
+- Facts that were English sentences are values. ``warnings`` are now ``flags``, and ``equivalence``
+  is now ``training_recipe``.
+- Hooks were module paths and are now names in a registry. So a trial has another identity;
+  ``version_1_id`` computes the old one.
+- Columns, measurements and config keys have the names that are usual in machine learning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RENAMED_COLUMNS: Mapping[str, str] = {
     "among": "compared_with",
     "turn": "round",
 }
-"""Version 1's column -> today's."""
+"""Column of version 1 -> its name today."""
 
 _PURPOSES = {
     "search": "search",
@@ -54,19 +54,19 @@ _HOOKS = {
     "jobs.techniques.optimizer:torch_adamw": "torch_adamw",
     "jobs.techniques.optimizer:bitsandbytes_adam8bit": "bitsandbytes_adam8bit",
 }
-"""Version 1's module path -> the hook's name."""
+"""Module path of a hook in version 1 -> its name today."""
 _DELIVERY = ("slot_pid", "isolation_fallback", "node", "cpus", "host_memory_bytes", "log_file")
-"""Measurements of version 1 that belong to the delivery now."""
+"""Measurements of version 1 that today's records keep under ``delivery``."""
 _EFFECTIVE_BATCH = "effective_batch"
 
 
 def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 record as today's JSON.
+    """Convert a version-1 record to today's JSON.
 
-    Raises KeyError, TypeError or ValueError on a foreign document.
+    Raises KeyError, TypeError or ValueError if ``raw`` is not such a record.
     """
     measurements = _with_flags(_renamed(raw["measurements"]))
-    # The overhead is computed from the delivery now, when a table is made.
+    # Drop the overhead: today it is computed when a table is made.
     measurements.pop("overhead_seconds", None)
     delivery = _taken_delivery(measurements, raw)
     moved = ("measurements", "spec", "started_at", "wall_seconds", "isolation", "log")
@@ -82,7 +82,7 @@ def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _taken_delivery(measurements: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What a version-1 record says of its delivery; taken out of ``measurements``."""
+    """The delivery of a version-1 record. Removes its values from ``measurements``."""
     delivery = {}
     for name in _DELIVERY:
         if name in measurements:
@@ -97,9 +97,9 @@ def _taken_delivery(measurements: dict[str, Any], raw: Mapping[str, Any]) -> dic
 
 
 def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 trial spec as today's JSON.
+    """Convert a version-1 trial spec to today's JSON.
 
-    ``follow_up`` still names trials by their old identities.
+    The trials in ``follow_up`` keep their old identities.
     """
     return {
         **_without(raw, ("recipe", "equivalence", "measure", "follow_up")),
@@ -111,7 +111,7 @@ def upgraded_spec(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgraded_run(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 ``run.json`` as today's."""
+    """Convert a version-1 ``run.json`` to today's."""
     # The oldest runs kept no configuration.
     config = raw.get("config")
     if not config:
@@ -127,7 +127,7 @@ def _upgraded_config(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgraded_measure(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A version-1 ``MeasureSpec`` as today's JSON."""
+    """Convert a version-1 ``MeasureSpec`` to today's JSON."""
     names = {"deadline_seconds": "timeout_seconds", "anatomy": "profile", "cap": "memory_cap"}
     measure = _renamed(raw, names)
     cap = measure.get("memory_cap")
@@ -150,7 +150,7 @@ def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded_follow_up(raw: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    # The names of its trials are changed later, when all records are known.
+    # The ids of its trials are converted later, when all records have been read.
     if raw is None:
         return None
     return {
@@ -162,13 +162,13 @@ def _upgraded_follow_up(raw: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def training_recipe(equivalence: str, choices: Mapping[str, Choice]) -> dict[str, Choice]:
-    """``effective_batch=16 · optimizer=sgd`` as ``{"optimizer": "sgd"}``.
+    """Convert ``effective_batch=16 · optimizer=sgd`` to ``{"optimizer": "sgd"}``.
 
-    ``choices`` have the values typed.
+    The effective batch is left out.
     """
-    # The values come typed from the choices; the text has lost their types.
+    # Take the values from ``choices``, because the text has lost their types.
     recipe: dict[str, Choice] = {}
-    # "plain", the recipe without a choice, has no "=".
+    # The text of a recipe without any choice is "plain", which has no "=".
     for part in equivalence.split(" · "):
         axis, is_choice, value = part.partition("=")
         if is_choice and axis != _EFFECTIVE_BATCH:
@@ -179,7 +179,7 @@ def training_recipe(equivalence: str, choices: Mapping[str, Choice]) -> dict[str
 def upgraded_rows(
     rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Rows of a version-1 ``trials.parquet`` as today's; ``axes`` maps each axis to its column."""
+    """Convert rows of a version-1 ``trials.parquet``. ``axes`` maps each axis to its column."""
     return [_upgraded_row(row, axes) for row in rows]
 
 
@@ -188,13 +188,13 @@ def _upgraded_row(row: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
     choices = {axis: row[column] for axis, column in axes.items()}
     recipe = training_recipe(upgraded.pop("equivalence"), choices)
     upgraded["training_recipe"] = json.dumps(recipe, sort_keys=True)
-    # Before there were follow-ups, every trial was the search's.
+    # The oldest tables have no purpose. All their trials are the search's.
     upgraded["purpose"] = _PURPOSES[row.get("purpose") or "search"]
     return _with_flags(upgraded)
 
 
 def _with_flags(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with ``flags`` and their values in place of ``warnings``, if there are any."""
+    """The values with the columns of flags in place of ``warnings``, if it is there."""
     warnings = values.pop("warnings", None)
     if warnings is None:
         return values
@@ -212,12 +212,12 @@ def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _share(text: str) -> float:
-    # The warnings had percentages, flags have shares.
+    # Warnings had percentages; flags have shares.
     return float(text) / 100
 
 
 def _gibibytes(text: str) -> float:
-    # The warnings had GiB, flags have bytes.
+    # Warnings had GiB; flags have bytes.
     return float(text) * 2**30
 
 
@@ -246,11 +246,11 @@ _WARNINGS: tuple[tuple[str, FlagKind, Callable[[str], float | None]], ...] = (
         float,
     ),
 )
-"""Pattern of a version-1 warning, its kind, and how the figure in it becomes a value."""
+"""Pattern of a version-1 warning, the kind of its flag, and the conversion of its number."""
 
 
 def _flag(warning: str) -> Flag:
-    """A version-1 warning as a flag. Raises ValueError on a text that version 1 never wrote."""
+    """Convert a version-1 warning to a flag. Raises ValueError if version 1 never wrote it."""
     for pattern, kind, value_of in _WARNINGS:
         match = re.match(pattern, warning)
         if match:
@@ -259,7 +259,7 @@ def _flag(warning: str) -> Flag:
 
 
 def version_1_id(spec: TrialSpec) -> str:
-    """The identity that version 1 gave to a trial; it ties old tables to today's trials."""
+    """The identity that version 1 gave to a trial. It relates old tables to today's trials."""
     content: dict[str, Any] = {
         "choices": to_json(spec.choices),
         "model": to_json(spec.model),
@@ -270,13 +270,13 @@ def version_1_id(spec: TrialSpec) -> str:
     }
     if spec.gpu_model:
         content["gpu_model"] = spec.gpu_model
-    # Version 1 hashed the sorted JSON and kept twelve digits: 48 bits are enough for any sweep.
+    # Version 1 hashed the sorted JSON, and kept twelve hexadecimal digits of the hash.
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _version_1_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Today's settings with hooks as module paths."""
+    """Today's settings as version 1 had them, with hooks as module paths."""
     paths = {name: path for path, name in _HOOKS.items()}
     hooks = {}
     for place, hook in settings["hooks"].items():

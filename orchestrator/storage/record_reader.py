@@ -35,7 +35,7 @@ class RecordsFound:
     records: tuple[tuple[Path, TrialRecord], ...]
     """File and record, by file name."""
     unreadable: tuple[Path, ...]
-    """Files that are no record of this version."""
+    """Files that are not records of this version."""
     newer: tuple[Path, ...] = ()
     """Those of them that a newer version of this program wrote."""
 
@@ -44,7 +44,7 @@ class RecordsFound:
         return sorted((record for _, record in self.records), key=_order)
 
     def sentences(self) -> tuple[str, ...]:
-        """How many files cannot be read, and which; nothing where all can."""
+        """How many files cannot be read, and which; nothing if all can."""
         damaged = [path for path in self.unreadable if path not in self.newer]
         kinds = (
             (damaged, "cannot be read (damaged, or no record of this program)"),
@@ -70,7 +70,7 @@ class NewerRecordError(ValueError):
 
 
 def read_record(path: Path) -> TrialRecord | None:
-    """The record in a file; None where there is none that a table can hold."""
+    """The record in a file; None if there is none that a table can hold."""
     try:
         return _record(path)
     except NewerRecordError:

@@ -1,4 +1,4 @@
-"""Secrets taken out of what a run folder says of its configuration: run.json is shared."""
+"""Removes secrets from the configuration that run.json holds, because that file is shared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 REDACTED = "***"
-"""In the place of a secret."""
+"""The text that replaces a secret."""
 _ALWAYS_SECRET = frozenset(
     (
         "password",
@@ -37,10 +37,10 @@ _SECRET_TEXT = _ALWAYS_SECRET | {
     "sig",
     "signature",
 }
-"""Words of a name whose value is a secret where it is text: ``pad_token_id`` is a number."""
+"""Words of a name whose value is a secret if it is text. ``pad_token_id`` is a number."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPECIAL_TOKEN = re.compile(r"[<\[].{0,40}[>\]]")
-"""A tokenizer's own words, such as ``<pad>`` under ``pad_token``."""
+"""A special token of a tokenizer, such as ``<pad>`` under ``pad_token``, which is no secret."""
 _USER_IN_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/?#\s]*@", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?P<name>[\w.%-]+)=(?P<value>[^&;#\s\"']+)")
 """``name=value`` in a URL's query, a connection string or a command line."""
@@ -57,8 +57,8 @@ _BEARER = re.compile(r"(?P<kind>\b(?:Bearer|Basic)\s+)[\w.+/=~-]{8,}", re.IGNORE
 def redacted(value: Any, name: str = "") -> Any:
     """Plain JSON values with every secret replaced, at any depth.
 
-    A secret is text under a name such as ``api_key``, the user of a URL, a signature in a query,
-    or text of a known token's shape.
+    Secrets are texts under a name such as ``api_key``, users in URLs, and signatures in queries.
+    Any text that looks like a token of a known service is one, too.
     """
     if isinstance(value, Mapping):
         return {key: redacted(item, _deeper(name, str(key))) for key, item in value.items()}
@@ -74,14 +74,18 @@ def redacted(value: Any, name: str = "") -> Any:
 
 
 def _deeper(name: str, key: str) -> str:
-    """The name that decides: everything below a secret name is secret."""
+    """The name to judge a nested value by.
+
+    It is ``name`` if that names a secret, because everything below it is secret. Else it is
+    ``key``.
+    """
     if _is_secret(name, _SECRET_TEXT):
         return name
     return key
 
 
 def _is_secret(name: str, words: frozenset[str]) -> bool:
-    """Whether one of the name's words is among these: ``dbPassword`` has two words."""
+    """Whether one of the name's words is in ``words``. ``dbPassword`` has two words."""
     return any(word.lower() in words for word in _WORDS.findall(name))
 
 

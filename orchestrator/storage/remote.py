@@ -44,10 +44,10 @@ def check_writable(uri: Uri) -> None:
 
 
 def download(uri: Uri, folder: Path) -> list[str]:
-    """Copy a run's records and run.json, or its tables where only those were kept, to a folder.
+    """Copy a run's records and run.json, or its tables if only those were kept, to a folder.
 
     A record that the folder has, too, is replaced only by one that started later. Returns the names
-    at the URI, empty where there is no run. Raises RemoteError.
+    at the URI, empty if there is no run. Raises RemoteError.
     """
     with _errors_named(uri), tempfile.TemporaryDirectory() as scratch:
         remote = _at(uri)
@@ -82,7 +82,7 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
 def fetched(uri: Uri) -> Path:
     """A folder with the run at a URI, kept until the process ends.
 
-    Raises RemoteError, and FileNotFoundError where there is no run.
+    Raises RemoteError, and FileNotFoundError if there is no run.
     """
     folder = Path(tempfile.mkdtemp(dir=_downloads().name), uri.name)
     if not set(download(uri, folder)) - {RUN}:
@@ -108,7 +108,7 @@ class _Folder:
         return f"{self.root}/{name}"
 
     def names(self) -> set[str]:
-        """The files that are not empty; none where there is no such folder."""
+        """The files that are not empty; none if there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(self.root, recursive=True, allow_not_found=True)
@@ -185,7 +185,7 @@ def _records(names: Iterable[str]) -> set[str]:
 
 
 def _needed(names: set[str]) -> set[str]:
-    """The files that say all of a run: its records, or the tables where only they were kept."""
+    """The files that say all of a run: its records, or the tables if only they were kept."""
     # Records say everything that tables say, and more.
     tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
     return (_records(names) or tables) | names.intersection({RUN})

@@ -21,7 +21,7 @@ from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
 LAST_LOG_CHARACTERS = 4000
-"""Characters of a trial's output that its record keeps, where it did not end well."""
+"""Characters of a trial's output that its record keeps, if it did not end well."""
 
 
 class RunFolderError(RuntimeError):
@@ -45,7 +45,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.superseded = Superseded(path)
-        """Where records go that others take the place of."""
+        """Moves records aside that others replace."""
         self._lock: FolderLock | None = None
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""
@@ -159,7 +159,7 @@ class RunFolder:
             with written_beside(self.path / name) as partial:
                 partial.write_text(record.delivery.log)
             written = name
-        # The record keeps an excerpt only where there is something to explain.
+        # The record keeps an excerpt only if there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
         excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
@@ -191,7 +191,7 @@ class RunFolder:
         latest: dict[str, TrialRecord] = {}
         for path, record in contents.records:
             self._files.setdefault(record.trial_id, set()).add(path)
-            # Two files hold one trial where an earlier version gave it another name.
+            # Two files hold one trial if an earlier version gave it another name.
             earlier = latest.get(record.trial_id)
             if earlier is None or earlier.started_at < record.started_at:
                 latest[record.trial_id] = record

@@ -1,4 +1,4 @@
-"""What was run: ``run.json``, the part of a report that no trial knows."""
+"""Reads ``run.json``: the facts about a run that its trials' records do not hold."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from orchestrator.storage.redaction import redacted
 
 
 class UnreadableRunError(ValueError):
-    """A file of the run folder is damaged, foreign or of a newer version; the text says which."""
+    """A file of the run folder is damaged, foreign or of a newer version.
+
+    The message says which file.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunMetadata:
-    """What was run. Everything may be missing from an old run."""
+    """The content of ``run.json``. In an old run, any field may be missing."""
 
     name: str = ""
     command: str = ""
@@ -34,36 +37,37 @@ class RunMetadata:
     baseline: Mapping[str, Choice] = field(default_factory=dict)
     """Axis -> the variant that techniques are compared with."""
     one_time_costs: Mapping[str, Any] = field(default_factory=dict)
-    """What was paid once per node, outside every trial's time (seconds where a number)."""
+    """Costs that arise once per node, outside the time of any trial. Numbers are seconds."""
     search: Mapping[str, Any] = field(default_factory=dict)
-    """What the search says of itself (``Search.summary``); empty where it measured everything."""
+    """The search's summary (``Search.summary``); empty if it measured everything."""
     notes: tuple[str, ...] = ()
     """Sentences about the machines."""
     started_at: float = 0.0
     """Unix time, seconds."""
     planned: int | None = None
-    """Trials to be measured; None where the search makes them as it goes."""
+    """Number of planned trials; None if the search decides on trials one by one."""
     axes: tuple[str, ...] = ()
-    """The axes in play, in the order of the file."""
+    """The axes of the sweep, in the order of the config file."""
     finished: bool = True
     """Whether every trial has its row.
 
-    False while a sweep runs, and where its driver was killed.
+    It is False while the sweep runs, and stays False if its driver was killed.
     """
     schema_version: int = 1
-    """1 where the file does not say; see ``orchestrator.storage.migration``."""
+    """1 if the file does not say; see ``orchestrator.storage.migration``."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """A run from ``run.json``: foreign keys are ignored, missing ones take their defaults.
+        """Make the object from the content of ``run.json``.
 
-        Raises ValueError.
+        Unknown keys are ignored, and missing keys have their defaults. Raises ValueError if a value
+        is of a wrong type, or if the file was written by a newer version.
         """
         if raw.get("schema_version", 1) < SCHEMA_VERSION:
             raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
-        # Earlier versions wrote secrets down; tables and pages made from them must not.
+        # Files of earlier versions may hold secrets, which must not reach tables and pages.
         cleaned = redacted(raw)
-        # An old run wrote null where it had nothing to say; the default says the same.
+        # Old runs wrote null for a missing value. The default stands for the same.
         given = {key: value for key, value in cleaned.items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         _CONFIG.validate_python(dict(run.config))
@@ -87,7 +91,7 @@ class _DataConfig(TypedDict, total=False):
 
 
 class _Config(TypedDict, total=False):
-    """The parts of a kept configuration that pages and comparisons read; others are free."""
+    """The parts of a stored configuration that pages and comparisons read. Others are unchecked."""
 
     model: _ModelConfig
     data: _DataConfig
@@ -107,7 +111,7 @@ _CONFIG = TypeAdapter(_Config)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SearchSummary:
-    """What a page needs to know of a search, where there is anything to say of it."""
+    """The parts of a search's summary that a page reads."""
 
     kind: str
     planned: int
@@ -120,9 +124,9 @@ _SEARCH_SUMMARY = TypeAdapter(_SearchSummary)
 
 
 def read_run(run_folder: Path) -> RunMetadata:
-    """The folder's ``run.json``, or an anonymous run named after the folder.
+    """Read the folder's ``run.json``. Without it, returns defaults with the folder's name.
 
-    Raises UnreadableRunError.
+    Raises UnreadableRunError if the file is damaged, foreign or of a newer version.
     """
     path = run_folder / RUN
     try:
@@ -132,7 +136,7 @@ def read_run(run_folder: Path) -> RunMetadata:
         name = raw.get("name") or run_folder.resolve().name
         return RunMetadata.from_json({**raw, "name": name})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # Only the sentence about the version is of use to a reader; the others are pydantic's.
+        # Of the errors' texts, only the one about the version helps a user. Others are pydantic's.
         reason = "damaged or not of this program"
         if "newer version" in str(error):
             reason = str(error)

@@ -1,4 +1,4 @@
-"""What a run folder holds: from its records, or from its tables where only those were kept."""
+"""What a run folder holds: from its records, or from its tables if only those were kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunContents:
 def read_run_folder(run_folder: Path) -> RunContents:
     """The trials and losses of a run.
 
-    Raises FileNotFoundError where the folder holds neither records nor ``trials.parquet``,
+    Raises FileNotFoundError if the folder holds neither records nor ``trials.parquet``,
     UnreadableRunError on a file that cannot be read.
     """
     contents = find_records(run_folder)

@@ -1,4 +1,4 @@
-"""Superseded records: moved aside into a run of their own below the run folder, never deleted."""
+"""Moves superseded records aside, into a folder below the run folder. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TABLES = (TRIALS, STEPS, ANATOMY, FRONTIER)
 
 
 class Superseded:
-    """Takes files out of a run folder into ``superseded/TIME``, which is a readable run itself.
+    """Moves files of a run folder to ``superseded/TIME``, which can be read as a run of its own.
 
-    The folder is made with the first file. ``clock`` gives Unix time in seconds.
+    The folder is made when the first file is moved. ``clock`` gives Unix time in seconds.
     """
 
     def __init__(self, run_folder: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -33,14 +33,14 @@ class Superseded:
         self._clock = clock
         self._run_json: bytes | None = None
         self.path: Path | None = None
-        """Where the files went; None while there are none."""
+        """The folder with the moved files; None while there are none."""
         self.records = 0
-        """Record files that were moved aside."""
+        """Number of record files that were moved."""
         self.tables = 0
-        """Tables that were moved aside."""
+        """Number of tables that were moved."""
 
     def remember_run(self) -> None:
-        """Keep what ``run.json`` says now: the earlier run's, before today's takes its place."""
+        """Keep the content of the earlier run's ``run.json``, before the new run replaces it."""
         if self._run_json is None:
             with contextlib.suppress(OSError):
                 self._run_json = (self._run_folder / RUN).read_bytes()
@@ -55,7 +55,7 @@ class Superseded:
             _move(log, folder / LOGS)
 
     def take_tables(self) -> None:
-        """Move the tables aside: they hold rows whose records are gone. Raises OSError."""
+        """Move the tables aside, because they hold rows whose records are gone. Raises OSError."""
         for name in _TABLES:
             table = self._run_folder / name
             if table.is_file():
@@ -63,7 +63,7 @@ class Superseded:
                 self.tables += 1
 
     def _folder(self) -> Path:
-        """The folder for what this driver moves aside, with the run.json of the earlier run."""
+        """The folder to move files to, with the run.json of the earlier run. Made if missing."""
         if self.path is None:
             self.remember_run()
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
@@ -81,7 +81,7 @@ def _move(path: Path, folder: Path) -> None:
 
 
 def _free(path: Path) -> Path:
-    """``path``, or with a number where it is taken: nothing that was moved aside is replaced."""
+    """``path``, or if it exists the first free path with a number, so that nothing is replaced."""
     candidate = path
     number = 2
     while candidate.exists():

@@ -1,4 +1,4 @@
-"""What the program may write over: nothing of the user's, unless ``--force`` is given."""
+"""Refuses to write over the user's files, unless ``--force`` is given."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from orchestrator.storage.layout import LOGS, RECORDS, RUN
 
 _STARTED = frozenset({RECORDS, LOGS, "lock"})
-"""What a sweep writes before ``run.json``: a folder that holds nothing else is a run's."""
+"""Names that a sweep writes before ``run.json``. A folder that holds only these is a run's."""
 _NAMED = 3
 """Files that a message names; the others are counted."""
 
 
 def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
-    """Raises FileExistsError if ``folder`` holds files and ``force`` is not given.
+    """Raise FileExistsError if ``folder`` holds files and ``force`` is not given.
 
-    Raises NotADirectoryError where something other than a folder has the name, whatever ``force``.
+    Even with ``force``, raises NotADirectoryError if ``folder`` is something other than a folder.
     """
     if not folder.exists():
         return
@@ -30,8 +30,9 @@ def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
 
 
 def refuse_folder_of_another(folder: Path, *, force: bool = False) -> None:
-    """Raises FileExistsError if ``folder`` holds files, is no run's folder, and ``force`` is not
-    given. A sweep goes on in a run's folder.
+    """Raise FileExistsError if ``folder`` holds files that are not a run's.
+
+    A run's folder is accepted, because a sweep can continue in it. ``force`` accepts any folder.
     """
     if not folder.is_dir() or (folder / RUN).exists():
         return
@@ -41,7 +42,7 @@ def refuse_folder_of_another(folder: Path, *, force: bool = False) -> None:
 
 
 def refuse_used_file(path: Path, *, force: bool = False) -> None:
-    """Raises FileExistsError if there is a file ``path`` and ``force`` is not given."""
+    """Raise FileExistsError if ``path`` exists and ``force`` is not given."""
     if path.exists() and not force:
         raise FileExistsError(
             f"{path} already exists; nothing was written. Name another file, or give --force to "

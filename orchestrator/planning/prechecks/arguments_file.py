@@ -56,7 +56,7 @@ _TODAY: Mapping[str, str] = {
     "group_by_length": "train_sampling_strategy: group_by_length",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
 }
-"""Former fields that change what a step costs where they are set -> how they are written today."""
+"""Former fields that change the cost of a step if they are set -> how they are written today."""
 _FILLED_IN: tuple[Any, ...] = (
     [],
     {},
@@ -111,7 +111,7 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _reason(name: str, value: Any, used: Collection[str]) -> str:
-    """Why a trial has no use for an argument of the file; empty where it keeps the argument."""
+    """Why a trial has no use for an argument of the file; empty if it keeps the argument."""
     if runner_reason(name) or name.startswith(_LOGGING):
         return "what a measurement decides itself"
     axis = deciding_axis(name, used)

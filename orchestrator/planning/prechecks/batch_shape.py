@@ -1,4 +1,4 @@
-"""The tensors of one batch, from the configuration's text and the beginning of the data file."""
+"""The shapes of a batch's tensors, from the configuration and the first rows of the data file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.data_file import NoDataFileError, read_data_file
 
 Size = int | str
-"""Elements along one dimension; text where only a bound is known, as "up to 512"."""
+"""Elements along one dimension, or text such as "up to 512" if only a bound is known."""
 Shapes = Mapping[str, tuple[Size, ...]]
-"""Tensor -> its sizes."""
+"""Name of a tensor -> its size in each dimension."""
 
 
 def batch_shapes(
     config: SweepConfig, model_type: str | None, given: Mapping[str, Any], micro_batch: int
 ) -> Shapes:
-    """What a trial with this micro-batch hands to the model in one forward pass.
+    """The shapes of the tensors that a trial gives to the model in one forward pass.
 
-    ``given`` are keys of the model's configuration. Empty where the text does not tell.
+    ``given`` holds keys of the model's configuration. Returns an empty mapping if the shapes cannot
+    be read from the configuration and the file.
     """
     task = config.model.task
     if config.data.file is not None:
@@ -44,7 +45,7 @@ def in_words(shapes: Shapes) -> str:
 def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
     tokens = (micro_batch, data.sequence_length)
     shapes: dict[str, tuple[Size, ...]] = {"input_ids": tokens}
-    # Without padding there is nothing to mask.
+    # Data without padding needs no mask.
     if data.padding:
         shapes["attention_mask"] = tokens
     shapes["labels"] = tokens
@@ -69,7 +70,7 @@ def _of_images(model_type: str | None, given: Mapping[str, Any], micro_batch: in
 def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:
     if file.tokenizer is None:
         return _of_columns(file, micro_batch)
-    # Texts are cut to the longest allowed, and padded to the longest of their batch.
+    # A text is cut at ``max_length``, and padded to the longest text of its batch.
     tokens: tuple[Size, ...] = (micro_batch, f"up to {file.max_length}")
     labels = tokens
     if task == "sequence-classification":
@@ -78,7 +79,7 @@ def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:
 
 
 def _of_columns(file: DatasetFile, micro_batch: int) -> Shapes:
-    """The file's own columns, as long as they are in its first rows."""
+    """The file's own columns. Lists have the length of the longest in the first rows."""
     try:
         data = read_data_file(Path(file.path), file.format)
     except NoDataFileError:

@@ -36,7 +36,7 @@ _CONFIG_BYTES = 4 * 2**20
 
 
 def model_problem(name: str) -> str:
-    """What is wrong with a checkpoint's folder or name; empty where nothing is."""
+    """What is wrong with a checkpoint's folder or name; empty if nothing is."""
     if not _is_path(name):
         return _hub_problem(name)
     folder = Path(name)
@@ -53,7 +53,7 @@ def model_problem(name: str) -> str:
 
 
 def tokenizer_problem(name: str) -> str:
-    """What is wrong with a tokenizer's folder or name; empty where nothing is."""
+    """What is wrong with a tokenizer's folder or name; empty if nothing is."""
     if not _is_path(name):
         return _hub_problem(name)
     folder = Path(name)
@@ -69,7 +69,7 @@ def tokenizer_problem(name: str) -> str:
 
 
 def checkpoint_config(name: str) -> dict[str, Any] | None:
-    """The config.json of a checkpoint that is on this machine; None where there is none."""
+    """The config.json of a checkpoint that is on this machine; None if there is none."""
     if _is_path(name):
         return _json_object(Path(name, CONFIG))
     for snapshot in _snapshots(name):
@@ -85,7 +85,7 @@ def is_on_this_machine(name: str) -> bool:
 
 
 def unreachable(name: str) -> str:
-    """Why a name that this machine does not have cannot be had from the Hub; empty where it can.
+    """Why a name that this machine does not have cannot be had from the Hub; empty if it can.
 
     Asks the Hub, for ``_HUB_SECONDS`` at most. transformers itself would try for half a minute, in
     every trial.

@@ -1,4 +1,4 @@
-"""Everything that text and files can tell before the first trial, for every verb that plans."""
+"""All checks of a configuration's text and files before the first trial."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
 
 _DEFAULT_LABELS = 2
-"""Classes of a model whose configuration names none, as in transformers."""
+"""Number of classes of a model whose configuration names none, as in transformers."""
 Finding = tuple[KeyPath, str]
+"""The path of a key, and a sentence about its value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """What a plan tells about its model and its batches."""
+    """The size of the model, and the shape of its batches."""
 
     size: ModelSize
     shapes: Shapes
@@ -42,7 +43,7 @@ class ModelFacts:
             yield "one batch", in_words(self.shapes)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain JSON values."""
+        """The facts as plain JSON values."""
         shapes = {name: list(sizes) for name, sizes in self.shapes.items()}
         return {"parameters": self.size.parameters, "one_batch": shapes}
 
@@ -50,11 +51,11 @@ class ModelFacts:
 def check_files(
     config: SweepConfig, *, runs_elsewhere: bool = False, asks_hub: bool = False
 ) -> tuple[str, ...]:
-    """Notes about a configuration whose files are as they should be.
+    """Check the files of a configuration. Returns notes about it if there is no problem.
 
-    ``runs_elsewhere``: trials run on other machines, so that what is missing here is a note only.
-    ``asks_hub``: ask the Hub for checkpoints that this machine does not have. Raises ConfigError
-    with every problem.
+    ``runs_elsewhere`` says that the trials run on other machines. Then a file that is missing here
+    is only a note. ``asks_hub`` says whether to ask the Hub for checkpoints that this machine does
+    not have. Raises ConfigError with all problems.
     """
     document = with_new_keys(read_document(config.path)).document
     missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
@@ -74,8 +75,8 @@ def check_files(
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
     """The model's size and the shape of one batch.
 
-    ``say`` is told before a count of some seconds. Raises ConfigError where the model's
-    configuration cannot be built.
+    ``say`` is called with a note before the parameters are counted, if that takes some seconds.
+    Raises ConfigError if the model cannot be built from its configuration.
     """
     size = model_size(config.model, say)
     if size.mistake:
@@ -90,7 +91,7 @@ def _refused(mistake: str) -> str:
 
 
 def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
-    """What is wrong with checkpoint, tokenizer and data: the key, and a sentence."""
+    """Problems of the checkpoint, the tokenizer and the data."""
     file = config.data.file
     names: list[tuple[KeyPath, str, Callable[[str], str]]] = []
     if config.model.name_or_path is not None:
@@ -111,17 +112,20 @@ def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
 
 @functools.cache
 def _unreachable(name: str) -> str:
-    """Asked once: a model and its tokenizer mostly have the same name."""
+    """Why a checkpoint cannot be had from the Hub; empty if it can.
+
+    The answer is cached, because a model and its tokenizer mostly have the same name.
+    """
     return checkpoints.unreachable(name)
 
 
 def _text_findings(config: SweepConfig) -> Iterator[Finding]:
-    """What the model's configuration tells: unknown keys of a checkpoint, too long sequences."""
+    """Problems with the model's configuration: unknown keys, and sequences that are too long."""
     model_type, given = _model_keys(config)
     if model_type is None:
         return
     if config.model.name_or_path is not None:
-        # An architecture's keys were checked with the file itself.
+        # Only for checkpoints: ``load_config`` has checked the keys of an architecture.
         saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
         for at, message in model_key_problems(model_type, config.model.config):
             if at[0] not in saved:
@@ -137,6 +141,7 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
 
 
 def _length_notes(config: SweepConfig) -> Iterator[Finding]:
+    """A note if sequences are longer than those that the model was trained for."""
     model_type, given = _model_keys(config)
     at, length = _longest(config)
     trained = trained_positions(model_type or "", given)
@@ -148,7 +153,10 @@ def _length_notes(config: SweepConfig) -> Iterator[Finding]:
 
 
 def _longest(config: SweepConfig) -> tuple[KeyPath, int]:
-    """The longest sequence that a trial can meet, and the key that says so; 0 for images."""
+    """The key that limits the length of sequences, and the limit in tokens.
+
+    The limit is 0 for images, and for files of token ids, which have no such key.
+    """
     if config.model.task == "image-classification":
         return (), 0
     file = config.data.file
@@ -156,7 +164,7 @@ def _longest(config: SweepConfig) -> tuple[KeyPath, int]:
         assert config.data.synthetic is not None
         return ("data", "synthetic", "sequence_length"), config.data.synthetic.sequence_length
     if file.tokenizer is None:
-        return (), 0  # the file's own token ids are as long as they are
+        return (), 0  # the file's own token ids are not cut
     return ("data", "file", "max_length"), file.max_length
 
 
@@ -172,7 +180,7 @@ def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:
 
 
 def _num_labels(config: SweepConfig) -> int | None:
-    """The classes of the model; None where its configuration is not on this machine."""
+    """The number of classes of the model; None if its configuration is not on this machine."""
     model_type, given = _model_keys(config)
     if model_type is None or configuration_class(model_type) is None:
         return None

@@ -43,14 +43,14 @@ class ConfigurationClass:
     keys: frozenset[str]
     """What its constructor does something with."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Key -> its default, where that is a plain value."""
+    """Key -> its default, if that is a plain value."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """The common name of a key -> the class's own, as ``hidden_size`` -> ``n_embd``."""
     sub_configs: Mapping[str, str] = field(default_factory=dict)
     """Key -> the configuration class, or the model type, of the mapping under it."""
 
     def value(self, name: str, given: Mapping[str, Any]) -> Any:
-        """A key's value under both its names: as given, else its default; None where unknown."""
+        """A key's value under both its names: as given, else its default; None if unknown."""
         names = {name, self.other_names.get(name, name)}
         for key in sorted(names):
             if key in given:
@@ -65,7 +65,7 @@ class ConfigurationClass:
 def configuration_class(model_type: str) -> ConfigurationClass | None:
     """The class of a model type.
 
-    None where transformers is not installed, or where the class cannot be read whole.
+    None if transformers is not installed, or if the class cannot be read whole.
     """
     classes = configuration_classes() or {}
     name = classes.get(model_type)
@@ -84,7 +84,7 @@ def configuration_class(model_type: str) -> ConfigurationClass | None:
 def named_class(name: str, module: str) -> ConfigurationClass | None:
     """A class by its name, defined in or imported by a module of ``transformers/models``.
 
-    None where the class cannot be read whole, up to the base of all configurations.
+    None if the class cannot be read whole, up to the base of all configurations.
     """
     definitions = list(_line_of_descent(name, module))
     if not definitions or definitions[-1].name != _BASE_CLASS:
@@ -128,7 +128,7 @@ def reads_key(module: str, key: str) -> bool:
 
 
 _UNKNOWN = object()
-"""A default that is no plain value."""
+"""A default that is not a plain value."""
 
 
 def _line_of_descent(name: str, module: str) -> Iterator[ast.ClassDef]:
@@ -166,7 +166,7 @@ def _tree_with(name: str, module: str) -> ast.Module | None:
 
 @functools.cache
 def _base_class() -> tuple[ast.ClassDef, ...]:
-    """The class that all others descend from; empty where its source looks otherwise."""
+    """The class that all others descend from; empty if its source looks otherwise."""
     text = source(_BASE_FILE) or ""
     start = text.find(f"class {_BASE_CLASS}(")
     end = text.find(_BASE_END, start)
@@ -193,7 +193,7 @@ def _definition(tree: ast.Module, name: str) -> ast.ClassDef | None:
 
 
 def _module_imported_from(tree: ast.Module, name: str) -> str:
-    """The folder that a class is imported from; empty where it is not imported from another."""
+    """The folder that a class is imported from; empty if it is not imported from another."""
     for statement in tree.body:
         if not isinstance(statement, ast.ImportFrom) or not statement.module:
             continue
@@ -273,7 +273,7 @@ def _classes(node: ast.expr | None) -> dict[str, str]:
 
 
 def _class_name(node: ast.expr) -> str:
-    """The class, or the model type where the class is chosen by it; empty where neither is told."""
+    """The class, or the model type if the class is chosen by it; empty if neither is told."""
     match node:
         case ast.Name(id="AutoConfig"):
             return ""

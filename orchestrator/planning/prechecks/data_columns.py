@@ -1,4 +1,4 @@
-"""The user's data checked before the first trial: its path, its columns and its labels."""
+"""Checks of the user's data before the first trial: its path, its columns and its labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.planning.problems import KeyPath, advice, closest
 from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
-"""Columns that a tokenizer can make token ids from; input_ids need none."""
+"""Columns that a trial can take token ids from. All but input_ids are tokenized first."""
 _NEED_LABELS: tuple[Task, ...] = (
     "sequence-classification",
     "token-classification",
@@ -25,9 +25,9 @@ _IGNORED_LABEL = -100
 def data_problems(
     file: DatasetFile, task: Task, num_labels: int | None
 ) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with a data file: the key below ``data.file``, and a sentence.
+    """The problems of a data file: the path of the key below ``data.file``, and a sentence.
 
-    ``num_labels`` is the number of the model's classes; None where it is not known.
+    ``num_labels`` is the number of the model's classes; None if it is not known.
     """
     try:
         data = read_data_file(_first_path(file), file.format)
@@ -56,7 +56,7 @@ def _first_path(file: DatasetFile) -> Path:
 
 
 def _with_a_guess(message: str, path: Path) -> str:
-    """The message with the name beside it that was probably meant, if the file is missing."""
+    """The message; if the file is missing, with the name that was probably meant."""
     if not message.startswith("there is no file"):
         return message
     if not path.parent.is_dir():
@@ -68,17 +68,19 @@ def _with_a_guess(message: str, path: Path) -> str:
 
 
 def _key_of(file: DatasetFile, theirs: str) -> str:
+    """Our name of the column that the user's file calls ``theirs``."""
     return next(ours for ours, column in file.columns.items() if column == theirs)
 
 
 def _our_columns(file: DatasetFile, data: DataFile) -> set[str]:
-    """The names that the model will see: those of ``columns``, else the file's own."""
+    """The names of the columns that a trial sees: those of ``columns``, else the file's own."""
     return set(file.columns) or set(data.columns)
 
 
 def _column_problems(
     file: DatasetFile, data: DataFile, task: Task
 ) -> Iterator[tuple[KeyPath, str]]:
+    """Problems if the file has no column with inputs, or lacks the labels that the task needs."""
     ours = _our_columns(file, data)
     inputs: tuple[str, ...] = _TEXT_SOURCES
     if task == "image-classification":
@@ -119,7 +121,7 @@ def _label_problems(
 
 
 def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str:
-    """What is wrong with the labels of the first rows; empty where nothing is."""
+    """What is wrong with the labels of the first rows; empty if nothing is."""
     if any(value is None for value in values):
         return "some of the first rows have no label"
     if task != "token-classification":
@@ -135,13 +137,16 @@ def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str
 
 
 def _range_problem(values: list[Any], num_labels: int | None) -> str:
-    """What is wrong with class numbers; texts and fractions are the trial's to encode or refuse."""
+    """What is wrong with labels that are class numbers; empty if nothing is.
+
+    Other labels, such as texts, are not checked here: the trial encodes or refuses them.
+    """
     labels = [value for value in values if value != _IGNORED_LABEL]
     if not labels or num_labels is None or not all(isinstance(label, int) for label in labels):
         return ""
     if min(labels) < 0:
         return f"labels must count from 0; the first rows have {min(labels)}"
-    # A model with a single label is a regression.
+    # A model with a single label is a regression, whose labels are any numbers.
     if num_labels > 1 and max(labels) >= num_labels:
         return (
             f"the first rows have labels up to {max(labels)}, and the model has {num_labels}; "

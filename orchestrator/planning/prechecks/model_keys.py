@@ -1,7 +1,7 @@
-"""``model.config`` checked against the configuration class of the installed transformers.
+"""Checks ``model.config`` against the configuration class of the installed transformers.
 
-transformers takes any key and drops what it does not know, so that a misspelt size silently keeps
-its default.
+transformers accepts any key and drops those that it does not know. So a misspelt size would
+silently keep its default.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _NO_QUANTIZATION = (
 
 
 def model_key_problems(model_type: str, given: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Keys that the configuration of a model type would drop: where, below ``model.config``, and a
-    sentence.
+    """Keys that the configuration of a model type would drop.
 
-    Nothing for a model type whose class cannot be read.
+    Yields the path of each key below ``model.config``, and a sentence. Yields nothing if the class
+    of the model type cannot be read.
     """
     described_class = configuration_class(model_type)
     if described_class is not None:
@@ -76,11 +76,11 @@ def _unknown(described_class: ConfigurationClass, key: str) -> str:
 
 
 def _synonym(key: str, keys: frozenset[str]) -> str:
-    """The class's own name for a size that other architectures call ``key``; empty without one."""
+    """The class's own name for a size that others call ``key``; empty if it has none."""
     for names in _SYNONYMS:
         candidates = [name for name in names if name in keys]
         if key in names and candidates:
-            # Some classes take two of the names; the one that looks like the key reads best.
+            # Some classes take two of the names. Suggest the one that resembles the key.
             return closest(key, candidates) or candidates[0]
     return ""
 
@@ -89,8 +89,8 @@ def _sub_config_problems(
     described_class: ConfigurationClass, key: str, value: Any, at: KeyPath
 ) -> Iterator[tuple[KeyPath, str]]:
     if not isinstance(value, Mapping):
-        return  # null takes the defaults; transformers refuses the rest in words of its own
-    # A part that may be of any model type says which by itself, or takes the class's choice.
+        return  # null means the defaults; transformers itself refuses any other value
+    # A part may name its own model type. Otherwise it has the one that the class says.
     model_type = value.get("model_type", described_class.sub_configs[key])
     if model_type in (configuration_classes() or {}):
         part = configuration_class(model_type)

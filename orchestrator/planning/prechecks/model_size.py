@@ -34,7 +34,7 @@ class ModelSize:
     """A model's size, or why it has none."""
 
     parameters: int | None = None
-    """All of them, tied weights once; None where they could not be counted."""
+    """All of them, tied weights once; None if they could not be counted."""
     mistake: str = ""
     """Why transformers refuses to build the model: a value of its configuration is wrong."""
     reason: str = ""
@@ -42,7 +42,7 @@ class ModelSize:
 
 
 def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
-    """The size of a model; ``say`` is told before a count, which takes some seconds."""
+    """The size of a model. ``say`` is called with a note first if counting takes some seconds."""
     if model.trust_remote_code:
         return ModelSize(reason="the checkpoint builds its model by code of its own")
     size = known_size(model)

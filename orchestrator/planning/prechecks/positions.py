@@ -24,7 +24,7 @@ _OFFSET = re.compile(r"create_position_ids_from_input_ids")
 def usable_positions(model_type: str, given: Mapping[str, Any]) -> int | None:
     """Tokens that a sequence may have, with ``given`` keys of the configuration.
 
-    None where the model has no table of positions (T5), may go beyond what it was trained for
+    None if the model has no table of positions (T5), may go beyond what it was trained for
     (rotary positions), or cannot be read.
     """
     described_class = configuration_class(model_type)

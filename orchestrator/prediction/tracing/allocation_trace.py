@@ -1,4 +1,4 @@
-"""Every allocation and free of a traced step, in order, and the kind of memory that each is."""
+"""Records every allocation and free of a traced step in order, with the kind of its memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KERNELS = {
     _aten._scaled_dot_product_efficient_attention.default: "efficient",
     _aten._softmax.default: "softmax",
 }
-"""Operator -> the kernel or library that a stream notes."""
+"""Operator -> the kernel or library that it uses, which a stream records."""
 _KIND_LEFT_BY = {
     "build": "weights",
     "inputs": "inputs",
@@ -34,13 +34,13 @@ _KIND_LEFT_BY = {
     "backward": "gradients",
     "update": "optimizer states",
 }
-"""Phase -> the kind of its allocations that outlive it."""
+"""Phase -> the kind of those of its allocations that still live when it ends."""
 _TEMPORARY = "temporary buffers"
 
 
 @dataclass(slots=True)
 class _Taken:
-    """A recorded allocation, whose kind is known only when its phase is over."""
+    """A recorded allocation. Its kind is stored elsewhere, as it is known only after its phase."""
 
     number: int
     formula: str
@@ -50,11 +50,11 @@ class _Taken:
 
 @dataclass(slots=True)
 class _Recording:
-    """What was recorded since the last stream."""
+    """The events that were recorded since the last stream."""
 
     events: list[_Taken | Free] = field(default_factory=list)
     kinds: dict[int, str] = field(default_factory=dict)
-    """Number of an allocation -> its kind, where that is known."""
+    """Number of an allocation -> its kind, once that is known."""
     alive: dict[int, str] = field(default_factory=dict)
     """Number of a living allocation -> the phase that made it."""
     left_out: set[int] = field(default_factory=set)
@@ -62,7 +62,7 @@ class _Recording:
     last_number: int = 0
 
     def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
-        """Note an allocation; returns its number."""
+        """Record an allocation. Returns its number."""
         self.last_number += 1
         if kind:
             self.kinds[self.last_number] = kind
@@ -71,11 +71,12 @@ class _Recording:
         return self.last_number
 
     def to_stream(self, samples: int) -> Stream:
-        """Allocations and frees in order. Frees between two allocations are sorted by number.
+        """The recorded events in order. Frees between two allocations are sorted by number.
 
-        A whole set may go at once (autocast's cache), in an order that means nothing.
+        Otherwise their order could be random, for example if a whole set is freed (autocast's
+        cache).
         """
-        # Frees wait for the next allocation, then go in the order of their numbers.
+        # Collect frees until the next allocation, then add them in the order of their numbers.
         events: list[Event] = []
         frees: list[int] = []
         for event in self.events:
@@ -101,11 +102,11 @@ class _Recording:
 
 
 class AllocationRecorder(TorchDispatchMode):
-    """Sees each operator of a step on tensors without data, and the storages that come and go.
+    """Records each operator of a step on tensors without data, and the life of their storages.
 
-    Workspaces that kernels take for themselves are added where the operator runs. No tensor has
-    data: a value read from one is 1, and a condition is false, except that all positions of a batch
-    hold tokens unless it ``is_padded``. Samples are not packed.
+    Workspaces of kernels are added where the operator runs. A tensor has no data, so a value read
+    from it is 1, and a condition is false. One condition is true unless ``is_padded``: that all
+    positions of a batch hold tokens. Samples are not packed.
     """
 
     def __init__(self) -> None:
@@ -117,16 +118,19 @@ class AllocationRecorder(TorchDispatchMode):
         """Living storage -> the recording and the number of its allocation."""
         self._references: dict[int, Any] = {}
         self._results_of_all: set[int] = set()
-        """Storages of answers to whether a condition holds everywhere."""
+        """Storages of results that say whether a condition holds at all positions."""
         self._counts: set[int] = set()
-        """Storages of counts of true values."""
+        """Storages of sums that count true values."""
         self._recording = _Recording()
         self.is_padded = False
-        """Whether the batches that run have padded positions."""
+        """Whether the traced batches have padded positions."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Allocations inside that outlive it are of this phase's kind; the others are temporary."""
+        """Within it, allocations belong to the phase ``name``.
+
+        Those that still live at its end get the phase's kind. All others are temporary.
+        """
         # Phases may nest: a checkpoint recomputes within the backward pass.
         outer = self._phase
         self._phase = name
@@ -139,7 +143,7 @@ class AllocationRecorder(TorchDispatchMode):
                     self._recording.kinds.setdefault(number, _KIND_LEFT_BY[name])
 
     def stream(self, *, samples: int = 0) -> Stream:
-        """What was recorded since the last call."""
+        """The stream of what was recorded since the last call."""
         stream = self._recording.to_stream(samples)
         self._recording = _Recording()
         return stream
@@ -149,7 +153,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._parameters = {parameter.untyped_storage()._cdata for parameter in parameters}
 
     def leave_out(self, tensor: torch.Tensor) -> None:
-        """This tensor does not live on the device."""
+        """Leave out the allocation of a tensor that does not live on the device."""
         recording, number = self._storages.get(tensor.untyped_storage()._cdata, (None, 0))
         if recording is self._recording:
             self._recording.left_out.add(number)
@@ -161,36 +165,39 @@ class AllocationRecorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        # Questions about a tensor, and operators that allocate nothing.
+        # Answer questions about a tensor, and skip operators that allocate nothing.
         if func is torch.ops.prim.device.default:
-            return args[0].fake_device  # asked more often than all else together
+            return args[0].fake_device  # the most frequent call by far, so it comes first
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
-        # Workspaces that a library takes before its kernel runs.
+        # Record the workspaces that a library takes before its kernel runs.
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
-        # The operator itself, and the storages that it makes.
+        # Run the operator, and record the storages that it makes.
         results = run_as_cuda(func, args, kwargs or {})
         for tensor in (*results.intermediate, *_tensors(results.output)):
             self._see(tensor, func, args)
         self._note_conditions(func, args, results.output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
-        # Workspaces that are free again when the kernel has run.
+        # Record the workspaces that are free again when the kernel has run.
         self._pass_through_workspaces(func, args)
         return results.output
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
-        """What a value read from a tensor without data is: 1, or for most conditions false."""
+        """The value that is read from a tensor without data.
+
+        It is 1, or False for a condition. A condition about all positions is True unless padded.
+        """
         if tensor.dtype is not torch.bool:
             return True
         is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
         return is_about_all and not self.is_padded
 
     def _note_conditions(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
-        """Remember answers about all positions: ``mask.all()``, or ``mask.sum() == numel``."""
+        """Remember results about all positions, as of ``mask.all()`` or ``mask.sum() == numel``."""
         if func in _ALL:
             self._results_of_all.add(output.untyped_storage()._cdata)
         elif func in _SUMS and args[0].dtype in (torch.bool, torch.int64):
@@ -199,7 +206,10 @@ class AllocationRecorder(TorchDispatchMode):
             self._results_of_all.add(output.untyped_storage()._cdata)
 
     def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        """cuBLAS gets its workspace once per thread; the backward pass has its own thread."""
+        """Record the workspaces of cuBLAS and cuBLASLt, which each thread takes once.
+
+        The backward pass runs in a thread of its own.
+        """
         thread = "forward"
         if self._phase == "backward":
             thread = "backward"
@@ -214,19 +224,19 @@ class AllocationRecorder(TorchDispatchMode):
                 self._recording.take(library, (), "library workspaces", once=name)
 
     def _pass_through_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        """A kernel frees its workspaces as soon as it has run."""
+        """Record the workspaces of an operator's kernel, which are freed when it has run."""
         numbers = []
         for formula, integers in workspaces(func, args):
             numbers.append(self._recording.take(formula, integers, "kernel workspaces"))
         self._recording.events += [Free(number=number) for number in numbers]
 
     def _see(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
-        """Note a tensor's storage if it is new."""
+        """Record a tensor's storage if it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._storages:
             return
-        # The reference tells when the storage goes, which is when its memory is free.
+        # The weak reference calls ``_forget`` when the storage is deleted and its memory is free.
         recording = self._recording
         number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args))
         if self._phase:
@@ -235,7 +245,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._references[key] = weakref.ref(storage, lambda _: self._forget(key))
 
     def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
-        """The kind of an operator's results; empty where the phase decides."""
+        """The kind of memory of an operator's results; empty if the phase decides it."""
         if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
             return "autocast copies of weights"
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:
@@ -243,7 +253,7 @@ class AllocationRecorder(TorchDispatchMode):
         return ""
 
     def _forget(self, key: int) -> None:
-        """A storage has gone."""
+        """Record that a storage was deleted."""
         recording, number = self._storages.pop(key)
         del self._references[key]
         self._results_of_all.discard(key)

@@ -1,4 +1,4 @@
-"""Attention as CUDA computes it: which kernel PyTorch picks, and the tensors that it makes."""
+"""Traces attention as on CUDA: with the kernel that PyTorch picks, and the tensors it makes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def attention_kernel(
 ) -> str:
     """The kernel that ``select_sdp_backend`` picks: "cudnn", "flash", "efficient" or "math".
 
-    After aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+    The conditions follow aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
     """
     is_half = query.dtype in _HALF
     if query.dim() != 4 or _has_strided_rows(mask):
@@ -41,7 +41,10 @@ def attention_kernel(
 
 
 def _has_strided_rows(mask: torch.Tensor | None) -> bool:
-    """``check_last_dim_stride_equals_1_dense``: no fused kernel takes a permuted position bias."""
+    """Whether values of a mask's row are not adjacent in memory, which no fused kernel takes.
+
+    It is the negation of PyTorch's ``check_last_dim_stride_equals_1_dense``.
+    """
     return mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
 
 
@@ -72,7 +75,7 @@ class _Options:
 
 
 def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
-    """``scaled_dot_product_attention`` with the kernels of ``gpu``."""
+    """A ``scaled_dot_product_attention`` that picks kernels as on ``gpu``."""
 
     def scaled_dot_product_attention(
         query: torch.Tensor,
@@ -85,8 +88,8 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        """As ``torch.nn.functional.scaled_dot_product_attention``."""
-        # The kernel first: it decides what is saved and what is temporary.
+        """Has the parameters of ``torch.nn.functional.scaled_dot_product_attention``."""
+        # Choose the kernel first, because it decides what is saved and what is temporary.
         kernel = attention_kernel(gpu, query, key, value, attn_mask)
         options = _Options(
             dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
@@ -99,7 +102,7 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
 def _computed(
     kernel: str, inputs: Inputs, mask: torch.Tensor | None, options: _Options
 ) -> torch.Tensor:
-    """The outputs of a kernel, and on the way the tensors that it makes."""
+    """The output of a kernel. The call makes the same tensors as the kernel."""
     saves_rows = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=inputs[0].dtype)
@@ -131,7 +134,7 @@ def _flash(inputs: Inputs, options: _Options) -> torch.Tensor:
     padded = tuple(torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs)
     scale = options.scale
     if scale is None:
-        scale = width**-0.5  # of the width before it was padded
+        scale = width**-0.5  # from the width before padding
     return _flash_kernel(padded, options, scale)[..., :width]
 
 
@@ -147,10 +150,10 @@ def _flash_kernel(
 def _aligned(
     mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor
 ) -> torch.Tensor | None:
-    """A bias with a value for each pair, its rows padded to multiples of 16."""
+    """The mask expanded to each query and key, with rows padded to multiples of 16 values."""
     if mask is None:
         return None
-    # ``pad_bias`` of sdp_utils: rows start at multiples of 16 values.
+    # Pad the rows as ``pad_bias`` of PyTorch does, then hide the padding again by slicing.
     keys = key.shape[-2]
     missing = -mask.shape[-1] % 16
     if missing:

@@ -46,7 +46,7 @@ def _rolled(func: Any, tensor: torch.Tensor, shifts: Any, dims: Any) -> Results:
 
 
 def _in_backward() -> bool:
-    """Whether autograd itself runs the operator; a checkpoint that recomputes is no such case."""
+    """Whether autograd itself runs the operator; a recomputing checkpoint is not such a case."""
     return torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
 
 

@@ -119,12 +119,12 @@ class FakeStep:
 
     @property
     def hidden_size(self) -> int:
-        """The model's width, 0 where its configuration does not say."""
+        """The model's width, 0 if its configuration does not say."""
         return int(getattr(self.model.config, "hidden_size", 0) or 0)
 
     @property
     def attention_heads(self) -> int:
-        """The most heads of an attention, 1 where the configuration does not say."""
+        """The most heads of an attention, 1 if the configuration does not say."""
         return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
 
     def micro_batches(
@@ -255,7 +255,7 @@ def _runs_trainer(spec: TrialSpec) -> bool:
 
 
 def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
-    """The dtype of autocast; None where there is none."""
+    """The dtype of autocast; None if there is none."""
     arguments = spec.settings.training_arguments
     if arguments.get("bf16"):
         return torch.bfloat16

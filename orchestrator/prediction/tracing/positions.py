@@ -1,4 +1,4 @@
-"""Sequences beyond a model's table of positions: the trial would raise, whatever its memory."""
+"""Finds sequences that are longer than a model's table of positions. Such a trial would raise."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ _POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids
 
 
 def why_beyond(model: torch.nn.Module, batch: Batch) -> str:
-    """Why the model raises on a batch: a table of positions that ends before it. Empty if none.
+    """Why the model raises on a batch, if that is longer than a table of positions; else empty.
 
-    Tensors without data do not show this: an index has no value there. On a GPU it ends the process
-    with a device-side assertion. Models with rotary or relative positions have no such table.
+    A trace does not show this, because its tensors have no data, so no index is out of range. On a
+    GPU, a device-side assertion ends the process. Models with rotary or relative positions have no
+    such table.
     """
     config: Any = model.config
     for name, module in model.named_modules():
         if not isinstance(module, torch.nn.Embedding) or not _is_of_positions(name):
             continue
-        # A decoder reads the labels, shifted by one.
+        # The inputs of a decoder are the labels, shifted by one.
         of_decoder = bool(config.is_encoder_decoder) and "decoder" in name
         tokens = batch.tokens(of_decoder=of_decoder)
         positions = _usable_positions(module)
@@ -39,9 +40,9 @@ def _is_of_positions(name: str) -> bool:
 
 
 def _usable_positions(table: torch.nn.Embedding) -> int:
-    """Rows of the table that a token can have.
+    """Number of rows of the table that positions can use.
 
-    BART and OPT leave the first ``offset`` rows out. RoBERTa begins after the padding token's row.
+    BART and OPT skip the first ``offset`` rows. RoBERTa begins after the row of the padding token.
     """
     offset = getattr(table, "offset", None)
     if isinstance(offset, int):

@@ -1,4 +1,4 @@
-"""The memory that kernels take for themselves while a traced operator runs on CUDA."""
+"""The temporary memory that kernels take while a traced operator runs on CUDA."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 _aten = torch.ops.aten
 Workspace = tuple[str, tuple[int, ...]]
-"""A formula's name in ``kernels.FORMULAS``, and its integers."""
+"""The name of a formula in ``kernels.FORMULAS``, and the integers to apply it to."""
 Arguments = tuple[Any, ...]
 
 
 def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
-    """The workspaces of an operator on these arguments."""
+    """The workspaces that an operator takes for these arguments."""
     listed = _BY_OPERATOR.get(operator)
     if listed is not None:
         yield from listed(args)
@@ -34,7 +34,7 @@ def _softmax_backward(args: Arguments) -> Iterator[Workspace]:
 
 
 def _layer_norm_backward(args: Arguments) -> Iterator[Workspace]:
-    """One workspace for each of weight and bias that gets a gradient."""
+    """One workspace for the weight and one for the bias, if they get a gradient."""
     inputs, shape = args[1:3]
     weight, bias, output_mask = args[5:8]
     width = prod(shape)
@@ -71,10 +71,13 @@ _BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
 
 
 def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
-    """Size, stride and whether it is summed, of each dimension; without ``dims`` all are summed."""
+    """Three integers for each dimension: its size, its stride, and 1 if it is summed.
+
+    All dimensions are summed if ``dims`` is empty.
+    """
     reduced = set(range(tensor.dim()))
     if dims:
-        # Dimensions may be counted from the end.
+        # Negative dimensions count from the end.
         reduced = {dim % tensor.dim() for dim in dims}
     layout: list[int] = []
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
@@ -83,6 +86,6 @@ def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
 
 
 def _pairs(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int, int, int, int]:
-    """Batch, heads, queries, keys and width of attention's inputs."""
+    """Sizes of attention's inputs: batch, heads, queries, keys and width."""
     batch, heads, queries, width = query.shape
     return batch, heads, queries, key.shape[2], width

@@ -29,7 +29,7 @@ def _pairs(anatomy: Anatomy, part: Part) -> list[tuple[str, float]]:
 
 
 def _ratios(anatomy: Anatomy) -> list[str]:
-    """Backward / forward and MFU, empty where not known."""
+    """Backward / forward and MFU, empty if not known."""
     # Text, because both are shown and never computed with.
     texts = ["", ""]
     ratio = anatomy.values("phases").get(BACKWARD_TO_FORWARD)

@@ -1,4 +1,4 @@
-"""The data of the page's script: the configurations that it shows, column by column."""
+"""The data that the page's script draws: the shown configurations, column by column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
 from orchestrator.reporting.sections.headline import first_budget
 
 MAX_ANATOMIES = 200
-"""A page holds no more of them: each takes about 10 kB. ``anatomy.parquet`` holds all."""
+"""A page holds at most this many anatomies of about 10 kB. ``anatomy.parquet`` holds all."""
 _MAX_SAFE_INTEGER = 2**53
 """Larger integers lose digits in JavaScript."""
 
@@ -48,15 +48,15 @@ DETAILS = (
     "matmul_dtype",
     "zero_stage",
 )
-"""Columns shown of a picked configuration, where measured."""
+"""Columns that the page shows of the selected configuration, if they were measured."""
 
 
 def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
-    """Axes, environments, and the configurations as one table, as plain JSON values."""
+    """All data of the page's chart as plain JSON values: axes, environments, configurations."""
     configurations = _in_order(dataset, shown)
     recipes = _recipes(dataset)
     axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
-    # Trials are known to the script by their row number.
+    # The script refers to a configuration by its row number.
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
     environments = []
     for results in dataset.environments:
@@ -96,7 +96,10 @@ def _recipes(dataset: Dataset) -> list[TrainingRecipe]:
 
 
 def _encoding(dataset: Dataset, axes: Mapping[str, Sequence[Choice]]) -> dict[str, Any]:
-    """The axes with their values' colours, and which of them colours and markers show at first."""
+    """The axes with the colours of their values, and the axes that are first shown.
+
+    ``colour`` and ``marker`` name the axis that the points' colours and markers stand for.
+    """
     colour, marker = None, None
     if dataset.main is not None:
         colour, marker = encoded_axes(dataset, dataset.main)
@@ -183,7 +186,7 @@ def _row(
 
 
 def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows with equal keys as columns."""
+    """A list of rows as a mapping of columns. All rows have the same keys."""
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -192,7 +195,7 @@ def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _layers(configuration: Configuration) -> list[int] | None:
-    """The bytes of each memory layer; None where they were not measured."""
+    """The bytes of each memory layer; None if they were not measured."""
     layers = memory_layers(configuration.row)
     if layers is None:
         return None
@@ -208,7 +211,7 @@ def _indices(
 
 
 def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> list[list[Any]]:
-    """Of each cap check: the cap's bytes, whether it fitted, speed and memory under the cap."""
+    """Four values per cap check: the cap's bytes, whether it fitted, its speed and its memory."""
     checks: list[list[Any]] = []
     for check in results.cap_checks:
         is_conclusive = check.fits or check.fails
@@ -237,7 +240,10 @@ def _is_blank(value: Any) -> bool:
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
-    """A column of few different values: these (``of``), and each row's index in them (``at``)."""
+    """A compact form of a column that repeats a few values.
+
+    ``of`` lists the different values. ``at`` has, for each row, the index of its value in ``of``.
+    """
     index_of: dict[str, int] = {}
     different: list[Any] = []
     at: list[int] = []
@@ -250,7 +256,7 @@ def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
-    """Index of a configuration -> its anatomy, for those that a reader asks for first."""
+    """Index of a configuration -> its anatomy: front and picks first, then the others."""
     if not dataset.anatomies:
         return {}
     wanted: list[Configuration] = []

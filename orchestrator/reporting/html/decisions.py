@@ -143,7 +143,7 @@ def offered_batches(results: EnvironmentResults) -> Sequence[int]:
     The latter can be reached by accumulation.
     """
     measured = sorted({own.effective_batch for own in results.configurations})
-    # Every n-th where there are very many, rounded up.
+    # Every n-th if there are very many, rounded up.
     batches = measured[:: -(-len(measured) // MAX_BATCHES) or 1]
     # Above what was measured, powers of two are what people ask for.
     power = 1

@@ -1,4 +1,4 @@
-"""Which configurations a page shows where there are too many: fronts, and every n-th other."""
+"""Which configurations a page shows if there are too many: fronts, and every n-th other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _trains_like(configuration: Configuration) -> object:
 
 
 def left_out(dataset: Dataset, shown: Shown) -> str:
-    """What a page says of the configurations that it does not show; empty where it shows all."""
+    """A sentence about the configurations that a page does not show; empty if it shows all."""
     total = _total(dataset)
     shown_count = sum(map(len, shown.values()))
     if shown_count == total:

@@ -1,4 +1,4 @@
-"""What an axis of the page's chart can show: every figure that was measured anywhere."""
+"""The figures that an axis of the page's chart can show: all that any configuration has."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.analysis.objectives import OBJECTIVES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """What an axis of the chart can show."""
+    """A figure that an axis of the chart can show, and how the page names it."""
 
     title: str
     unit: str
     best: str
-    """What the best configuration in this measure is called."""
+    """The page's name for the configuration that is best in this measure."""
 
 
 MEMORY = Measure(title="memory", unit="B", best="Least memory")
@@ -35,8 +35,12 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def measures(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
-    """What was measured anywhere. Costs are left to the script: the reader sets a price."""
-    # Memory is always measured, and least is best.
+    """The measures that at least one configuration has a value for.
+
+    The cost is always among them, without values: the page's script computes it from a price that
+    the reader sets.
+    """
+    # Memory is always measured. Less of it is better.
     memory = [configuration.memory_bytes for configuration in configurations]
     measures = [_measure("memory_bytes", MEMORY, is_higher_better=False, values=memory)]
     for name, objective in OBJECTIVES.items():
@@ -64,7 +68,7 @@ def _measure(
 
 
 def short(value: Any) -> Any:
-    """A figure with seven digits, which is beyond the precision of any instrument."""
+    """A float rounded to seven significant digits, more than any measurement is accurate to."""
     if isinstance(value, float):
         return float(f"{value:.7g}")
     return value

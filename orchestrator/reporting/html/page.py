@@ -44,7 +44,7 @@ def render(report: Report) -> str:
     )
     # Sizes in templates read as they do in every other output.
     pages.filters["memory"] = memory
-    # The script's data: what it draws and filters, thinned where there are very many rows.
+    # The script's data: what it draws and filters, thinned if there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
     data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
@@ -94,7 +94,7 @@ def _opening(report: Report, missing: str) -> Iterator[str]:
 
 
 def _parts(report: Report) -> Iterator[tuple[Part, str, str]]:
-    """Each section with tables on the page, its id, and its hardware where there are several."""
+    """Each section with tables on the page, its id, and its hardware if there are several."""
     environments = report.dataset.environments
     for part in report.parts:
         if not (part.section.on_page and part.content.tables):

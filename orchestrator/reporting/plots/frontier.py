@@ -33,16 +33,17 @@ from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
+"""Configurations of the front that get a ring, at most."""
 LOG_FROM = 8
-"""Memory is logarithmic if the largest is more than this many times the smallest."""
+"""The memory axis is logarithmic if the largest value is over this many times the smallest."""
 _RANKED_POINTS = {"s": 40, "alpha": 0.9, "zorder": 4}
 _OTHER_RECIPE_POINTS = {"s": 20, "alpha": 0.28, "zorder": 2}
-"""Area in points squared, opacity, and the layer that a point is drawn in."""
+"""Area of a point in square points, its opacity, and the layer that it is drawn in."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Picture:
-    """The picture in the making."""
+    """The figure while it is drawn, with its data and the unit of its memory axis."""
 
     figure: Any
     axes: Any
@@ -64,7 +65,7 @@ class _Picture:
 
 
 def render(dataset: Dataset) -> bytes:
-    """A PNG of the environment with most configurations, 1600 × 1000 pixels."""
+    """A PNG of the environment with the most configurations, 1600 × 1000 pixels."""
     figure = new_figure(10, 6.25)
     axes = figure.add_axes((0.072, 0.1, 0.725, 0.735))
     if dataset.main is None:
@@ -90,7 +91,7 @@ def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults)
 
 
 def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> _Picture:
-    """The empty picture, in GiB where the largest figure reaches one, else in MiB."""
+    """The empty picture. Its unit is GiB if the largest memory is at least 1 GiB, else MiB."""
     largest = max(own.memory_bytes for own in results.configurations)
     unit_name, unit = "MiB", MIB
     if largest >= GIB:
@@ -103,7 +104,7 @@ def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResul
 def _encoding(
     results: EnvironmentResults, axis: str | None, signs_of: Callable[[Sequence[Choice]], list[str]]
 ) -> Encoding:
-    """A sign for each value of an axis, in the order that report.html lists them."""
+    """A colour or marker for each value of an axis, in the order that report.html lists them."""
     if axis is None:
         return Encoding(axis=None, signs={None: signs_of([None])[0]})
     values = values_of(axis, results.configurations)
@@ -115,8 +116,8 @@ def _markers_of(values: Sequence[Choice]) -> list[str]:
 
 
 def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
-    """Other recipes' points small and pale, those of the ranked recipe over them."""
-    # matplotlib draws one marker a call, so points of equal look are drawn together.
+    """Draw a point for each configuration. Those of other training recipes are small and pale."""
+    # matplotlib draws one marker per call, so points that look the same are drawn together.
     groups: dict[tuple[bool, str, str], list[Configuration]] = {}
     for configuration in picture.results.configurations:
         is_ranked = configuration.training_recipe == picture.results.recipe
@@ -137,6 +138,7 @@ def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
 
 
 def _fronts(picture: _Picture) -> None:
+    """Draw the front of the ranked recipe and, dotted, the front across all recipes."""
     axes = picture.axes
     front = picture.results.front
     ranked = picture.coordinates(front)
@@ -151,6 +153,7 @@ def _fronts(picture: _Picture) -> None:
 
 
 def _dress(picture: _Picture) -> None:
+    """Set the scales, the grid, the ticks and the axis labels."""
     axes = picture.axes
     sizes = [configuration.memory_bytes for configuration in picture.results.configurations]
     if max(sizes) > LOG_FROM * max(min(sizes), 1):
@@ -174,11 +177,13 @@ def _dress(picture: _Picture) -> None:
 
 
 def _budgets(picture: _Picture) -> None:
-    # Named budgets are always in the picture; the sizes of common cards only where points are.
+    """Draw a vertical line at each memory budget."""
+    # The axis is widened to show budgets that the run names. It is not widened for the sizes of
+    # common cards.
     named = picture.dataset.run.budgets
     if named:
         least, most = picture.axes.get_xlim()
-        # Two percent keep the line off the frame.
+        # A margin of two percent keeps the line away from the frame.
         margin = 1.02
         picture.axes.set_xlim(
             min(least, min(named) / picture.unit / margin),
@@ -202,7 +207,7 @@ def _budgets(picture: _Picture) -> None:
 
 
 def _title(picture: _Picture) -> None:
-    # The run, then what was measured on which hardware.
+    # The title names the run. The subtitle says what was measured, and on which hardware.
     results = picture.results
     title = "Memory against speed"
     if picture.dataset.run.name:
@@ -218,12 +223,15 @@ def _title(picture: _Picture) -> None:
 
 
 def _labels(picture: _Picture) -> None:
-    """Names for a few configurations of the front, saying only what varies in its recipe."""
+    """Write labels at a few configurations of the front.
+
+    A label names only the axes that vary within the ranked recipe.
+    """
     results = picture.results
     ranked = [own for own in results.configurations if own.training_recipe == results.recipe]
     axes = label_axes(picture.dataset, results)
     wanted: list[Configuration] = []
-    # Budgets that the run names are a reader's question; the sizes of common cards are not.
+    # Label the picks of budgets that the run names, but not those of common card sizes.
     if picture.dataset.run.budgets:
         wanted = [pick.best for pick in results.budget_picks if pick.best is not None]
     labels = [_label(picture, own, axes) for own in labelled(results.front, wanted)]
@@ -243,12 +251,12 @@ def _label(picture: _Picture, configuration: Configuration, axes: Sequence[str])
 
 
 def _steps(corners: Line) -> Line:
-    """The corners of a step line through points, each step at its end."""
+    """The corners of a step line through points. Each step rises at the next point."""
     xs, ys = corners
     across: list[float] = []
     up: list[float] = []
     for index, x in enumerate(xs):
-        # The line runs on at the former height, then rises at this point.
+        # The line keeps the height of the point before until here, then rises.
         if index:
             across.append(x)
             up.append(ys[index - 1])

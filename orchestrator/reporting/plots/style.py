@@ -25,7 +25,7 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
     """A colour for each value of an axis: the same in every picture and page.
 
     More than two numbers rise from dark to light; other values have the palette's colours, and
-    where these do not suffice hues around the wheel.
+    if these do not suffice, hues around the wheel.
     """
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):

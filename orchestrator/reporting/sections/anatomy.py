@@ -1,4 +1,4 @@
-"""Where the memory and the time of the Pareto front's profiled configurations went."""
+"""What took the memory and the time of the profiled configurations on the Pareto front."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from orchestrator.reporting.configurations import CONFIGURATION
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
 
 SMALL_MEMORY = 0.01
-"""Classes of memory below this share of every configuration are shown together."""
+"""Kinds of memory that are below this share in every configuration are shown as one."""
 SMALL_MODULE = 0.03
-"""So are classes of modules below this share of every configuration's passes."""
+"""Classes of modules that are below this share of every configuration's passes, likewise."""
 REST = "all else"
 PAPER_ROW = "Data Movement Is All You Need (V100)"
 _OF_THE_STEP = (MOVEMENT, COMMUNICATION, OPTIMIZER, IDLE)
@@ -100,7 +100,7 @@ def _breakdown_row(label: str, values: Parts, large: Sequence[str]) -> Row:
     for part in large:
         row[part] = values.get(part) or None
     rest = sum(value for part, value in values.items() if part not in large)
-    # What is left of a sum of floats may be tiny without being a part.
+    # The rounding of floats can leave a tiny rest although no part is left.
     row[REST] = None
     if round(rest, 3):
         row[REST] = rest
@@ -157,7 +157,7 @@ def _share(part: float | None, whole: float) -> float | None:
 
 
 def _figures(anatomy: Anatomy) -> dict[str, Any]:
-    """Backward to forward, MFU, and how many of the rules that apply held."""
+    """The ratio of backward to forward time, the MFU, and how many of the rules held."""
     outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
     rules = None
     if outcomes:

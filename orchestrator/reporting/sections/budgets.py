@@ -32,7 +32,7 @@ UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """A row for each budget, and one behind it where another training recipe is faster."""
+    """A row for each budget, and one behind it if another training recipe is faster."""
     rows: list[Row] = []
     for pick in results.budget_picks:
         rows += _rows(dataset, results, pick)
@@ -79,7 +79,7 @@ def _row(
 def _under_cap(
     results: EnvironmentResults, pick: BudgetPick, check: CapCheck | None
 ) -> float | str | None:
-    """The speed under a cap, or a word; None where no pick of the run was checked."""
+    """The speed under a cap, or a word; None if no pick of the run was checked."""
     if not pick.checks:
         return None
     if pick.budget_bytes >= results.device_bytes:

@@ -33,7 +33,7 @@ def make(dataset: Dataset) -> Content | None:
 def first_budget(dataset: Dataset) -> int | None:
     """The smallest memory budget in bytes, of those that the run names, that anything fits.
 
-    Where nothing fits any of them the smallest; None where the run names none.
+    If nothing fits any of them, the smallest. None if the run names none.
     """
     named = sorted(dataset.run.budgets)
     if named and dataset.main is not None:

@@ -1,4 +1,4 @@
-"""The Hugging Face guides' table beside ours, measured the guides' way and in steady state."""
+"""The table of the Hugging Face guides, beside our measurements by their method and by ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each configuration that was measured over one whole epoch."""
     if not results.guide_rows:
         return None
-    # The published figures are explained only where a row has some.
+    # The published figures are explained only if a row has some.
     text = _text()
     if any(row.published for row in results.guide_rows):
         text += _published_text()

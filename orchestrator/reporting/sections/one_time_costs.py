@@ -15,7 +15,7 @@ COLUMNS = (
 
 
 def make(dataset: Dataset) -> Content | None:
-    """A row for each cost; seconds where a number."""
+    """A row for each cost; seconds if a number."""
     rows = tuple(_rows(dataset))
     if not rows:
         return None

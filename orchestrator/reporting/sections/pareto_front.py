@@ -40,7 +40,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
 
 
 def scope(results: EnvironmentResults) -> str:
-    """Within which training recipe configurations are ranked; empty where there is only one."""
+    """Within which training recipe configurations are ranked; empty if there is only one."""
     others = len(results.fronts) - 1
     separately = f"{count(others, 'other training recipe')} ({OTHER_RECIPE}) listed separately."
     if not results.is_baseline_recipe:

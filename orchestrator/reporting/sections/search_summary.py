@@ -20,7 +20,7 @@ def make(dataset: Dataset) -> Content | None:
 
 
 def progress(dataset: Dataset) -> list[str]:
-    """How far an unfinished run is, in a sentence; none where it has finished."""
+    """How far an unfinished run is, in a sentence; none if it has finished."""
     run = dataset.run
     if run.finished:
         return []
@@ -37,7 +37,7 @@ def _is_ruled_out(row: Mapping[str, Any]) -> bool:
 
 
 def search_sentences(search: Mapping[str, Any]) -> list[str]:
-    """Sentences from ``RunMetadata.search``; none where it is empty."""
+    """Sentences from ``RunMetadata.search``; none if it is empty."""
     if not search:
         return []
     return list(_sentences(search))

@@ -6,7 +6,7 @@ _ELLIPSIS = " …"
 
 
 def shortened(text: str, characters: int) -> str:
-    """The text in one line, cut between two words where it is longer than ``characters``.
+    """The text in one line, cut between two words if it is longer than ``characters``.
 
     A first word that is longer by itself stays whole: half a path or name helps nobody.
     """

@@ -1,4 +1,4 @@
-"""The printed end of a run: the sections that a terminal has room for, then where the files are."""
+"""The summary printed at the end of a run: short sections, then the paths of the files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ MAX_CELL_CHARACTERS = 200
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise  # the command line's end knows what to do; rich would end the process here
+        raise  # ``cli.finish`` handles a broken pipe; rich would end the process here
 
 
 def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
-    """Print the end of a run, in 96 columns and plain where stdout is no terminal; or as JSON."""
+    """Print the summary of a run, at most 96 columns wide, or as JSON.
+
+    It has no colours if stdout is no terminal.
+    """
     if as_json:
         print(json.dumps(to_json(report), indent=2))
         return
@@ -43,7 +46,7 @@ def print_summary(report: Report, console: Console | None = None, *, as_json: bo
 
 
 def render(report: Report) -> RenderableType:
-    """The same as something rich can print."""
+    """The summary in a form that rich can print."""
     trials, _, rest = report.headline.partition(": ")
     lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), visible(rest))]
     # Sections that a terminal has no room for are in the pages.
@@ -85,7 +88,7 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
         grid.add_column(
             Text(visible(column.heading)), justify=_justified(column), no_wrap=not may_wrap
         )
-    # A long curve is thinned evenly, any other table cut.
+    # A long curve is thinned evenly. Any other table is cut at its end.
     rows = _rows(table, room)
     for row in rows:
         grid.add_row(*[Text(_short(column, row)) for column in columns])
@@ -108,7 +111,7 @@ def _short(column: Column, row: Row) -> str:
 def _rows(table: Table, room: int) -> Sequence[Row]:
     if not table.is_curve:
         return table.rows[:room]
-    # Counted from the last, the fastest, which is what most readers look for. Rounded up, so that
-    # the rows fit the room.
+    # Keep every n-th row. n is rounded up, so that the rows fit the room. Count from the last row,
+    # which is the fastest, because most readers look for it.
     every = -(-len(table.rows) // room) or 1
     return table.rows[::-every][::-1]

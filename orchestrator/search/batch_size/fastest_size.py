@@ -99,7 +99,7 @@ def _predicted_saturation(
 def _size_near(wanted: float, below: int, above: int) -> int | None:
     """A size near ``wanted``, strictly between the two others; None if there is none.
 
-    It is a multiple of ``ALIGNMENT`` where there is one.
+    It is a multiple of ``ALIGNMENT`` if there is one.
     """
     # A multiple of the alignment above or below the wanted size, else any whole number.
     for unit in (ALIGNMENT, 1):

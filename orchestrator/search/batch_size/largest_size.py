@@ -10,15 +10,15 @@ from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
 from orchestrator.search.batch_size.scaling_fit import largest_within
 
 ALIGNMENT = 8
-"""Sizes are multiples of this where there is a choice, because tensor cores work on such tiles."""
+"""Sizes are multiples of this if there is a choice, because tensor cores work on such tiles."""
 _START_WITH_LIMIT = 16
 _START = 4
-"""The first size, where a device's memory limits it and where nothing does."""
+"""The first size if a device's memory limits it, and the first size if nothing does."""
 _GROWTH = 4
 """Growth to the next size if nothing predicts it, and shrinkage after a first size that failed."""
 _MAX_GROWTH_FROM_ONE = 8
 _MAX_GROWTH_FROM_SEVERAL = 16
-"""Growth at most, where one size predicts the next and where several do."""
+"""The most growth if one size predicts the next, and the most if several do."""
 _RESOLUTION = 32
 """The largest size is known to one part in this many, so below 64 to the sample."""
 

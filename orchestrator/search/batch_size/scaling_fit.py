@@ -1,4 +1,4 @@
-"""How memory and speed scale with the micro-batch, from a few measured sizes."""
+"""Predicts memory and speed at any micro-batch from a few measured sizes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Curve = Mapping[int, float]
 
 
 def bytes_at(memory: Curve, micro_batch: int) -> float:
-    """Bytes at a micro-batch, from at least two measured sizes.
+    """Predicted bytes at a micro-batch, from at least two measured sizes.
 
-    Memory is affine in the micro-batch once activations outgrow the optimizer's step. So it is
-    linear between measured sizes, and beyond the largest it follows ``_line``. Sizes that are too
-    small to show the slope make it too flat, never too steep.
+    Memory grows linearly with the micro-batch once activations take more than the optimizer's step.
+    So the prediction is linear between measured sizes, and follows ``_line`` beyond the largest.
+    If the measured sizes are too small to show the slope, the line is too flat, never too steep.
     """
     no_larger = [size for size in memory if size <= micro_batch]
     no_smaller = [size for size in memory if size >= micro_batch]
@@ -25,7 +25,7 @@ def bytes_at(memory: Curve, micro_batch: int) -> float:
     # Between two measured sizes: linear interpolation.
     if below and above > below:
         return memory[below] + _slope(memory, below, above) * (micro_batch - below)
-    # Outside of them: the line through the largest size.
+    # Outside of the measured sizes, use the line through the largest.
     size, slope = _line(memory)
     return memory[size] + slope * (micro_batch - size)
 
@@ -40,7 +40,7 @@ def largest_within(memory: Curve, limit_bytes: float) -> float:
     fits = max(within, default=0)
     beyond = [micro_batch for micro_batch in memory if micro_batch > fits]
     too_large = min(beyond, default=0)
-    # Where the limit lies between two measured sizes, their own slope says more than the line.
+    # If the limit lies between two measured sizes, their own slope says more than the line.
     if fits and too_large:
         size = fits
         slope = _slope(memory, fits, too_large)
@@ -51,10 +51,10 @@ def largest_within(memory: Curve, limit_bytes: float) -> float:
 
 
 def _line(costs: Curve) -> tuple[int, float]:
-    """A line through the largest size: that size, and the cost of another sample.
+    """A line through the largest size, as that size and the cost of one more sample.
 
-    The second point is at most half as large, so that the rounding of an allocator does not tilt
-    the line.
+    The second point of the line is at most half as large, if there is such a size. Then the
+    allocator's rounding hardly changes the slope.
     """
     # Two points make the line: the largest size, and one that is clearly smaller.
     largest = max(costs)
@@ -64,17 +64,17 @@ def _line(costs: Curve) -> tuple[int, float]:
 
 
 def _slope(costs: Curve, small: int, large: int) -> float:
-    """Cost of another sample between two sizes; 0 where the cost does not grow."""
+    """The cost of one more sample between two sizes; 0 if the cost does not grow."""
     return max(0.0, (costs[large] - costs[small]) / (large - small))
 
 
 def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float:
-    """The micro-batch between two measured ones that reaches a speed between theirs.
+    """The micro-batch between two measured ones that is predicted to reach a speed between theirs.
 
-    A cost per pass is spread over the samples: seconds per sample = per_pass / micro-batch +
-    per_sample.
+    Each pass has a fixed cost, which its samples share: seconds per sample = per_pass / micro-batch
+    + per_sample.
     """
-    # Two measured sizes determine the two costs; the law is then solved for the micro-batch.
+    # Compute the two costs from two measured sizes. Then solve the formula for the micro-batch.
     slow = 1 / speeds[below]
     fast = 1 / speeds[above]
     per_pass = (slow - fast) / (1 / below - 1 / above)
@@ -85,35 +85,36 @@ def size_of_speed(speeds: Curve, below: int, above: int, wanted: float) -> float
 def accumulated_speed(
     speeds: Curve, micro_batch: int, accumulation: int, optimizer_seconds: float = 0.0
 ) -> float:
-    """Samples per second with accumulation, from speeds without.
+    """Predicted samples per second with accumulation, from speeds without accumulation.
 
-    A step of n passes pays its optimizer once: seconds = n × (pass - optimizer) + optimizer. The
-    optimizer takes no more of a pass than its samples, at the rate of large sizes, leave.
+    A step of n passes runs its optimizer once: seconds = n × (pass - optimizer) + optimizer. The
+    optimizer's time is at most what a pass takes beyond the time of its samples. One sample takes
+    as long as at large sizes.
     """
     seconds = pass_seconds(speeds, micro_batch)
     per_sample = 0.0
     if len(speeds) > 1:
         _, per_sample = _line(_seconds(speeds))
-    # What the pass has left besides its samples bounds the optimizer's time.
+    # The optimizer takes at most the time of a pass without its samples.
     once = min(optimizer_seconds, max(0.0, seconds - micro_batch * per_sample))
     return micro_batch * accumulation / (accumulation * (seconds - once) + once)
 
 
 def optimizer_seconds(speeds: Curve, accumulated: Mapping[Batch, float]) -> float:
-    """Seconds that a step spends on its optimizer, at most.
+    """An upper bound of the seconds that a step spends on its optimizer.
 
-    ``accumulated`` maps batches to samples per second. Two kinds of bounds: what large sizes cost
-    besides their samples, and what measured accumulation saved.
+    ``accumulated`` maps batches to samples per second. There are two kinds of bounds: the time of a
+    large size without that of its samples, and the time that measured accumulation saved.
     """
     seconds = _seconds(speeds)
     bounds = [0.0]
-    # What a pass of the largest size costs besides its samples.
+    # The time of a pass of the largest size, without the time of its samples.
     if len(seconds) > 1:
         size, per_sample = _line(seconds)
         bounds = [seconds[size] - per_sample * size]
     for batch, speed in accumulated.items():
-        # Solved for the optimizer: n passes without accumulation pay it n times, with accumulation
-        # once.
+        # n steps without accumulation run the optimizer n times, and one with n passes runs it
+        # once. So the saved time is n - 1 times that of the optimizer.
         unsaved = batch.accumulation * pass_seconds(speeds, batch.micro_batch)
         bounds.append((unsaved - batch.effective / speed) / (batch.accumulation - 1))
     return max(0.0, min(bounds))
@@ -125,9 +126,10 @@ def _seconds(speeds: Curve) -> Curve:
 
 
 def pass_seconds(speeds: Curve, micro_batch: int) -> float:
-    """Seconds of a step without accumulation: linear between measured sizes.
+    """Predicted seconds of a step without accumulation, linear between measured sizes.
 
-    Below the smallest it is no shorter, and above the largest the speed stays.
+    Below the smallest size, a step takes as long as at that size. Above the largest, samples per
+    second stay constant.
     """
     inside = min(max(micro_batch, min(speeds)), max(speeds))
     above = min(size for size in speeds if size >= inside)

@@ -1,8 +1,8 @@
 """The batch-size search: asks for one batch after another until its questions are answered.
 
-What is the largest micro-batch that fits, which is the fastest, where does the speed saturate, and
-how is an effective batch reached fastest? It makes its trials as it goes. All answers were
-measured.
+The questions are: What is the largest micro-batch that fits? Which is the fastest? Where does the
+speed saturate? How is an effective batch reached fastest? Each trial is chosen after the one before
+has ended. All answers are measured batches.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes
 from orchestrator.search.batch_size.scaling_fit import bytes_at, pass_seconds
 
 MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]
-"""From a micro-batch and an accumulation: the trial, or the record of why there can be none."""
+"""Makes the trial of a micro-batch and an accumulation, or the record of why it cannot run."""
 
 _COUNTED_SECONDS = 2.0
-"""A trial counts steps for about this long."""
+"""The counted steps of a trial take about this long."""
 _MIN_STEPS = 2
-"""Least counted steps: memory peaks in the second step, when the optimizer has its states."""
+"""Fewest counted steps: memory peaks in the second step, when the optimizer has its states."""
 _MAY_FIT_SMALLER = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT)
-"""Outcomes of a size that does not fit, after which a smaller one may."""
+"""Outcomes after which a smaller size may fit."""
 
 
 class BatchSizeSearch(Search):
-    """Tunes the batch of one technique set on one GPU model, one trial at a time, no batch twice.
+    """Tunes the batch of one technique set on one GPU model.
 
-    ``margin`` is the memory to keep free: a share of the device's below 1, bytes from 1 on.
-    ``limited`` says that a device's memory limits the size; without, every size counts as fitting
-    until it fails.
+    Trials run one at a time, and no batch runs twice. ``margin`` is the memory to keep free: a
+    share of the device's memory if it is below 1, else bytes. ``limited`` says whether a device's
+    memory limits the size. If not, every size counts as fitting until it fails.
     """
 
     def __init__(
@@ -71,16 +71,20 @@ class BatchSizeSearch(Search):
         self._ruled_out: dict[Batch, TrialRecord] = {}
         """Batches that can have no trial."""
         self._out: set[str] = set()
+        """Ids of trials that were asked for and have no record yet."""
 
     def ask(self) -> TrialSpec | None:
-        """The trial of the next batch; None while a trial is out, and at the end."""
+        """The trial of the next batch; None while a trial is running, and at the end."""
         trial = self._next_trial()
         if trial is not None:
             self._out.add(trial.trial_id)
         return trial
 
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a trial that is out, or of an earlier run that this search knows."""
+        """Take the record of a running trial, or one of an earlier run for a trial of this search.
+
+        Other records are ignored.
+        """
         batch = _batch_of(record.spec)
         was_out = record.trial_id in self._out
         if not was_out and (batch in self._records or not self.knows(record.spec)):
@@ -103,7 +107,7 @@ class BatchSizeSearch(Search):
         return ()
 
     def knows(self, spec: TrialSpec) -> bool:
-        """Whether this search could ask for the trial, with some number of counted steps."""
+        """Whether this search could ask for the trial, whatever its number of counted steps."""
         made = self._make(spec.micro_batch, spec.accumulation)
         if not isinstance(made, TrialSpec):
             return False
@@ -111,8 +115,8 @@ class BatchSizeSearch(Search):
 
     @property
     def answer(self) -> BatchSizeAnswer:
-        """What is known so far."""
-        # The margin is known once a record tells the size of the device.
+        """The answers that are known so far."""
+        # The margin is known once a record gives the memory of the device.
         device_bytes = self._device_bytes()
         margin = None
         if device_bytes:
@@ -132,9 +136,9 @@ class BatchSizeSearch(Search):
         return advised(measured, tuple(self._records.values()))
 
     def _next_trial(self) -> TrialSpec | None:
-        """The trial of the first batch that a rule wants.
+        """The trial of the next batch that a rule wants; None if there is none.
 
-        Batches that can have no trial are ruled out on the way.
+        Batches that cannot have a trial are noted as ruled out, and the rules are asked again.
         """
         while not self._out and not self._why_hopeless():
             batch = self._next_batch()
@@ -148,9 +152,9 @@ class BatchSizeSearch(Search):
         return None
 
     def _next_batch(self) -> Batch | None:
-        """What the first rule with an open question wants."""
-        # The rules about speed come last, because they also learn from an effective batch of a
-        # single pass.
+        """The batch that the first rule with an open question asks for."""
+        # The rules about speed come last, because they can use what the effective batch measured
+        # without accumulation.
         rules = (
             self._toward_largest,
             self._toward_alignment,
@@ -182,18 +186,18 @@ class BatchSizeSearch(Search):
         return _without_accumulation(next_near_saturation(self._sizes, self._tolerance))
 
     def _steps(self, batch: Batch) -> int | None:
-        """Steps that are predicted to take long enough; None if no speed is known."""
+        """Steps that are predicted to take ``_COUNTED_SECONDS``; None if no speed is known."""
         speeds = self._sizes.speeds
         if not speeds:
             return None
-        # A step runs one pass per micro-batch; the optimizer's saving is neglected.
+        # Predict one full pass per micro-batch. This ignores that the optimizer runs only once.
         seconds = batch.accumulation * pass_seconds(speeds, batch.micro_batch)
         return max(_MIN_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
 
     def _why_hopeless(self) -> str:
         """Why no size will fit; "" if one may.
 
-        It is hopeless if the smallest size that was tried failed for another reason than its size.
+        It is hopeless if the smallest size failed for a reason that does not depend on the size.
         """
         failed = self._sizes.failed
         if self._sizes.fitting or not failed:
@@ -204,21 +208,24 @@ class BatchSizeSearch(Search):
         return f"{smallest.outcome.value}: {smallest.reason}"
 
     def _why_unfinished(self) -> str:
-        """Why the search has not come to its end; "" if it has."""
+        """Why the search did not finish; "" if it did."""
         hopeless = self._why_hopeless()
         if hopeless or self.exhausted:
             return hopeless
         return "it was ended before its last trial"
 
     def _device_bytes(self) -> int | None:
-        """Memory of the GPU, as the first record with an environment has it."""
+        """Memory of the GPU, from the first record with an environment."""
         for record in self._records.values():
             if record.environment:
                 return record.environment.get("gpu_memory_bytes")
         return None
 
     def _bytes_of_next(self) -> float | None:
-        """Predicted memory of one sample more than the largest; None with fewer than two sizes."""
+        """Predicted memory with one sample more than the largest size that fits.
+
+        None if fewer than two sizes were measured.
+        """
         memory = self._sizes.memory
         largest = self._sizes.largest
         if not largest or len(memory) < 2:

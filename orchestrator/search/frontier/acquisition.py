@@ -191,7 +191,7 @@ def _height_improvements(memory: Array, speed: Array, is_open: Mask) -> Array:
     """
     # The geometric spacing can miss its own ends by rounding.
     budgets = np.geomspace(memory.min(), memory.max(), _BUDGETS).clip(memory.min())
-    # Speed of each point at each budget; 0 where the point does not fit.
+    # Speed of each point at each budget; 0 if the point does not fit.
     within = np.where(memory[:, None] <= budgets, speed[:, None], 0.0)
     # The height of the front without the open points, and what each of them would add.
     reached = within[~is_open].max(axis=0, initial=0.0)

@@ -28,7 +28,7 @@ class Audit:
     """Why it was pruned."""
     outcome: Outcome
     memory_error: float | None = None
-    """Predicted memory / measured memory - 1; None where one of them is missing."""
+    """Predicted memory / measured memory - 1; None if one of them is missing."""
     speed_error: float | None = None
     """Predicted speed / measured speed - 1."""
     contradicts: bool = False
@@ -107,7 +107,7 @@ class Auditor:
         memory_error = None
         speed_error = None
         if measurement is not None and prediction is not None:
-            # Relative errors: above zero where too much was predicted.
+            # Relative errors: above zero if too much was predicted.
             memory_error = prediction.memory / measurement.memory_bytes - 1
             speed_error = prediction.speed / measurement.samples_per_second - 1
         self.audits.append(

@@ -1,4 +1,4 @@
-"""The plan as the frontier search sees it: candidates on curves along the micro-batch."""
+"""Groups the plan's configurations into curves, along which only the micro-batch changes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class OptimizerFamily(NamedTuple):
 
     training_recipe: TrainingRecipe
     techniques: Techniques
-    """With the neutral axes blanked out."""
+    """The techniques, with the values of ``_NEUTRAL_AXES`` set to None."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Candidate:
-    """A configuration of the plan with its repeats. Compared by identity."""
+    """A configuration of the plan with its repeats. Two objects are never equal."""
 
     trials: tuple[TrialSpec, ...]
     trial_ids: tuple[str, ...]
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def techniques(self) -> Techniques:
-        """Every choice but the batch's."""
+        """The values of all axes except those of the batch."""
         return self.curve.techniques
 
     @property
@@ -61,7 +61,7 @@ class Candidate:
 
 
 def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
-    """The plan's configurations in its order, repeats together."""
+    """The plan's configurations in the order of the plan, each with all its repeats."""
     groups: dict[tuple[object, ...], list[TrialSpec]] = {}
     for trial in trials:
         key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
@@ -70,7 +70,7 @@ def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
         return ()
     firsts = [repeats[0] for repeats in groups.values()]
     curve_sizes = _curve_sizes(firsts)
-    # The optimizer of the first trial is the reference of every other one.
+    # All other optimizers are compared with that of the first trial.
     reference_optimizer = firsts[0].choices.get(OPTIMIZER)
     candidates = []
     for repeats in groups.values():
@@ -79,7 +79,7 @@ def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
 
 
 def _curve_sizes(trials: Iterable[TrialSpec]) -> dict[Curve, int]:
-    """Candidates on each curve that a trial could be on."""
+    """Number of candidates on each possible curve."""
     sizes: dict[Curve, int] = {}
     for trial in trials:
         for curve in _possible_curves(trial):
@@ -90,8 +90,8 @@ def _curve_sizes(trials: Iterable[TrialSpec]) -> dict[Curve, int]:
 def _possible_curves(trial: TrialSpec) -> list[Curve]:
     """Curves of constant accumulation and of constant effective batch.
 
-    Accumulation keeps gradients between passes, which is memory of its own. So a trial with one
-    pass per step is never on a curve with trials of several.
+    Accumulation keeps gradients between passes, which takes extra memory. So a trial with one pass
+    per step shares no curve with trials of several passes.
     """
     techniques = _techniques(trial.choices)
     curves = [Curve(techniques, ("accumulation", trial.accumulation))]
@@ -104,7 +104,7 @@ def _candidate(
     repeats: Sequence[TrialSpec], curve_sizes: Mapping[Curve, int], reference_optimizer: Choice
 ) -> Candidate:
     first = repeats[0]
-    # The curve with most candidates on it says most about this one.
+    # Of the possible curves, the one with the most candidates gives the most information.
     curve = max(_possible_curves(first), key=curve_sizes.__getitem__)
     reference_choices = dict(first.choices)
     if OPTIMIZER in reference_choices:
@@ -123,7 +123,7 @@ def _candidate(
 
 
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:
-    """Every choice but the batch's."""
+    """The values of all axes except those of the batch."""
     techniques = []
     for axis in sorted(choices):
         if axis not in _BATCH_AXES:

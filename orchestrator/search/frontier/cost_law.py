@@ -22,17 +22,17 @@ from orchestrator.search.frontier.similarity import shared_choices
 
 
 class Branch(enum.IntEnum):
-    """Which branch of the maximum a measured cost shows.
+    """Which side of the maximum decides a measured cost.
 
-    The values are signs, with which the law calculates.
+    The values are used as signs in formulas.
     """
 
     FLOOR = 1
-    """The floor; the line is no higher."""
+    """The floor decides: the line is not above it."""
     EITHER = 0
-    """Unknown: whichever is higher."""
+    """Unknown: the cost is the larger of the two."""
     LINE = -1
-    """The line; the floor is no higher."""
+    """The line decides: the floor is not above it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,42 +46,45 @@ class ParameterLayout:
     sizes: Array
     """Micro-batches."""
     extra_shares: Array
-    """Share of an extra that falls on one micro-batch."""
+    """Share of an extra that one micro-batch pays."""
     curves: Indices
-    """Number of each candidate's curve."""
+    """Index of each candidate's curve."""
     families: Indices
-    """Number of its optimizer family; -1 for the reference optimizer, which has no extra."""
+    """Index of each candidate's optimizer family; -1 for the reference optimizer without extra."""
     curve_count: int
     family_count: int
     prior_covariance: Array
-    """Of the parameters, shape (parameters, parameters)."""
+    """Prior covariance of the parameters, shape (parameters, parameters)."""
 
     @property
     def floors(self) -> slice:
-        """The floors in the vector of parameters."""
+        """The positions of the floors in the vector of parameters."""
         return slice(0, self.curve_count)
 
     @property
     def bases(self) -> slice:
-        """The bases."""
+        """The positions of the bases."""
         return slice(self.curve_count, 2 * self.curve_count)
 
     @property
     def slopes(self) -> slice:
-        """The slopes."""
+        """The positions of the slopes."""
         return slice(2 * self.curve_count, 3 * self.curve_count)
 
     @property
     def extras(self) -> slice:
-        """The extras."""
+        """The positions of the extras."""
         return slice(3 * self.curve_count, 3 * self.curve_count + self.family_count)
 
 
 def layout_of(
     candidates: Sequence[Candidate], hyperparameters: Hyperparameters, *, is_time: bool
 ) -> ParameterLayout:
-    """The parameters of a plan. Of a time, the micro-batches of a step share the extra."""
-    # Number the curves and the optimizer families in the order of the plan.
+    """The layout of the parameters for a plan.
+
+    If the cost is a time, the micro-batches of one step share the extra.
+    """
+    # Give indices to the curves and the optimizer families, in the order of the plan.
     curves: Numbering[Curve] = Numbering()
     families: Numbering[OptimizerFamily] = Numbering()
     curve_numbers = []
@@ -108,7 +111,10 @@ def layout_of(
 
 
 def _extra_shares(passes: Sequence[int], *, is_time: bool) -> Array:
-    """A step pays the optimizer's time once, over all its passes. States take memory in full."""
+    """The share of an extra that one micro-batch pays.
+
+    The passes of a step share the optimizer's time. Memory of its states is always paid in full.
+    """
     if is_time:
         return 1 / np.array(passes, float)
     return np.ones(len(passes))
@@ -123,11 +129,11 @@ def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -
 def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters) -> Array:
     """Prior covariance of one kind of parameter between curves, shape (curves, curves).
 
-    A sum of three kernels: one constant, one additive over the axes (Duvenaud et al., Additive
-    Gaussian Processes, 2011), and one that only equal or similar curves share.
+    It is a sum of three kernels. One is constant. One is additive over the axes (Duvenaud et al.,
+    Additive Gaussian Processes, 2011). One is shared only by equal or similar curves.
     """
     shared = shared_choices(curves, hyperparameters.similar_value_share)
-    # What all curves share, what equal choices share, what equal curves share.
+    # The terms are what all curves share, what equal values share, and what equal curves share.
     constant = hyperparameters.common_deviation**2
     additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
     joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
@@ -137,7 +143,10 @@ def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters)
 def _prior_covariance(
     of_curves: Array, family_count: int, hyperparameters: Hyperparameters, *, is_time: bool
 ) -> Array:
-    """Of all parameters: blocks for floors, bases and slopes, and extras of variance 1."""
+    """Prior covariance of all parameters.
+
+    Floors, bases and slopes each have the block ``of_curves``. Extras have a variance of 1.
+    """
     count = len(of_curves)
     floors = slice(0, count)
     bases = slice(count, 2 * count)
@@ -146,8 +155,8 @@ def _prior_covariance(
     for kind in (floors, bases, slopes):
         covariance[kind, kind] = of_curves
     if is_time:
-        # One GPU spends base and slope, so a curve that is fast in one is likely fast in the other.
-        # Their orders of magnitude stay independent.
+        # Base and slope are times of the same GPU. So a curve with a small base probably has a
+        # small slope. What all curves share (``common_deviation``) stays independent.
         between = of_curves - hyperparameters.common_deviation**2
         covariance[bases, slopes] = hyperparameters.base_slope_correlation * between
         covariance[slopes, bases] = hyperparameters.base_slope_correlation * between
@@ -156,22 +165,28 @@ def _prior_covariance(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostLaw:
-    """The law, given the unit and the branches of the measurements. Costs are logarithms."""
+    """The law for a plan, with the unit and the branches of its measurements.
+
+    All costs are logarithms.
+    """
 
     layout: ParameterLayout
     hyperparameters: Hyperparameters
     unit: float
-    """Bytes or seconds of an extra of 1: the smallest measured cost."""
+    """Bytes or seconds that an extra of 1 stands for: the smallest measured cost."""
     branches: Indices
-    """``Branch`` of each candidate, shape (candidates,); EITHER where nothing was measured."""
+    """``Branch`` of each candidate, shape (candidates,); EITHER if nothing was measured."""
 
     def prior_mean(self, costs_per_sample: Array) -> Array:
-        """The parameters before a fit: orders of magnitude of the measured costs, and no extras."""
-        # Floor and base are of the size of a measured cost, the slope of a cost per sample.
+        """The expected parameters before a fit, from the size of the measured costs.
+
+        Extras are expected to be 0.
+        """
+        # A floor and a base are about as large as a measured cost, a slope as a cost per sample.
         unit = float(np.log(self.unit))
         per_sample = float(np.log(np.median(costs_per_sample)))
         count = self.layout.curve_count
-        # Base and slope at 1/e of the cost, so that their sum is near it.
+        # Base and slope start at 1/e of these costs, so that their sum is near the cost.
         values = [unit, unit - 1, per_sample - 1, 0.0]
         return np.repeat(values, [count, count, count, self.layout.family_count])
 
@@ -185,11 +200,11 @@ class CostLaw:
         return floor, base, slope + np.log(self.layout.sizes)
 
     def costs_without_extra(self, parameters: Array) -> Array:
-        """The maximum of floor and line, where the floor was seen the floor."""
+        """The floor if the candidate was measured on it, else the maximum of floor and line."""
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
-        # The p-norm of two numbers tends to their maximum and has derivatives: log max ≈ log(a^p +
-        # b^p) / p.
+        # The p-norm replaces the maximum, because it has derivatives everywhere:
+        # log max(a, b) ≈ log(a^p + b^p) / p.
         p = self.hyperparameters.max_norm_exponent
         maximum = np.logaddexp(p * floor, p * line) / p
         return np.where(self.branches == Branch.FLOOR, floor, maximum)
@@ -202,6 +217,8 @@ class CostLaw:
 
     def jacobian(self, parameters: Array) -> Array:
         """Derivatives of the costs by the parameters, shape (candidates, parameters)."""
+        # The costs are log(m + x). By the chain rule, derivatives of log m are divided by the
+        # factor (m + x) / m.
         without_extra = self.costs_without_extra(parameters)
         factor = self._extra_factor(parameters, without_extra)
         line_share, base_share, slope_share = self._shares(parameters, without_extra)
@@ -211,7 +228,7 @@ class CostLaw:
             base=line_share * base_share / factor,
             slope=line_share * slope_share / factor,
         )
-        # An extra moves the costs of its own optimizer family alone.
+        # An extra changes only the costs of its own optimizer family.
         rows = np.flatnonzero(self.layout.families >= 0)
         columns = self.layout.extras.start + self.layout.families[rows]
         jacobian[rows, columns] = (self._extra_scale(without_extra) / factor)[rows]
@@ -229,7 +246,10 @@ class CostLaw:
         return derivatives
 
     def _shares(self, parameters: Array, without_extra: Array) -> tuple[Array, Array, Array]:
-        """Shares of the line in the maximum, of base and slope in the line: log-log derivatives."""
+        """The shares of the line in the maximum, and of base and slope in the line.
+
+        They are also the derivatives of the logarithms.
+        """
         _, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
@@ -247,16 +267,17 @@ class CostLaw:
         return np.asarray(self.unit * self.layout.extra_shares * np.exp(-without_extra))
 
     def _extra_factor(self, parameters: Array, without_extra: Array) -> Array:
-        """Cost with the extra / cost without it."""
-        # The family -1 of the reference optimizer reads the appended zero.
+        """The cost with the extra divided by the cost without it."""
+        # The index -1 of the reference optimizer selects the appended zero.
         extras = np.append(parameters[self.layout.extras], 0.0)[self.layout.families]
         factor = 1 + self._extra_scale(without_extra) * extras
         return np.asarray(np.maximum(factor, self.hyperparameters.min_extra_factor))
 
     def branch_violations(self, parameters: Array) -> Array:
-        """By how many deviations the branch that was not seen exceeds the branch that was seen.
+        """By how many deviations the parameters contradict a measured branch.
 
-        Shape (violations,): a figure for each index of ``_violated``.
+        A branch is contradicted if the other one is higher. The shape is (violations,), in the
+        order of ``_violated``.
         """
         excess = self._branch_excess(parameters)
         violated = self._violated(excess)
@@ -277,22 +298,23 @@ class CostLaw:
         )
 
     def _branch_excess(self, parameters: Array) -> Array:
-        """By how much the branch that was not seen exceeds the seen one; else below zero.
+        """By how much the other branch is above the measured one; negative if it is below.
 
-        It is line - floor where the floor was seen, and floor - line where the line was seen: the
-        value of ``Branch`` is the sign.
+        It is line - floor if the floor was measured, and floor - line if the line was. The value of
+        ``Branch`` is the sign.
         """
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
-        # Near the corner of floor and line real curves bend, so a seen line has some allowance.
+        # Real curves bend near the corner of floor and line. So a measured line gets an allowance.
         corner = self.hyperparameters.floor_corner * (self.branches == Branch.LINE)
         return np.asarray(self.branches * (line - floor) - corner)
 
     def _violated(self, excess: Array) -> Indices:
+        """The candidates whose measured branch the parameters contradict."""
         return np.flatnonzero((self.branches != Branch.EITHER) & (excess > 0))
 
     def is_on_floor(self, parameters: Array) -> Array:
-        """Whether each candidate is on the floor: as measured, else by the parameters."""
+        """Whether each candidate is on its floor, as measured, or else by the parameters."""
         floor, base, slope_term = self.terms(parameters)
         expected = floor > np.logaddexp(base, slope_term)
         seen = self.branches == Branch.FLOOR

@@ -175,7 +175,7 @@ class CostModel:
         return scales.covariance(self._kernel, extra_kernel), variances
 
     def _extra_kernel(self, law: CostLaw, parameters: Array, costs: Array) -> Array:
-        """Covariance of misfits where extras are off by their whole size.
+        """Covariance of misfits if extras are off by their whole size.
 
         Shape (candidates, candidates).
 
@@ -194,8 +194,8 @@ class CostModel:
         """Posterior and covariance at the fitted parameters.
 
         Gaussian process regression (Rasmussen and Williams, section 2.2) with a linear part
-        (section 2.7): the law, linearized. That the branch which was not seen is no higher moves
-        the mean only; it is no measurement.
+        (section 2.7): the law, linearized. The condition that the branch which was not measured is
+        not higher moves only the mean, because it is not a measurement.
         """
         assert self._parameters is not None
         measured = observations.measured

@@ -15,7 +15,7 @@ class InitialDesign:
 
     candidates: tuple[Candidate, ...] = ()
     without_predicted_memory: tuple[Candidate, ...] = ()
-    """After those, where memory was not predicted: the smallest of each curve. Nothing else shows
+    """After those, if memory was not predicted: the smallest of each curve. Nothing else shows
     its memory's floor."""
 
 

@@ -1,4 +1,4 @@
-"""What was measured of a candidate: the memory it needs and the speed it reaches."""
+"""The measurements of a candidate: the memory it needs and the speed it reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that was predicted without measuring, corrected by what is measured."""
+"""Corrects the predicted memory of candidates by the memory that was measured."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from orchestrator.search.frontier.similarity import misfit_kernel
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorrectionHyperparameters:
-    """How far predictions of memory are expected to be off, as logarithms (0.05 is about 5 %)."""
+    """Expected errors of memory predictions, as deviations of logarithms (0.05 is about 5 %)."""
 
     common_deviation: float = 0.05
-    """All predictions together: the CUDA context of a GPU that was never calibrated."""
+    """Error that all predictions share, such as the CUDA context of an uncalibrated GPU."""
     deviations: tuple[float, ...] = (0.002, 0.005, 0.01, 0.03, 0.1)
-    """A prediction by itself. The most probable of these is chosen, after every measurement."""
+    """Error of a single prediction. The most probable value is chosen after each measurement."""
     usual_deviation: float = 0.01
-    """The most probable deviation before any measurement; others are the less so, the farther."""
+    """The most probable of ``deviations`` before any measurement."""
     noise: float = 0.0005
-    """The memory of a trial that is measured again: it repeats almost to the byte."""
+    """Error of a repeated measurement. Memory repeats almost to the byte."""
 
 
 class MemoryCorrection:
     """A Gaussian process over log(measured / predicted).
 
-    Half of its variance is shared by trials with equal predictions, because what is predicted to be
-    equal makes the same allocations. The other half is the more shared, the more similar two
-    candidates are.
+    Trials with equal predictions share half of the variance, because they make the same
+    allocations. How much of the other half two candidates share depends on their similarity.
     """
 
     def __init__(
@@ -48,19 +47,22 @@ class MemoryCorrection:
         self._log_bytes: dict[int, float] = {}
 
     def observe(self, index: int, memory_bytes: float) -> None:
-        """Learn the measured memory of a candidate, in place of an earlier one."""
+        """Learn the measured memory of a candidate. A new value replaces an earlier one."""
         self._log_bytes[index] = math.log(memory_bytes)
 
     def posterior(self, log_predicted: Array) -> Posterior:
-        """Of every candidate's memory, from the logarithms of the predictions (NaN: none)."""
-        # Half the correlation for equal predictions, half by similarity.
+        """The posterior of the logarithm of every candidate's memory.
+
+        ``log_predicted`` holds the logarithms of the predictions; NaN stands for no prediction.
+        """
+        # Half of the correlation is for equal predictions, half is by similarity.
         kernel = (np.equal.outer(log_predicted, log_predicted) + self._kernel) / 2
         measured = self._measured(log_predicted)
         log_measured = np.array([self._log_bytes[index] for index in measured])
         errors = log_measured - log_predicted[measured]
         among = np.ix_(measured, measured)
         deviation = self._most_probable_deviation(kernel[among], errors)
-        # A factor that all predictions share, and one of each by itself.
+        # Add the covariance of the shared error to that of the single errors.
         prior = self._hyperparameters.common_deviation**2 + deviation**2 * kernel
         return self._regression(prior, measured, errors, log_predicted)
 
@@ -79,7 +81,7 @@ class MemoryCorrection:
         return Posterior(mean=rounded(mean), deviation=rounded(deviations))
 
     def _measured(self, log_predicted: Array) -> Indices:
-        """The candidates that were predicted and measured."""
+        """Indices of the candidates that have a prediction and a measurement."""
         is_predicted = ~np.isnan(log_predicted)
         return np.array([index for index in self._log_bytes if is_predicted[index]], int)
 
@@ -87,7 +89,7 @@ class MemoryCorrection:
         """The deviation under which the errors seen so far are most probable."""
 
         def log_density(deviation: float) -> float:
-            """Of one of the choices."""
+            """Logarithm of the density of the errors under one deviation."""
             return self._log_density(deviation, kernel, errors)
 
         return max(self._hyperparameters.deviations, key=log_density)
@@ -97,10 +99,10 @@ class MemoryCorrection:
         hyperparameters = self._hyperparameters
         covariance = hyperparameters.common_deviation**2 + deviation**2 * kernel
         covariance = covariance + hyperparameters.noise**2 * np.eye(len(errors))
-        # With the Cholesky factor L: -|L⁻¹e|²/2 - Σ log L_ii.
+        # The log-density of the errors e with the Cholesky factor L is -|L⁻¹e|²/2 - Σ log L_ii.
         factor = np.linalg.cholesky(covariance)
         solved = np.linalg.solve(factor, errors)
         likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
-        # A log-normal prior with a deviation of one e-fold.
+        # The prior is log-normal: a deviation e times the usual one is one sigma away.
         unusual = math.log(deviation / hyperparameters.usual_deviation)
         return likelihood - unusual**2 / 2

@@ -1,7 +1,8 @@
-"""How far costs are from the law, and how noisy measurements are: selected by likelihood.
+"""Selects by likelihood how far costs are from the law, and how noisy measurements are.
 
-Type II maximum likelihood over a small grid of scales (Rasmussen and Williams, Gaussian Processes
-for Machine Learning, section 5.4.1), with the law linearized at its current parameters.
+The method is type II maximum likelihood over a small grid of scales, with the law linearized at its
+current parameters. See Rasmussen and Williams, Gaussian Processes for Machine Learning, section
+5.4.1.
 """
 
 from __future__ import annotations
@@ -20,26 +21,31 @@ _BEYOND_ANY_SQUARE = 1e300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """What the linearized law leaves of the measured costs; arrays over measured candidates."""
+    """What the linearized law does not explain of the measured costs.
+
+    Arrays have one entry per measured candidate; covariances and kernels are square.
+    """
 
     from_prior: Array
-    """Measured costs less the costs at the parameters' prior mean."""
+    """Measured costs minus the costs at the prior mean of the parameters."""
     from_law: Array
-    """Measured costs less the costs at the current parameters."""
+    """Measured costs minus the costs at the current parameters."""
     parameter_covariance: Array
     """Covariance of the costs that follows from the prior of the parameters."""
     misfit_kernel: Array
-    """Correlation of the misfits."""
+    """Correlation of the misfits, which are the differences between costs and the law."""
     extra_kernel: Array
-    """Covariance of the misfits of the extras, for extras that are off by their whole size."""
+    """Covariance of the misfits of the extras, if each extra is wrong by its whole size."""
     known_variances: Array
-    """Variances that the trials themselves state."""
+    """Variances of the costs that the trials themselves report."""
     is_on_floor: Mask
-    """Measured on the floor of a time."""
+    """Whether the cost is a time that was measured on its floor."""
     has_outliers: bool
     """Whether a measurement may be an outlier.
 
-    A time may be. Memory repeats to the byte, so a large residual of memory is the law's."""
+    A measured time may be one. Memory repeats to the byte, so a large residual of memory is an
+    error of the law, not of the measurement.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +55,10 @@ class Scales:
     misfit_deviation: float
     extra_deviation: float
     noises: Array
-    """Noise of each measured cost, as a deviation."""
+    """Standard deviation of the noise of each measured cost."""
 
     def covariance(self, misfit_kernel: Array, extra_kernel: Array) -> Array:
-        """Covariance of what the law leaves unexplained."""
+        """Covariance of the misfits: the part of the costs that the law does not explain."""
         return self.misfit_deviation**2 * misfit_kernel + self.extra_deviation**2 * extra_kernel
 
 
@@ -73,18 +79,21 @@ def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -
         )
         variances = residuals.known_variances + noises**2
         likelihoods.append(log_likelihoods(covariance, variances, residuals.from_prior))
-    # The indices of the largest likelihood: shape (pairs, choices of noise).
+    # ``likelihoods`` has the shape (pairs, choices of noise). Take the indices of the largest.
     best_pair, best_noise = np.unravel_index(np.argmax(likelihoods), (len(pairs), len(noises)))
     misfit, extra = pairs[best_pair]
     return Scales(misfit_deviation=misfit, extra_deviation=extra, noises=noises[best_noise])
 
 
 def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
-    """The noises to choose from, shape (choices, measured): one for the floor, one for all else."""
+    """The noises to choose from, shape (choices, measured).
+
+    Each choice combines a noise for costs on the floor with a noise for all other costs.
+    """
     floor_noises = hyperparameters.floor_noises
     if not residuals.is_on_floor.any():
         floor_noises = floor_noises[:1]
-    # The noise of an outlier is at least so large that it is no outlier any more.
+    # Give an outlier enough noise that it is within ``outlier_threshold`` deviations of the law.
     distance = np.abs(residuals.from_law) * residuals.has_outliers
     largest = hyperparameters.floor_noises[-1]
     at_least = distance.clip(max=largest) / hyperparameters.outlier_threshold
@@ -96,7 +105,7 @@ def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
 
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:
-    """Logarithms of normal densities of the residuals, but for a constant, shape (choices,).
+    """Logarithms of the normal densities of the residuals, up to a constant, shape (choices,).
 
     Choice ``k`` has the covariance ``covariance + diag(variances[k])``; ``variances`` has shape
     (choices, residuals).

@@ -39,7 +39,7 @@ class PlanState:
         return bool(self._out)
 
     def candidate_of(self, trial_id: str) -> Candidate | None:
-        """The candidate of a trial; None where the plan does not have it."""
+        """The candidate of a trial; None if the plan does not have it."""
         return self._candidate_of.get(trial_id)
 
     def candidates_out(self) -> list[Candidate]:

@@ -155,7 +155,7 @@ class Pruning:
         return PruningDecision("more_than_the_device", reason)
 
     def _trials_near(self, candidate: Candidate) -> list[str]:
-        """The measured trials on the candidate's curves; all trials where these have none."""
+        """The measured trials on the candidate's curves; all trials if these have none."""
         curves = (candidate.curve, candidate.reference_curve)
         near = []
         everywhere = []

@@ -40,7 +40,7 @@ def differing_choices(curves: Iterable[Curve]) -> Array:
 def shared_choices(curves: Iterable[Curve], similar_value_share: float) -> Array:
     """How much two curves share on each axis that varies, shape (curves, curves, varying axes).
 
-    1 where the values are equal, ``similar_value_share`` where they are similar, else 0. One axis
+    1 if the values are equal, ``similar_value_share`` if they are similar, else 0. One axis
     of ones if no axis varies.
     """
     listed = list(curves)

@@ -57,7 +57,7 @@ class Surrogate:
             self._memory.observe(index, measurement.memory_bytes)
         self._correction.observe(index, measurement.memory_bytes)
         branch = branch_of(measurement)
-        # Time that the GPU waited in the middle of a step may be different next time. Where the
+        # Time that the GPU waited in the middle of a step may be different next time. If the
         # branch is known, the wait is either negligible or part of the host's own time.
         waited = 0.0
         if branch == Branch.EITHER:
@@ -137,7 +137,7 @@ class Surrogate:
         return True
 
     def _memory_posterior(self) -> Posterior:
-        """The corrected predictions, and the cost model where there are none."""
+        """The corrected predictions, and the cost model if there are none."""
         predicted = []
         for candidate in self._candidates:
             predicted.append(self._predicted_bytes.get(candidate.trial_ids[0], math.nan))
@@ -149,7 +149,7 @@ class Surrogate:
         corrected = self._correction.posterior(log_predicted)
         if modeled is None:
             return corrected
-        # Where there is no prediction, the cost model serves.
+        # If there is no prediction, the cost model serves.
         return Posterior(
             mean=np.where(is_predicted, corrected.mean, modeled.mean),
             deviation=np.where(is_predicted, corrected.deviation, modeled.deviation),

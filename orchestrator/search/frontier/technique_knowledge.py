@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from jobs.spec import Choice
 
 SIMILAR_TO: Mapping[str, Mapping[Choice, Choice]] = {
-    # Both keep 32-bit weights and multiply on 16-bit tensor cores. Where one host measured both,
+    # Both keep 32-bit weights and multiply on 16-bit tensor cores. If one host measured both,
     # fp16 reached 0.97 to 0.98 of bf16's speed (``on_one_host`` in tests/benchmarks/grids.py).
     "precision": {"fp16": "bf16"},
 }

@@ -22,7 +22,7 @@ PARTS: Mapping[str, str] = {
     "each kind: the highest moment of each stretch of time",
     BEGINNINGS: "When each phase of that step began, in order",
 }
-"""Part of the table -> what it is; the last two are no entries of an anatomy."""
+"""Part of the table -> what it is; the last two are not entries of an anatomy."""
 
 _SHAPE = TypeAdapter(Anatomy)
 
@@ -76,7 +76,7 @@ def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
 def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
     """The inverse for one trial's rows.
 
-    Raises ValueError or TypeError where they are no anatomy.
+    Raises ValueError or TypeError if they are not an anatomy.
     """
     timeline: dict[str, Any] = {"seconds": [], "held": {}, "phases": []}
     entries = []

@@ -31,7 +31,7 @@ def build_table(
 ) -> pa.Table:
     """Rows as a table with these columns; a value that a row lacks is null.
 
-    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid where a
+    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid if a
     value is not of its declared type.
     """
     axes = axis_of_column or {}
@@ -65,7 +65,7 @@ def metadata_of(table: pa.Table) -> dict[str, str]:
     raw = table.schema.metadata or {}
     metadata = {}
     for key, value in raw.items():
-        # Arrow keeps its own schema there, as bytes that are no text.
+        # Arrow keeps its own schema there, as bytes that are not text.
         if key != b"ARROW:schema":
             metadata[key.decode()] = value.decode()
     return metadata
@@ -82,5 +82,5 @@ def axes_of(table: pa.Table) -> dict[str, str]:
 
 
 def tool_metadata() -> dict[str, str]:
-    """What every table says of the program that wrote it."""
+    """The metadata in every table about the program that wrote it."""
     return {"tool_version": tool_version(), "schema_version": str(SCHEMA_VERSION)}

@@ -24,7 +24,7 @@ from orchestrator.storage.tables.trial_table import TrialTable
 def arrow_table(trials: TrialTable) -> pa.Table:
     """The table as it is written.
 
-    Raises pyarrow.ArrowInvalid where a value is not of its declared type.
+    Raises pyarrow.ArrowInvalid if a value is not of its declared type.
 
     Fields carry ``unit``, ``doc`` and, for an axis, ``axis``; the schema carries ``run``,
     ``config``, ``command``, ``environments``, ``tool_version`` and ``schema_version``.

@@ -1,4 +1,4 @@
-"""Predictions as a table: one row a trial, what predicted them in the file's metadata."""
+"""Predictions as a table, one row per trial. The metadata names the GPU and the versions."""
 
 from __future__ import annotations
 

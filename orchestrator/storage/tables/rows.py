@@ -1,4 +1,4 @@
-"""Records as the rows of the trials table: one dict a trial, column -> value."""
+"""Makes the rows of the trials table from records: one dict per trial, column -> value."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
 
 
 def is_of_the_search(row: Row) -> bool:
-    """Whether a row is the search's.
+    """Whether a row is of a trial of the search, and not of a follow-up.
 
-    Follow-ups are evidence about other trials and never ranked.
+    Follow-ups check other trials and are never ranked.
     """
     return row.get("purpose") in (None, Purpose.SEARCH)
 
@@ -50,12 +50,12 @@ def recipe_of(row: Row) -> TrainingRecipe:
 
 
 def environment_id(record: TrialRecord) -> str:
-    """A digest of hardware and versions; empty where a record does not know them."""
-    # A record of a trial that never ran knows no machine.
+    """A hash of the hardware and versions of a record; empty if it has none."""
+    # The record of a trial that never ran has no machine.
     if not record.environment:
         return ""
     text = json.dumps(record.environment, sort_keys=True, default=str)
-    # Eight digits, 32 bits, tell the few environments of a run apart.
+    # Eight hexadecimal digits are 32 bits, enough for the few environments of a run.
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -82,8 +82,9 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
     }
     planned = spec.choices.get("accumulation")
     if isinstance(planned, float):
-        # An effective batch that the micro-batch does not divide is planned as a fraction and ruled
-        # out. Micro-batch times fraction is that effective batch, up to the fraction's rounding.
+        # If the micro-batch does not divide the effective batch, the plan has a fraction as the
+        # accumulation, and rules the trial out. The product restores the effective batch; ``round``
+        # removes the rounding error of the fraction.
         batch["accumulation"] = None
         batch["effective_batch"] = round(spec.micro_batch * planned)
     return batch
@@ -110,7 +111,7 @@ def _delivery(record: TrialRecord) -> dict[str, Any]:
     if delivery.started_at > 0:
         # Arrow's timestamps are whole microseconds.
         started_at = round(delivery.started_at * 1e6)
-        # All slot time but the counted steps: start, model, warm-up, inspection, end.
+        # The slot time outside the counted steps: start, model, warm-up, inspection and end.
         overhead_seconds = delivery.slot_seconds - record.measurements.get("counted_seconds", 0.0)
     return {
         "started_at": started_at,
@@ -134,7 +135,7 @@ def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, A
         if axis in _BATCH_AXES:
             continue
         value = record.spec.choices.get(axis)
-        # An argument whose values are of several types has a column of text.
+        # The column of an argument with values of several types holds text.
         if column.type == "string" and value is not None:
             value = str(value)
         values[column.name] = value

@@ -1,4 +1,4 @@
-"""The run's Parquet files read with suspicion: damaged or foreign ones are named in a sentence."""
+"""Reads the run's Parquet files. A damaged or foreign file raises an error that names it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orchestrator.storage.tables.columns import (
 from orchestrator.storage.tables.trial_table import TrialTable
 
 _IN_EVERY_VERSION = ("trial_id", "outcome")
-"""Columns by which a table of trials is recognized, whatever its version."""
+"""Columns that a table of trials has in every version."""
 
 
 def read_trials_file(path: Path) -> TrialTable:
@@ -46,12 +46,12 @@ def read_trials_file(path: Path) -> TrialTable:
 
 def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
-    # The file says its version, its axes and its run; the rows say the rest.
+    # The file's metadata gives the version, the axes and the run.
     metadata = metadata_of(table)
     schema_version = int(metadata.get("schema_version", 1))
     axes = axes_of(table)
     rows = table.to_pylist()
-    # First what every version has: only then is the table worth migrating.
+    # Check the columns of every version first, before rows of version 1 are converted.
     _require(path, _IN_EVERY_VERSION, rows)
     if schema_version < SCHEMA_VERSION:
         rows = upgraded_rows(rows, axes)
@@ -67,10 +67,10 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
 
 
 def trial_ids_in_file(path: Path) -> frozenset[str] | None:
-    """The trials that have a row in a table of today's version.
+    """The ids of the trials that have a row in a table of today's version.
 
-    None where there is no table, none that can be read, or one of an earlier version, which gave
-    the trials other ids.
+    None if there is no table, or if it cannot be read. None for a table of an earlier version,
+    too, because that version gave the trials other ids.
     """
     try:
         table = _read(path, columns=["trial_id"])
@@ -88,7 +88,7 @@ def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
-    """Today's columns, with those of the table's axes after identity and follow-up."""
+    """Today's columns, with the columns of the table's axes after ``BASE`` and ``FOLLOW_UP``."""
     todays_columns = trial_table_columns()
     todays_names = {column.name for column in todays_columns}
     axis_columns = []
@@ -98,13 +98,13 @@ def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
         field = table.schema.field(name)
         doc = (field.metadata or {}).get(b"doc", b"").decode()
         axis_columns.append(Column(name, type_name(field.type), doc))
-    # The order in which ``trial_table_columns`` puts the axes of records.
+    # ``trial_table_columns`` puts the axes of records at the same place.
     first = len(BASE) + len(FOLLOW_UP)
     return (*todays_columns[:first], *axis_columns, *todays_columns[first:])
 
 
 def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Columns of ``steps.parquet``, a row for each step; empty where there is no such file."""
+    """The rows of ``steps.parquet``, one per step, with these columns; empty without a file."""
     path = run_folder / STEPS
     if not path.exists():
         return []
@@ -122,9 +122,7 @@ def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
 
 
 def profiled_trials(run_folder: Path) -> frozenset[str]:
-    """The trials whose anatomy is in the folder's ``anatomy.parquet``; none where there is no such
-    file.
-    """
+    """The trials that have an anatomy in ``anatomy.parquet``; none if there is no such file."""
     try:
         table = _read_anatomies(run_folder, columns=["trial_id"])
     except FileNotFoundError:
@@ -137,7 +135,7 @@ def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, An
 
     Raises UnreadableRunError on a damaged or foreign file.
     """
-    # Most readers want none, and then the file need not exist.
+    # If no anatomies are wanted, the file need not exist.
     if not trial_ids:
         return {}
     wanted = _read_anatomies(run_folder).filter(pc.field("trial_id").isin(list(trial_ids)))
@@ -151,7 +149,10 @@ def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, An
 
 
 def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Table:
-    """``columns`` of the table, None: all, each checked to be of its declared type."""
+    """The table of anatomies with ``columns``, or with all columns if that is None.
+
+    Raises UnreadableRunError if a column is missing or is not of its declared type.
+    """
     path = run_folder / ANATOMY
     table = _read(path, columns=columns)
     for column in ANATOMY_COLUMNS:

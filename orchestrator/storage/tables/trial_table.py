@@ -19,7 +19,7 @@ from orchestrator.storage.tables.rows import rows_of
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialTable:
-    """A run's trials as rows, and what ``trials.parquet`` says of them in its metadata."""
+    """A run's trials as rows, with the metadata of ``trials.parquet``."""
 
     rows: list[dict[str, Any]]
     """One a trial, column -> value; a column that was not measured may be missing."""
@@ -41,7 +41,7 @@ def table_of_records(
     *,
     unreadable: Sequence[str] = (),
 ) -> TrialTable:
-    """One row a trial, in the order of ``records``.
+    """One row per trial, in the order of ``records``.
 
     ``declared`` are the columns of what was measured; None: those of the installed trackers.
     ``unreadable`` are sentences about records that cannot be read.
