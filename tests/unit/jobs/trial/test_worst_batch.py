@@ -46,7 +46,9 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(
         longest["peak_allocated_bytes"], rel=0.02
     )
     assert ragged["peak_allocated_bytes"] > ragged["typical_peak_allocated_bytes"]
-    assert ragged["typical_peak_allocated_bytes"] >= shortest["peak_allocated_bytes"]
+    # On a CPU equal trials differ by some hundred bytes.
+    least = shortest["peak_allocated_bytes"] * 0.999
+    assert ragged["typical_peak_allocated_bytes"] >= least
 
 
 def test_run_on_ragged_rows_says_how_long_they_are(tmp_path: Path) -> None:
