@@ -79,7 +79,7 @@ def finish(main: Callable[[], int]) -> NoReturn:
             with safe_streams():
                 status = main()
         finally:
-            # Flush here, so that an error of writing is caught below. At Python's exit it is too late.
+            # Flush here, so that an error of writing is caught below. Python's own flush is later.
             sys.stdout.flush()
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
