@@ -70,7 +70,7 @@ def must_end_in(driver: psutil.Popen, sentence: str, *, seconds: float) -> None:
 @pytest.mark.parametrize("name", ["gcs_server", "raylet"])
 def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Popen) -> None:
     victim(driver, name).kill()
-    must_end_in(driver, "Ray could not be started here: its", seconds=100)
+    must_end_in(driver, "Ray could not be started here: ", seconds=100)
 
 
 def test_raylet_killed_in_mid_run_is_a_sentence_at_once(

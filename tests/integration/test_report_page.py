@@ -135,7 +135,7 @@ def test_point_shows_its_configuration_hovered_and_picked(page: Any) -> None:
     page.locator("#table tbody button").first.click()
     picked = page.locator("#picked h3").inner_text()
     assert picked == page.locator("#table tbody button").first.inner_text()
-    assert "not checked" in page.locator("#picked").inner_text()
+    assert "losses" in page.locator("#picked").inner_text()
 
 
 def test_controls_choose_axes_objective_and_batch(page: Any) -> None:
