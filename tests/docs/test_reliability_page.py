@@ -22,12 +22,12 @@ def without(text: str, begin: str, end: str) -> tuple[str, str]:
 def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
     by_hand, _ = without((ROOT / "docs/reliability.md").read_text(), page.BEGIN, page.END)
     by_hand, _ = without(by_hand, killer_page.BEGIN, killer_page.END)
-    lines = by_hand.splitlines()
-    rows = [
-        line
-        for line in lines
-        if line.startswith("| ") and not line.startswith(("| fault", "| ---"))
-    ]
+    rows = []
+    for section in re.split(r"^## ", by_hand, flags=re.MULTILINE):
+        # The other tables are of campaigns, printed by a command.
+        if "| fault |" in section:
+            listed = [line for line in section.splitlines() if line.startswith("| ")]
+            rows += [line for line in listed if not line.startswith(("| fault", "| ---"))]
     assert len(rows) > 30
     for row in rows:
         (named,) = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)

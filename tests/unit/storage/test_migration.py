@@ -110,7 +110,10 @@ def test_recorded_table_has_todays_columns(folder: Path) -> None:
 
 @every_recorded_run
 def test_recorded_warnings_are_flags(folder: Path) -> None:
-    warnings = pq.read_table(folder / TRIALS)["warnings"].to_pylist()
+    table = pq.read_table(folder / TRIALS)
+    if "warnings" not in table.column_names:
+        pytest.skip("written as version 2")
+    warnings = table["warnings"].to_pylist()
     rows = read_trials_file(folder / TRIALS).rows
     assert [len(flags_of(row)) for row in rows] == [len(texts or ()) for texts in warnings]
 
