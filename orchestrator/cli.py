@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.planning.loggers import LoggerError
 from orchestrator.reporting.terminal.safe_text import safe_streams
-from orchestrator.running.holding import NothingToResumeError, held
-from orchestrator.running.nodes import ClusterError, NoSuchGpuError
 from orchestrator.storage.location import Location, location
-from orchestrator.storage.run_folder import RunFolder, RunFolderError
-from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.units import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
     from orchestrator.api import Run
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
+    from orchestrator.storage.run_folder import RunFolder
 
 VERBS = (
     "sweep",
@@ -244,6 +241,12 @@ def holding(
     files than a run's is refused unless ``force``. If the run cannot begin, the reason is printed
     on stderr and the exit status says so.
     """
+    # Not before: a dry run needs none of it.
+    from orchestrator.running.holding import NothingToResumeError, held
+    from orchestrator.running.nodes import ClusterError, NoSuchGpuError
+    from orchestrator.storage.run_folder import RunFolderError
+    from orchestrator.storage.run_metadata import UnreadableRunError
+
     try:
         with held(target, resume=resume, force=force) as folder:
             return run(folder)

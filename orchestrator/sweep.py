@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from jobs.node import nvml
 from orchestrator import cli
@@ -21,7 +21,9 @@ from orchestrator.reporting.plan import describe, to_json
 from orchestrator.running import ray_address
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.location import Location
-from orchestrator.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.storage.run_folder import RunFolder
 
 _DEFAULT_GPU = "h200"
 
