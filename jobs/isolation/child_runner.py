@@ -52,7 +52,7 @@ class ChildRunner:
         release_seconds: float = RELEASE_SECONDS,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the children's files; ``owner`` is told that this process is alive."""
+        """``folder`` holds the children's files; ``owner`` hears that this process is alive."""
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)

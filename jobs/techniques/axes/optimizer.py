@@ -17,7 +17,7 @@ def _named(
 ) -> Variant:
     """An optimizer that the Trainer has by name (``TrainingArguments.optim``).
 
-    Unless told otherwise it trains differently from the default, AdamW.
+    By default it counts as training differently from AdamW, the axis's own default.
     """
     arguments = {"optim": name}
     return Variant(

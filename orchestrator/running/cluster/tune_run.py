@@ -47,7 +47,7 @@ def run_trials(
     ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
     is begun again that lost its actor. Raises ClusterError if no slot can be started.
     """
-    # Our parts, each told of the session: who joins, what runs, what has ended.
+    # Our parts, each with the session: which nodes join, what runs, what has ended.
     membership = Membership(session, cluster, asked)
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)

@@ -70,14 +70,14 @@ class BatchSizeSearch(Search):
         self._records: dict[Batch, TrialRecord] = {}
         self._ruled_out: dict[Batch, TrialRecord] = {}
         """Batches that can have no trial."""
-        self._out: set[str] = set()
+        self._outstanding: set[str] = set()
         """Ids of trials that were asked for and have no record yet."""
 
     def ask(self) -> TrialSpec | None:
         """The trial of the next batch; None while a trial is running, and at the end."""
         trial = self._next_trial()
         if trial is not None:
-            self._out.add(trial.trial_id)
+            self._outstanding.add(trial.trial_id)
         return trial
 
     def tell(self, record: TrialRecord) -> None:
@@ -86,17 +86,17 @@ class BatchSizeSearch(Search):
         Other records are ignored.
         """
         batch = _batch_of(record.spec)
-        was_out = record.trial_id in self._out
-        if not was_out and (batch in self._records or not self.knows(record.spec)):
+        was_outstanding = record.trial_id in self._outstanding
+        if not was_outstanding and (batch in self._records or not self.knows(record.spec)):
             return
-        self._out.discard(record.trial_id)
+        self._outstanding.discard(record.trial_id)
         self._records[batch] = record
         self._sizes[batch] = measurement_of(record, self._margin)
 
     @property
     def exhausted(self) -> bool:
         """Whether every question is answered, or no answer can be found."""
-        return not self._out and self._next_trial() is None
+        return not self._outstanding and self._next_trial() is None
 
     def skipped(self) -> Iterable[TrialRecord]:
         """The records of batches that can have no trial."""
@@ -140,7 +140,7 @@ class BatchSizeSearch(Search):
 
         Batches that cannot have a trial are noted as ruled out, and the rules are asked again.
         """
-        while not self._out and not self._why_hopeless():
+        while not self._outstanding and not self._why_hopeless():
             batch = self._next_batch()
             if batch is None:
                 return None
