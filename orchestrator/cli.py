@@ -18,6 +18,7 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.api import Run
+    from orchestrator.planning.plan import Plan
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.storage.run_folder import RunFolder
@@ -148,15 +149,17 @@ def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bo
     print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
 
 
-def model_facts(config: SweepConfig) -> ModelFacts:
+def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
     """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
 
-    Prints a note first if that takes some seconds. Raises ConfigError if the model cannot be built.
+    ``planned`` is the configuration's plan, if the caller has made it already. Prints a note first
+    if that takes some seconds. Raises ConfigError if the model cannot be built.
     """
     from orchestrator.planning.plan import plan
     from orchestrator.planning.prechecks import checks
 
-    planned = plan(config)
+    if planned is None:
+        planned = plan(config)
     batches = [trial.micro_batch for trial in planned.trials]
     return checks.model_facts(config, min(batches, default=1), print_note)
 
