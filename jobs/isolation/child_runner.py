@@ -15,9 +15,7 @@ from jobs.infrastructure import (
     DISK_FULL,
     NOT_STARTED,
     RULES,
-    disk_full_reason,
     disk_in_words,
-    is_disk_full,
     unmeasured,
 )
 from jobs.isolation import child_handle, child_main
@@ -75,9 +73,9 @@ class ChildRunner:
             try:
                 record = self._attempt(spec, deadline, timeout_seconds, isolation)
             except OSError as error:
-                if not is_disk_full(error):
+                if not errors.is_disk_full(error):
                     raise
-                reason = disk_full_reason(error)
+                reason = errors.disk_full_reason(error)
                 record = _unmeasured(spec, DISK_FULL, reason)
             if record.rule != NOT_STARTED:
                 break

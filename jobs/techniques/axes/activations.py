@@ -20,7 +20,6 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
             "gradient_checkpointing_kwargs": kwargs,
         },
         requires=requires,
-        traits=("checkpointing",),
     )
 
 
