@@ -13,7 +13,7 @@ OTHER_BATCH = 0.5
 """By how much more rows may differ from a reference of another effective batch, which sees other
 data.
 """
-_SAME_DRAWS = ("activations", "dataloader")
+_SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 
