@@ -1,4 +1,4 @@
-"""Which code really ran: compiled graphs, fused losses, replaced layers, the allocator's settings."""
+"""Which code really ran: compiled graphs, fused losses, replaced layers, allocator settings."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("compiled", "accelerate"),
     ),
     Rule(
-        # Only min_cut_rematerialization_partition of torch._functorch.partitioners reads the budget.
+        # Only min_cut_rematerialization_partition (torch._functorch.partitioners) reads it.
         name="activation_budget_needs_compilation",
         reason="An activation memory budget is for code that AOTAutograd partitions, and this "
         "configuration has none.",

@@ -102,9 +102,7 @@ def activation_budget(*, budget: float) -> None:
 
 
 @hook("selective_checkpointing")
-def selective_checkpointing(
-    model: torch.nn.Module, task: Task, arguments: Any
-) -> torch.nn.Module:
+def selective_checkpointing(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with its layers checkpointed, except for matrix products and attention."""
     import functools
 
