@@ -6,11 +6,14 @@ its file to ``AXES``, which is in the order of merging.
 
 from jobs.techniques.axes.activations import ACTIVATIONS
 from jobs.techniques.axes.adapter import ADAPTER
+from jobs.techniques.axes.allocator import ALLOCATOR
 from jobs.techniques.axes.attention import ATTENTION
 from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.kernels import KERNELS
 from jobs.techniques.axes.loop import LOOP
+from jobs.techniques.axes.loss import LOSS
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
@@ -27,8 +30,11 @@ AXES: dict[str, Axis] = {
         ACTIVATIONS,
         ATTENTION,
         OFFLOAD,
+        KERNELS,
+        LOSS,
         ADAPTER,
         COMPILE,
+        ALLOCATOR,
         DATALOADER,
         LOOP,
     )

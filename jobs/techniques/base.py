@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,6 +39,20 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Variants whose name holds a number, such as ``budget_0.35``."""
+
+    form: str
+    """How the names are written, for people: ``budget_<share>``."""
+    doc: str
+    pattern: str
+    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    must have one spelling only."""
+    variant: Callable[[str], Variant]
+    """The row of a name that ``pattern`` matches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
     """A dimension of the sweep: named variants, or positive integers for one argument."""
 
@@ -46,15 +61,40 @@ class Axis:
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
     integer_argument: str | None = None
+    family: Family | None = None
+    """Further variants beside those listed."""
 
     def variant(self, value: Any) -> Variant:
         """The row behind a value. Raises KeyError for a value that this axis does not have."""
         if self.integer_argument is None:
-            return self.variants[value]
+            return self._named(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise KeyError(value)
         arguments = {self.integer_argument: value}
         return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
+
+    def has(self, value: Any) -> bool:
+        """Whether there is a row behind the value."""
+        try:
+            self.variant(value)
+        except (KeyError, TypeError):  # a list is no key
+            return False
+        return True
+
+    @property
+    def names(self) -> list[str]:
+        """What may be written: the listed names, and the form of the family's."""
+        names = list(self.variants)
+        if self.family is not None:
+            names.append(self.family.form)
+        return names
+
+    def _named(self, value: Any) -> Variant:
+        if value in self.variants or self.family is None:
+            return self.variants[value]
+        if not isinstance(value, str) or not re.fullmatch(self.family.pattern, value):
+            raise KeyError(value)
+        return self.family.variant(value)
 
 
 def merge(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jobs.spec import Choice
-from jobs.techniques import AXES
+from jobs.techniques import AXES, Axis
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.document import Document
 from orchestrator.planning.problems import KeyPath, Problem, advice, closest, described
@@ -225,15 +225,16 @@ def _value_problem(axis: str, value: Any, written: str) -> str | None:
     if axis == EFFECTIVE_BATCH or (axis in AXES and AXES[axis].integer_argument):
         return _integer_problem(value)
     if axis in AXES:
-        return _variant_problem(list(AXES[axis].variants), value, written)
+        return _variant_problem(AXES[axis], value, written)
     if value is None or isinstance(value, (bool, int, float, str)):
         return None
     return f"must be a single value, not {described(value)}"
 
 
-def _variant_problem(variants: list[str], value: Any, written: str) -> str | None:
-    if value in variants:
+def _variant_problem(axis: Axis, value: Any, written: str) -> str | None:
+    if axis.has(value):
         return None
+    variants = axis.names
     if isinstance(value, str):
         return f'"{value}" is not known; {advice(value, variants)}'
     # YAML 1.1 reads on, off, yes and no as booleans.

@@ -54,6 +54,10 @@ def _axis(axis: Axis) -> dict[str, Any]:
     variants = []
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
+    if axis.family is not None:
+        others = {"type": "string", "pattern": f"^{axis.family.pattern}$"}
+        listed = {"enum": list(axis.variants)}
+        variants.append({**others, "not": listed, "description": axis.family.doc})
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 

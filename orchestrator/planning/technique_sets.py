@@ -92,9 +92,8 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     axes = [name for name in AXES if name not in BATCH_AXES]
     if axis not in axes:
         raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
-    variants = list(AXES[axis].variants)
-    if value not in variants:
-        raise ValueError(f'{axis} has no "{value}"; {advice(value, variants)}')
+    if not AXES[axis].has(value):
+        raise ValueError(f'{axis} has no "{value}"; {advice(value, AXES[axis].names)}')
     _refuse_contradiction(axis, config)
     return axis, value
 

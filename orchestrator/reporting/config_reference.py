@@ -49,6 +49,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
+    "task:": "the task `{}`",
 }
 """Prefix of a requirement with an argument -> its words."""
 
@@ -173,6 +174,8 @@ def _axis(axis: Axis) -> Iterator[str]:
     for name, variant in axis.variants.items():
         requirements = ", ".join(map(_requirement, variant.requires))
         rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
+    if axis.family is not None:
+        rows.append([f"`{axis.family.form}`", axis.family.doc, "", ""])
     yield from _table(["value", "meaning", "requires", "results"], rows)
 
 

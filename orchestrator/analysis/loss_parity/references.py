@@ -18,8 +18,8 @@ OTHER_BATCH = 0.5
 
 Such a reference sees other samples in each step.
 """
-_SAME_DRAWS = ("activations", "dataloader")
-"""Axes that change neither the random numbers nor the order of computation."""
+_SAME_DRAWS = ("activations", "allocator", "dataloader")
+"""Axes that change no random number and no order of computation."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 
 Group = tuple[str, int]

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
+from jobs.spec.settings import MODEL_PLACES
 from jobs.tasks import AUTO_CLASSES
 from jobs.techniques.hooks import bound
 from jobs.trial import models
@@ -111,9 +112,10 @@ class FakeStep:
             )
         else:
             model = models.build(spec, kwargs, torch.device("cpu"))
-        adapt = bound(self._spec, "model")
-        if adapt is not None:
-            model = adapt(model, spec.task, self._arguments)
+        for place in MODEL_PLACES:
+            change = bound(self._spec, place)
+            if change is not None:
+                model = change(model, spec.task, self._arguments)
         built: torch.nn.Module = model
         return built
 
