@@ -15,11 +15,13 @@ class Hook:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-HookPlace = Literal["collator", "compiler", "kernels", "model", "optimizer", "loop"]
+HookPlace = Literal["collator", "compiler", "kernels", "base", "model", "optimizer", "loop"]
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``collator(collator)`` returns the collator to use.
 - ``compiler()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
+  ``from_pretrained`` or, without a checkpoint, ``from_config``.
 - ``model(model, task, arguments)`` returns the model to train; ``arguments`` are the
   ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.

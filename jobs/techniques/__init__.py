@@ -5,7 +5,8 @@ its file to ``AXES``, which is in the order of merging.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS
-from jobs.techniques.axes.adapter import ADAPTER
+from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
+from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.attention import ATTENTION
 from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
 from jobs.techniques.axes.compile import COMPILE
@@ -14,7 +15,7 @@ from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
+from jobs.techniques.base import Axis, Family, NumericalEffect, Variant, deep_merge, merge
 
 # Later axes win where two set the same argument.
 AXES: dict[str, Axis] = {
@@ -28,10 +29,11 @@ AXES: dict[str, Axis] = {
         ATTENTION,
         OFFLOAD,
         ADAPTER,
+        BASE,
         COMPILE,
         DATALOADER,
         LOOP,
     )
 }
 
-__all__ = ["AXES", "Axis", "NumericalEffect", "Variant", "deep_merge", "merge"]
+__all__ = ["AXES", "Axis", "Family", "NumericalEffect", "Variant", "deep_merge", "merge"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.spec import Hook, LibrarySettings
+from jobs.techniques.parameters import ParametersError, read
 
 NumericalEffect = Literal["exact", "rounding", "training"]
 """exact: the same numbers; rounding: the same training, rounded differently; training: a different
@@ -38,23 +39,52 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Techniques that take the parameters of a library's configuration class."""
+
+    doc: str
+    config_class: str
+    """``module:Class``, whose fields are the parameters. It is read, never imported, to plan."""
+    build: Callable[[dict[str, Any]], Variant]
+    """Parameters -> the row. They were checked against the class, but not by its own code."""
+    decided: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the class that the user may not set -> why."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Parameter beyond those of the class -> its type as a Python annotation."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, or positive integers for one argument."""
+    """A dimension of the sweep: named variants, or positive integers for one argument.
+
+    Beside its variants an axis may have families, whose techniques take parameters.
+    """
 
     name: str
     doc: str
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
 
     def variant(self, value: Any) -> Variant:
         """The row behind a value. Raises KeyError for a value that this axis does not have."""
         if self.integer_argument is None:
-            return self.variants[value]
+            return self._named(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise KeyError(value)
         arguments = {self.integer_argument: value}
         return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
+
+    def _named(self, value: Any) -> Variant:
+        """The variant of a name, or that of a family with the parameters written behind it."""
+        if value in self.variants or not isinstance(value, str):
+            return self.variants[value]
+        try:
+            family, parameters = read(value)
+        except ParametersError:
+            raise KeyError(value) from None
+        return self.families[family].build(parameters)
 
 
 def merge(

@@ -154,6 +154,13 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("compiled", "accelerate"),
     ),
     Rule(
+        # peft.PeftModel refuses it: checkpointed layers drop the cache that holds the prefix.
+        name="key_value_prefix_without_checkpointing",
+        reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
+        "not keep.",
+        applies=_all_of("key_value_prefix", "checkpointing"),
+    ),
+    Rule(
         # transformers.integrations.flash_attention casts to the autocast dtype, else to the
         # weights' own.
         name="flash_attention_in_16_bits",
