@@ -120,12 +120,13 @@ def lora(
     ``arguments`` are the ``TrainingArguments``.
     """
     from peft import LoraConfig, get_peft_model
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
 
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=0.0,
-        target_modules=target_modules or _default_modules(model),
+        target_modules=target_modules or _default_modules(model, KNOWN),
         task_type=_TASK_TYPES.get(task),
     )
     adapted: torch.nn.Module = get_peft_model(model, config)
@@ -159,10 +160,9 @@ def peft_adapter(
     fields = dict(parameters)
     try:
         kind = PeftType(method.upper())
-        # Adapters of linear layers go into all of them where PEFT has no default for a model.
-        tuner = TUNERS.get(kind)
-        if "target_modules" not in fields and _needs_targets(tuner, model, method):
-            fields["target_modules"] = "all-linear"
+        known = getattr(TUNERS.get(kind), "target_module_mapping", None)
+        if "target_modules" not in fields and known and method not in _NOT_FOR_LINEAR_LAYERS:
+            fields["target_modules"] = _default_modules(model, known)
         config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
         adapted: torch.nn.Module = get_peft_model(model, config)
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
@@ -173,14 +173,6 @@ def peft_adapter(
 
 # Methods whose adapters are not those of linear layers.
 _NOT_FOR_LINEAR_LAYERS = ("ia3", "ln_tuning")
-
-
-def _needs_targets(tuner: Any, model: torch.nn.Module, method: str) -> bool:
-    """Whether PEFT has no default layers for this method in this architecture."""
-    if tuner is None or method in _NOT_FOR_LINEAR_LAYERS:
-        return False
-    model_type = getattr(model.config, "model_type", "")
-    return model_type not in getattr(tuner, "target_module_mapping", {})
 
 
 def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
@@ -196,11 +188,14 @@ def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
         model.enable_input_require_grads()  # type: ignore[operator]
 
 
-def _default_modules(model: torch.nn.Module) -> str | list[str] | None:
-    """None, PEFT's own default for the architecture; every linear layer where PEFT has none."""
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
+    """PEFT's own default for the architecture; every linear layer where PEFT has none.
 
+    ``known`` maps model types to PEFT's defaults. They are named, because PEFT 0.21 forgets its
+    default for mixtures of experts.
+    """
     model_type = getattr(model.config, "model_type", "")
-    if model_type in KNOWN:
-        return None
-    return "all-linear"
+    default = known.get(model_type) or "all-linear"
+    if isinstance(default, str):
+        return default
+    return list(default)
