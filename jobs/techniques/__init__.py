@@ -5,12 +5,12 @@ its file to ``AXES``, which is in the order of merging.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS
-from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
-from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.attention import ATTENTION
 from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
+from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER

@@ -143,9 +143,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
-    model = models.build(
-        model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base")
-    )
+    model = models.build(model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base"))
     if adapt := bound(spec, "model"):
         adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
         return adapted

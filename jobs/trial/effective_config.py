@@ -75,12 +75,11 @@ COLUMNS = (
 )
 
 
-def inspect(trained: Trained, *, is_quantized: bool = False) -> dict[str, Any]:
+def inspect(trained: Trained) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply, and a fallback for ``attention_kernel``.
 
     A compiler may fuse attention into kernels of its own. Then no attention operator is seen.
-    The fallback then names the implementation that was compiled. ``is_quantized`` says whether a
-    quantized base was asked for.
+    The fallback then names the implementation that was compiled.
     """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     optimizer = _innermost(trained.optimizer)
@@ -89,7 +88,7 @@ def inspect(trained: Trained, *, is_quantized: bool = False) -> dict[str, Any]:
         "attention_kernel": f"{implementation} (compiled)",
         **_optimizer(optimizer),
         # In the order of COLUMNS; whatever does not apply is left out.
-        **weight_formats.measurements(model, is_quantized=is_quantized),
+        **weight_formats.measurements(model),
         **_loop_settings(trained, model),
         **_compilation(),
         **_deepspeed(trained.model),

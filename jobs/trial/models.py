@@ -48,9 +48,9 @@ def build(
 ) -> torch.nn.Module:
     """The model, its weights on ``device`` (ZeRO-3 places them itself).
 
-    ``place`` makes the model instead, in a format of its own. ``kwargs`` go to ``from_config`` or ``from_pretrained``; in them ``dtype`` is the name of a
-    torch dtype. Raises ValueError or ImportError if the architecture has no such attention
-    implementation.
+    ``place`` makes the model instead, in a format of its own. ``kwargs`` go to ``from_config`` or
+    ``from_pretrained``; in them ``dtype`` is the name of a torch dtype. Raises ValueError or
+    ImportError if the architecture has no such attention implementation.
     """
     auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
     config = architecture_config(spec)

@@ -141,8 +141,7 @@ def _inspected(
     from jobs.trial import effective_config
 
     if spec.measure.inspect:
-        is_quantized = "base" in spec.settings.hooks
-        values = effective_config.inspect(trained, is_quantized=is_quantized) | values
+        values = effective_config.inspect(trained) | values
     values = worst_batch.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
     return values | _derived(values, spec) | _like_the_hf_guide(trained, values)

@@ -81,8 +81,8 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
     return weights
 
 
-def measurements(model: torch.nn.Module, *, is_quantized: bool) -> dict[str, Any]:
-    """Values of ``COLUMNS``; ``is_quantized`` says whether a quantized base was asked for."""
+def measurements(model: torch.nn.Module) -> dict[str, Any]:
+    """Values of ``COLUMNS``."""
     weights = weights_of(model)
     elements_by_format: Counter[str] = Counter()
     bytes_by_bits: Counter[int] = Counter()
@@ -96,7 +96,8 @@ def measurements(model: torch.nn.Module, *, is_quantized: bool) -> dict[str, Any
     }
     for bits in (4, 8, 16, 32):
         values[f"weights_{bits}bit_bytes"] = bytes_by_bits[bits]
-    if is_quantized:
+    # transformers marks a model that it was asked to quantize, whatever came of that.
+    if getattr(_inside_adapter(model), "is_quantized", False):
         values["base_quantized_share"] = _quantized_share(weights)
     return values
 
@@ -168,10 +169,16 @@ def _weight(parameter: Any, *, is_layer: bool) -> Weight:
     )
 
 
+def _inside_adapter(model: Any) -> Any:
+    """The model itself, without an adapter around it."""
+    if hasattr(model, "get_base_model"):
+        return model.get_base_model()
+    return model
+
+
 def _output_layers(model: Any) -> Iterator[Any]:
     """The layer that makes the output, of which quantizers leave the format."""
-    if hasattr(model, "get_base_model"):  # an adapter around the model
-        model = model.get_base_model()
+    model = _inside_adapter(model)
     if not hasattr(model, "get_output_embeddings"):
         return
     layer = model.get_output_embeddings()

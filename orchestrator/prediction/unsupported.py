@@ -34,7 +34,8 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex")):
         return f"{attention} runs kernels that are not traced"
-    if "base" in spec.settings.hooks:
+    base = spec.settings.hooks.get("base")
+    if base is not None and base.name == "quantized_base":
         return "the kernels of a quantized base are not traced"
     if "kernels" in spec.settings.hooks:
         return "the trace cannot restrict attention to one kernel"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _MOST_STEPS = 8
 """How many modules a name is followed through, and how many base classes."""
-_UNKNOWN: Mapping[type, str] = {bool: "bool", int: "float", float: "float", str: "str"}
+_OF_DEFAULT: Mapping[type, str] = {bool: "bool", int: "float", float: "float", str: "str"}
 """Type of a default -> the annotation that a parameter without one is taken to have."""
 
 
@@ -60,13 +60,16 @@ def _definition(module: str, name: str) -> tuple[str, ast.ClassDef] | None:
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef) and statement.name == name:
                 return module, statement
-            if isinstance(statement, ast.ImportFrom):
-                if any(name == (alias.asname or alias.name) for alias in statement.names):
-                    source = _absolute(statement, module)
+            if isinstance(statement, ast.ImportFrom) and name in _imported_names(statement):
+                source = _absolute(statement, module)
         if source is None:
             return None
         module = source
     return None
+
+
+def _imported_names(statement: ast.ImportFrom) -> list[str]:
+    return [alias.asname or alias.name for alias in statement.names]
 
 
 def _absolute(statement: ast.ImportFrom, module: str) -> str:
@@ -143,6 +146,6 @@ def _constructor_arguments(definition: ast.ClassDef) -> dict[str, ast.expr | Non
 
 def _annotation_of(default: ast.expr | None) -> ast.expr | None:
     """The annotation that a default suggests; None if it suggests none."""
-    if not isinstance(default, ast.Constant) or type(default.value) not in _UNKNOWN:
+    if not isinstance(default, ast.Constant) or type(default.value) not in _OF_DEFAULT:
         return None
-    return ast.Name(id=_UNKNOWN[type(default.value)])
+    return ast.Name(id=_OF_DEFAULT[type(default.value)])

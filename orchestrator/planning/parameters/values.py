@@ -64,9 +64,7 @@ def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mista
     return content, [Mistake(mistake.message, (name, *mistake.at)) for mistake in mistakes]
 
 
-def _read_family(
-    axis: Axis, name: str, parameters: Mapping[str, Any]
-) -> tuple[str, list[Mistake]]:
+def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
     family = axis.families.get(name)
     if family is None:
         if name in axis.variants:

@@ -17,7 +17,6 @@ _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
 _UPCAST = {"upcast": "bool"}
 """The parameter beyond the library's: whether all that is not quantized is cast to 32 bits, as
 ``peft.prepare_model_for_kbit_training`` does. The default is true."""
-_PACKAGES = {"bitsandbytes": "package:bitsandbytes", "torchao": "package:torchao"}
 _BITS_DECIDED = "the name of the technique decides it"
 
 
@@ -26,10 +25,8 @@ def _quantized(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     package = "torchao" if method.startswith("torchao") else "bitsandbytes"
     return Variant(
         doc=doc,
-        # What is not quantized, the embeddings and norms, has 16 bits.
-        model_kwargs={"dtype": "bfloat16"},
         hooks={"base": Hook("quantized_base", {"method": method, "parameters": dict(parameters)})},
-        requires=(_PACKAGES[package], "bf16"),
+        requires=(f"package:{package}", "package:peft", "bf16"),
         numerical_effect="training",
         traits=("frozen_base", "quantized_base"),
     )
@@ -67,7 +64,7 @@ BASE = Axis(
         "default": Variant(doc="The format that the precision axis gives the weights"),
         "16bit": Variant(
             doc="All weights of the model in bf16, and the adapter's own in 32 bits",
-            model_kwargs={"dtype": "bfloat16"},
+            hooks={"base": Hook("bf16_base")},
             requires=("bf16",),
             numerical_effect="rounding",
             traits=("frozen_base",),
@@ -95,6 +92,24 @@ BASE = Axis(
 )
 
 
+@hook("bf16_base")
+def bf16_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """The model that ``make`` makes, on ``device``, with all its weights in bf16.
+
+    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
+    """
+    import torch
+
+    if is_checkpoint:
+        return make(dtype=torch.bfloat16).to(device)
+    # Random weights are drawn on the device itself.
+    with device:
+        model = make(dtype=torch.bfloat16)
+    return model.to(device)
+
+
 @hook("quantized_base")
 def quantized_base(
     make: Callable[..., torch.nn.Module],
@@ -108,13 +123,16 @@ def quantized_base(
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. A checkpoint is
     quantized as transformers loads it. Random weights are quantized layer by layer, so that the
-    device never holds more than one layer in 16 bits. The output layer is not quantized.
+    device never holds more than one layer in 16 bits. The output layer is not quantized. What is
+    not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is true.
     """
+    import torch
+
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
     config = _quantization_config(method, options)
     if is_checkpoint:
-        model = make(quantization_config=config, device_map={"": device})
+        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
     else:
         model = _quantized_at_random(make, config, device)
     model.requires_grad_(False)
@@ -148,13 +166,13 @@ def _quantization_config(method: str, options: Mapping[str, Any]) -> Any:
 def _quantized_at_random(
     make: Callable[..., torch.nn.Module], config: Any, device: torch.device
 ) -> torch.nn.Module:
-    """A model of random weights, through the quantizer with which transformers loads checkpoints."""
+    """A model of random weights, made by the quantizer through which transformers loads."""
     import torch
     from transformers import initialization
     from transformers.quantizers.auto import AutoHfQuantizer
 
     with torch.device("meta"):
-        model: Any = make()
+        model: Any = make(dtype=torch.bfloat16)
     quantizer = AutoHfQuantizer.from_config(config, pre_quantized=False)
     quantizer.validate_environment(device_map={"": device})
     quantizer.preprocess_model(model, dtype=model.dtype, device_map={"": device})
