@@ -143,9 +143,10 @@ def peft_adapter(
     method: str,
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
-    """``model`` with an adapter of a PEFT ``method``; ``parameters`` are its configuration's fields.
+    """``model`` with an adapter of a PEFT ``method``.
 
-    Only the adapter and the task's head are trainable. Raises ValueError if PEFT cannot put this
+    ``parameters`` are fields of the method's configuration class. Only the adapter and the task's
+    head are trainable. Raises ValueError if PEFT cannot put this
     adapter into this model, or for a parameter that would import code or load files.
     """
     from peft import get_peft_model
