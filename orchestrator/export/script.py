@@ -8,7 +8,8 @@ from typing import Any
 
 import jinja2
 
-from jobs.spec import Hook, Task, TrialSpec
+from jobs.spec import Hook, ModelSpec, TrialSpec
+from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
 from orchestrator.export.data_code import data_code
@@ -27,13 +28,17 @@ from orchestrator.export.source_lifting import lifted
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 """Name of a loop's hook -> the word for it in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
-    "compiler": (),
-    "kernels": (),
-    "model": ("model", "TASK", "arguments"),
+    **dict.fromkeys(PROCESS_PLACES, ()),
+    "base": ("make", "IS_CHECKPOINT", "device"),
+    **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
-"""Place of a hook -> the names in train.py that it is called with. TASK is the task's name."""
+"""Place of a hook -> the names in train.py that it is called with.
+
+TASK is the task's name, and IS_CHECKPOINT whether the model has a checkpoint.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +63,8 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **data_code(spec.data, spec.model),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
+            "process_places": ("allocator", *PROCESS_PLACES),
+            "model_places": MODEL_PLACES,
             "decay_groups": lifted(decay_groups),
             "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },
@@ -121,21 +128,22 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     codes = {}
     for place, hook in spec.settings.hooks.items():
         if place in _HOOK_INPUTS:
-            codes[place] = _hook_code(place, hook, spec.model.task)
+            codes[place] = _hook_code(place, hook, spec.model)
         elif place != "loop":
             raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
     return codes
 
 
-def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
+def _hook_code(place: str, hook: Hook, model: ModelSpec) -> _HookCode:
     # A spec has only the name of a hook. The registry decides which function that is.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs = []
     for word in _HOOK_INPUTS[place]:
-        inputs.append(literal(task) if word == "TASK" else Code(word))
+        inputs.append(literal(facts[word]) if word in facts else Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
