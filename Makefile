@@ -5,7 +5,8 @@
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
-# make schema  regenerate the config's JSON schema, its reference page and the table's schema page
+# make schema  regenerate the config's JSON schema, its reference page, the table's schema page and
+#              the rows of configs/all_techniques.yaml that are not written by hand
 # make clean   remove what these targets made
 
 PYTHON ?= python3
@@ -45,6 +46,7 @@ schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
 	$(BIN)/python -m orchestrator.reporting.config_reference > docs/configuration.md
 	$(BIN)/python -m orchestrator.reporting.schema_page > docs/schema.md
+	$(BIN)/python -m tests.support.all_techniques
 
 clean:
 	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import select
 import sys
@@ -71,6 +72,9 @@ def finish(main: Callable[[], int]) -> NoReturn:
     Ctrl-C and a closed output pipe end it without a traceback. Control characters in the output are
     made visible, because names and reasons in a run may come from a stranger.
     """
+    # The package paused the collector while it was loaded. What is loaded by now never is garbage.
+    gc.freeze()
+    gc.enable()
     try:
         try:
             with safe_streams():
