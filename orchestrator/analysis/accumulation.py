@@ -158,7 +158,7 @@ class WrongAccumulations:
                 continue
             flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
             suspicions.setdefault(configuration.choices.get("loop"), flag)
-            if not _is_scale_alone(configuration):
+            if not configuration.is_wrong_by_scale_alone:
                 broken.setdefault(key_of(configuration), accumulation_of(configuration))
             elif configuration.effective_batch <= effective_batch:
                 # Rows come in order of accumulation, so the one with the most stays.
@@ -188,12 +188,6 @@ class WrongAccumulations:
             return candidate
         suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
         return replace(candidate, suspicion=suspicion)
-
-
-def _is_scale_alone(configuration: Configuration) -> bool:
-    """Whether the loss is wrong by its scale alone: too large by the accumulation."""
-    kinds = {flag.kind for flag in configuration.loss_flags}
-    return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
 
 
 def as_measured(configuration: Configuration) -> Candidate:

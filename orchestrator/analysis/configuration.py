@@ -76,6 +76,12 @@ class Configuration:
         return has_any(self.flags, frozenset({FlagKind.HOST_BOUND}))
 
     @property
+    def is_wrong_by_scale_alone(self) -> bool:
+        """Whether the only fault of the losses is that they are too large by the accumulation."""
+        kinds = {flag.kind for flag in self.loss_flags}
+        return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
+
+    @property
     def loss_flags(self) -> tuple[Flag, ...]:
         """What speaks against its losses; empty where they match their reference, or were not
         compared.
