@@ -98,9 +98,12 @@ def _rebuilt(
 
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
-    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
-    arguments = [axis for axis in axes if axis not in AXES]
-    return {axis: row[axes[axis]] for axis in (*AXES, *arguments)}
+    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments.
+
+    A table that is older than an axis has no column for it: its trials ran the default.
+    """
+    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    return {**choices, **{axis: row[column] for axis, column in axes.items()}}
 
 
 def _config(raw: Mapping[str, Any]) -> SweepConfig:
