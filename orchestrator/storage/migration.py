@@ -5,7 +5,7 @@ Runs measured before 2026-11-24 are of version 1: they have no ``schema_version`
 - Facts that were English sentences are values. ``warnings`` are now ``flags``, and ``equivalence``
   is now ``training_recipe``.
 - Hooks were module paths and are now names in a registry. So a trial has another identity;
-  ``version_1_id`` computes the old one.
+  ``version_1_identity`` computes the old one.
 - Columns, measurements and config keys have the names that are usual in machine learning.
 """
 
