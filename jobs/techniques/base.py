@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -40,6 +41,20 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
+    """Variants whose name holds a number, such as ``budget_0.35``."""
+
+    form: str
+    """How the names are written, for people: ``budget_<share>``."""
+    doc: str
+    pattern: str
+    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    must have one spelling only."""
+    variant: Callable[[str], Variant]
+    """The row of a name that ``pattern`` matches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configurable:
     """Techniques that take the parameters of a library's configuration class."""
 
     doc: str
@@ -57,15 +72,18 @@ class Family:
 class Axis:
     """A dimension of the sweep: named variants, or positive integers for one argument.
 
-    Beside its variants an axis may have families, whose techniques take parameters.
+    Beside its variants an axis may have techniques that take parameters.
     """
 
     name: str
     doc: str
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
-    families: dict[str, Family] = field(default_factory=dict)
+    configurables: dict[str, Configurable] = field(default_factory=dict)
+    """Techniques that take parameters."""
     integer_argument: str | None = None
+    family: Family | None = None
+    """Further variants beside those listed."""
 
     def variant(self, value: Any) -> Variant:
         """The row behind a value. Raises KeyError for a value that this axis does not have."""
@@ -76,15 +94,33 @@ class Axis:
         arguments = {self.integer_argument: value}
         return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
 
+    def has(self, value: Any) -> bool:
+        """Whether there is a row behind the value."""
+        try:
+            self.variant(value)
+        except (KeyError, TypeError):  # a list is no key
+            return False
+        return True
+
+    @property
+    def names(self) -> list[str]:
+        """What may be written: listed names, the form of the family's, and configurable ones."""
+        names = list(self.variants)
+        if self.family is not None:
+            names.append(self.family.form)
+        names += [name for name in self.configurables if name not in self.variants]
+        return names
+
     def _named(self, value: Any) -> Variant:
-        """The variant of a name, or that of a family with the parameters written behind it."""
         if value in self.variants or not isinstance(value, str):
             return self.variants[value]
+        if self.family is not None and re.fullmatch(self.family.pattern, value):
+            return self.family.variant(value)
         try:
-            family, parameters = read(value)
+            name, parameters = read(value)
         except ParametersError:
             raise KeyError(value) from None
-        return self.families[family].build(parameters)
+        return self.configurables[name].build(parameters)
 
 
 def merge(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.record import Column
-from jobs.trial import weight_formats
+from jobs.trial import effective_code, weight_formats
 from jobs.trial.weight_formats import plain_tensors, stored_tensors
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ COLUMNS = (
     *weight_formats.COLUMNS,
     Column("tf32", "bool", "Whether matrix products were allowed to use TF32"),
     Column("autocast", "string", "Autocast dtype of the training loop, or off"),
-    Column("compiled_graphs", "int64", "Graphs that torch.compile made"),
-    Column("compile_graph_breaks", "int64", "Graph breaks that torch.compile met"),
-    Column("compile_seconds", "float64", "Time spent compiling in torch.compile", unit="s"),
+    *effective_code.COLUMNS,
     Column("checkpointed_layers", "int64", "Modules whose activations are recomputed"),
     Column("zero_stage", "int64", "ZeRO stage of the DeepSpeed engine"),
     Column(
@@ -90,7 +88,7 @@ def inspect(trained: Trained) -> dict[str, Any]:
         # In the order of COLUMNS; whatever does not apply is left out.
         **weight_formats.measurements(model),
         **_loop_settings(trained, model),
-        **_compilation(),
+        **effective_code.code(model),
         **_deepspeed(trained.model),
         **_persistent(model, optimizer),
     }
@@ -182,27 +180,6 @@ def _allows_tf32() -> bool:
     if hasattr(matmul, "fp32_precision"):
         return bool(matmul.fp32_precision == "tf32")
     return bool(matmul.allow_tf32)
-
-
-def _compilation() -> dict[str, Any]:
-    """What torch.compile made and how long it took; empty without compilation."""
-    from torch._dynamo.utils import compilation_time_metrics, counters
-
-    # Dynamo counts for the whole process, which runs one trial only.
-    graphs = counters["stats"].get("unique_graphs", 0)
-    if not graphs:
-        return {}
-    # The entry point of the compiler has another name in older versions of PyTorch.
-    times = (
-        compilation_time_metrics.get("_compile.compile_inner")
-        or compilation_time_metrics.get("entire_frame_compile")
-        or ()
-    )
-    return {
-        "compiled_graphs": graphs,
-        "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(times)),
-    }
 
 
 def _deepspeed(model: Any) -> dict[str, Any]:

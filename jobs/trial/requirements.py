@@ -31,9 +31,22 @@ def unmet_reason(requirement: str, spec: TrialSpec) -> str:
 
 
 def _package(name: str, spec: TrialSpec) -> str:
-    if importlib.util.find_spec(name) is None:
-        return f"the package {name} is not installed"
-    return ""
+    if importlib.util.find_spec(name) is not None:
+        return ""
+    reason = f"the package {name} is not installed"
+    if name in _EXTRAS:
+        reason += f": pip install 'training-frontier[{_EXTRAS[name]}]'"
+    return reason
+
+
+_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
+"""Module -> the extra of this project that installs it."""
+
+
+def _task(name: str, spec: TrialSpec) -> str:
+    if spec.model.task == name:
+        return ""
+    return f"it is for the task {name} only; this one is {spec.model.task}"
 
 
 def _transformers(version: str, spec: TrialSpec) -> str:
@@ -147,6 +160,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "bf16": _bf16,
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
+    "task:": _task,
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }

@@ -191,6 +191,8 @@ def _prepare_device(
     requirements.check(spec.settings.requires, spec)
     torch.set_num_threads(cores(spec))
     enter("context")
+    if set_allocator := bound(spec, "allocator"):
+        set_allocator()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)  # creates the context
     notify(trackers, Moment.CONTEXT, device)

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from jobs.spec import Hook, ModelSpec, TrialSpec
+from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
 from orchestrator.export.data_code import data_code
@@ -27,11 +28,11 @@ from orchestrator.export.source_lifting import lifted
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 """Name of a loop's hook -> the word for it in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
-    "compiler": (),
-    "kernels": (),
+    **dict.fromkeys(PROCESS_PLACES, ()),
     "base": ("make", "IS_CHECKPOINT", "device"),
-    "model": ("model", "TASK", "arguments"),
+    **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
 """Place of a hook -> the names in train.py that it is called with.
@@ -62,6 +63,8 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **data_code(spec.data, spec.model),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
+            "process_places": ("allocator", *PROCESS_PLACES),
+            "model_places": MODEL_PLACES,
             "decay_groups": lifted(decay_groups),
             "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jobs.techniques import AXES, Axis, Family
+from jobs.techniques import AXES, Axis, Configurable
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.schema_models import SweepSection
@@ -54,19 +54,23 @@ def _axis(axis: Axis) -> dict[str, Any]:
     variants = []
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
-    for name, family in axis.families.items():
-        variants += _family(name, family)
+    for name, configurable in axis.configurables.items():
+        variants += _configurable(name, configurable)
+    if axis.family is not None:
+        others = {"type": "string", "pattern": f"^{axis.family.pattern}$"}
+        listed = {"enum": list(axis.variants)}
+        variants.append({**others, "not": listed, "description": axis.family.doc})
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 
-def _family(name: str, family: Family) -> list[dict[str, Any]]:
-    """What a family may be written as: its name, its written form, or a mapping of parameters."""
+def _configurable(name: str, technique: Configurable) -> list[dict[str, Any]]:
+    """The ways to write a technique with parameters: a name, its written form, a mapping."""
     return [
-        {"const": name, "description": family.doc},
-        {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": family.doc},
+        {"const": name, "description": technique.doc},
+        {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": technique.doc},
         {
             "type": "object",
-            "properties": {name: {"type": ["object", "null"], "description": family.doc}},
+            "properties": {name: {"type": ["object", "null"], "description": technique.doc}},
             "required": [name],
             "additionalProperties": False,
         },

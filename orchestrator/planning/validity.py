@@ -93,6 +93,18 @@ def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -
     return _has(variants, "half_precision_only")
 
 
+def _budgets_uncompiled_code(choices: Choices, variants: Variants) -> bool:
+    return _has(variants, "activation_budget") and not _has(variants, "partitioned")
+
+
+def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants) -> bool:
+    offload = variants.get("offload")
+    if offload is None or offload.deepspeed is None:
+        return False
+    stage = offload.deepspeed.get("zero_optimization", {}).get("stage")
+    return stage == 3 and _has(variants, "fused_loss")
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         name="whole_accumulation",
@@ -187,6 +199,33 @@ RULES: tuple[Rule, ...] = (
         reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
         "not keep.",
         applies=_all_of("key_value_prefix", "checkpointing"),
+    ),
+    Rule(
+        # Only min_cut_rematerialization_partition (torch._functorch.partitioners) reads it.
+        name="activation_budget_needs_compilation",
+        reason="An activation memory budget is for code that AOTAutograd partitions, and this "
+        "configuration has none.",
+        applies=_budgets_uncompiled_code,
+    ),
+    Rule(
+        # The dispatch modes of selective checkpointing would surround compiled code.
+        name="selective_checkpointing_of_whole_graphs",
+        reason="Selective checkpointing chooses among the operators of a block, and a compiled "
+        "block shows none.",
+        applies=_all_of("selective", "regional"),
+    ),
+    Rule(
+        name="regions_without_deepspeed",
+        reason="DeepSpeed's engine puts hooks around each block, which compiled blocks would not "
+        "run.",
+        applies=_all_of("deepspeed", "regional"),
+    ),
+    Rule(
+        # ZeRO-3 gathers a layer's weight only while that layer itself runs.
+        name="fused_loss_needs_whole_weights",
+        reason="A fused loss multiplies by the weight of the output layer, which ZeRO-3 keeps "
+        "partitioned at that time.",
+        applies=_fuses_the_loss_of_partitioned_weights,
     ),
     Rule(
         # transformers.integrations.flash_attention casts to the autocast dtype, else to the

@@ -51,6 +51,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "transformers>=": "transformers {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
     "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
+    "task:": "the task `{}`",
 }
 """Prefix of a requirement with an argument -> its words."""
 
@@ -175,19 +176,21 @@ def _axis(axis: Axis) -> Iterator[str]:
     for name, variant in axis.variants.items():
         requirements = ", ".join(map(_requirement, variant.requires))
         rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
+    if axis.family is not None:
+        rows.append([f"`{axis.family.form}`", axis.family.doc, "", ""])
     yield from _table(["value", "meaning", "requires", "results"], rows)
-    yield from _families(axis)
+    yield from _configurables(axis)
 
 
-def _families(axis: Axis) -> Iterator[str]:
+def _configurables(axis: Axis) -> Iterator[str]:
     """The techniques of an axis that take parameters; nothing if it has none."""
-    if not axis.families:
+    if not axis.configurables:
         return
     rows = []
-    for name, family in axis.families.items():
-        class_name = family.config_class.partition(":")[2]
-        rows.append([f"`{name}`", family.doc, f"`{class_name}`"])
-    example = next(iter(axis.families))
+    for name, technique in axis.configurables.items():
+        class_name = technique.config_class.partition(":")[2]
+        rows.append([f"`{name}`", technique.doc, f"`{class_name}`"])
+    example = next(iter(axis.configurables))
     yield ""
     yield (
         f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "

@@ -197,7 +197,7 @@ def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return wording.without_value
-    # Values that are written alike are one value for a reader.
+    # Values that are written equally are one value for a reader.
     lowest = wording.write(min(finite))
     highest = wording.write(max(finite))
     if lowest == highest:

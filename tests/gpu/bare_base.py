@@ -76,9 +76,7 @@ def run(case: str, micro_batch: int) -> dict[str, Any]:
     """Train one case; its figures."""
     with tempfile.TemporaryDirectory() as folder:
         model = base_model(case, folder)
-        adapter = LoraConfig(
-            r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
+        adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
         arguments = TrainingArguments(
             output_dir=folder,
             max_steps=STEPS,
