@@ -18,7 +18,15 @@ from jobs.techniques.axes.loss import LOSS
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import Axis, Configurable, NumericalEffect, Variant, deep_merge, merge
+from jobs.techniques.base import (
+    Axis,
+    Family,
+    NamePattern,
+    NumericalEffect,
+    Variant,
+    deep_merge,
+    merge,
+)
 
 # Later axes win where two set the same argument.
 AXES: dict[str, Axis] = {
@@ -42,4 +50,13 @@ AXES: dict[str, Axis] = {
     )
 }
 
-__all__ = ["AXES", "Axis", "Configurable", "NumericalEffect", "Variant", "deep_merge", "merge"]
+__all__ = [
+    "AXES",
+    "Axis",
+    "Family",
+    "NamePattern",
+    "NumericalEffect",
+    "Variant",
+    "deep_merge",
+    "merge",
+]

@@ -41,20 +41,6 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Variants whose name holds a number, such as ``budget_0.35``."""
-
-    form: str
-    """How the names are written, for people: ``budget_<share>``."""
-    doc: str
-    pattern: str
-    """A regular expression for whole names, which Python and JavaScript read alike. Each number
-    must have one spelling only."""
-    variant: Callable[[str], Variant]
-    """The row of a name that ``pattern`` matches."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configurable:
     """Techniques that take the parameters of a library's configuration class."""
 
     doc: str
@@ -69,10 +55,25 @@ class Configurable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NamePattern:
+    """Variants whose name holds a number, such as ``budget_0.35``."""
+
+    form: str
+    """How the names are written, for people: ``budget_<share>``."""
+    doc: str
+    pattern: str
+    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    must have one spelling only."""
+    variant: Callable[[str], Variant]
+    """The row of a name that ``pattern`` matches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
     """A dimension of the sweep: named variants, or positive integers for one argument.
 
-    Beside its variants an axis may have techniques that take parameters.
+    Beside its variants an axis may have a pattern for names with a number, and families, whose
+    techniques take parameters.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Axis:
     configurables: dict[str, Configurable] = field(default_factory=dict)
     """Techniques that take parameters."""
     integer_argument: str | None = None
-    family: Family | None = None
+    pattern: NamePattern | None = None
     """Further variants beside those listed."""
 
     def variant(self, value: Any) -> Variant:
@@ -94,33 +95,33 @@ class Axis:
         arguments = {self.integer_argument: value}
         return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
 
-    def has(self, value: Any) -> bool:
-        """Whether there is a row behind the value."""
-        try:
-            self.variant(value)
-        except (KeyError, TypeError):  # a list is no key
+    def is_name(self, value: Any) -> bool:
+        """Whether the value is a listed name, or one that the pattern matches."""
+        if not isinstance(value, str):
             return False
-        return True
+        if value in self.variants:
+            return True
+        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
 
     @property
     def names(self) -> list[str]:
-        """What may be written: listed names, the form of the family's, and configurable ones."""
+        """What may be written: the listed names, the form of the pattern's, and the families."""
         names = list(self.variants)
-        if self.family is not None:
-            names.append(self.family.form)
-        names += [name for name in self.configurables if name not in self.variants]
-        return names
+        if self.pattern is not None:
+            names.append(self.pattern.form)
+        return [*names, *self.families]
 
     def _named(self, value: Any) -> Variant:
+        """The variant of a name, of a name with a number, or of a family with its parameters."""
         if value in self.variants or not isinstance(value, str):
             return self.variants[value]
-        if self.family is not None and re.fullmatch(self.family.pattern, value):
-            return self.family.variant(value)
+        if self.pattern is not None and self.is_name(value):
+            return self.pattern.variant(value)
         try:
             name, parameters = read(value)
         except ParametersError:
             raise KeyError(value) from None
-        return self.configurables[name].build(parameters)
+        return self.families[family].build(parameters)
 
 
 def merge(

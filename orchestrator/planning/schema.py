@@ -54,12 +54,12 @@ def _axis(axis: Axis) -> dict[str, Any]:
     variants = []
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
-    for name, configurable in axis.configurables.items():
-        variants += _configurable(name, configurable)
-    if axis.family is not None:
-        others = {"type": "string", "pattern": f"^{axis.family.pattern}$"}
+    if axis.pattern is not None:
+        others = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
         listed = {"enum": list(axis.variants)}
-        variants.append({**others, "not": listed, "description": axis.family.doc})
+        variants.append({**others, "not": listed, "description": axis.pattern.doc})
+    for name, family in axis.families.items():
+        variants += _family(name, family)
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 

@@ -177,30 +177,6 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("compiled", "accelerate"),
     ),
     Rule(
-        name="base_needs_adapter",
-        reason="The base axis is about frozen weights, and without an adapter every weight is "
-        "trained; precision: bf16_weights trains all weights in 16 bits.",
-        applies=_freezes_without_an_adapter,
-    ),
-    Rule(
-        name="base_sets_the_weights",
-        reason="This precision and the base axis both set the format of the weights; "
-        "precision: bf16 goes with a base.",
-        applies=_sets_the_weights_twice,
-    ),
-    Rule(
-        name="quantized_base_without_zero3",
-        reason="ZeRO-3 partitions each weight as it is made, before it can be quantized.",
-        applies=_all_of("quantized_base", "zero3"),
-    ),
-    Rule(
-        # peft.PeftModel refuses it: checkpointed layers drop the cache that holds the prefix.
-        name="key_value_prefix_without_checkpointing",
-        reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
-        "not keep.",
-        applies=_all_of("key_value_prefix", "checkpointing"),
-    ),
-    Rule(
         # Only min_cut_rematerialization_partition (torch._functorch.partitioners) reads it.
         name="activation_budget_needs_compilation",
         reason="An activation memory budget is for code that AOTAutograd partitions, and this "
@@ -226,6 +202,30 @@ RULES: tuple[Rule, ...] = (
         reason="A fused loss multiplies by the weight of the output layer, which ZeRO-3 keeps "
         "partitioned at that time.",
         applies=_fuses_the_loss_of_partitioned_weights,
+    ),
+    Rule(
+        name="base_needs_adapter",
+        reason="The base axis is about frozen weights, and without an adapter every weight is "
+        "trained; precision: bf16_weights trains all weights in 16 bits.",
+        applies=_freezes_without_an_adapter,
+    ),
+    Rule(
+        name="base_sets_the_weights",
+        reason="This precision and the base axis both set the format of the weights; "
+        "precision: bf16 goes with a base.",
+        applies=_sets_the_weights_twice,
+    ),
+    Rule(
+        name="quantized_base_without_zero3",
+        reason="ZeRO-3 partitions each weight as it is made, before it can be quantized.",
+        applies=_all_of("quantized_base", "zero3"),
+    ),
+    Rule(
+        # peft.PeftModel refuses it: checkpointed layers drop the cache that holds the prefix.
+        name="key_value_prefix_without_checkpointing",
+        reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
+        "not keep.",
+        applies=_all_of("key_value_prefix", "checkpointing"),
     ),
     Rule(
         # transformers.integrations.flash_attention casts to the autocast dtype, else to the

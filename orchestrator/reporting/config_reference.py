@@ -50,8 +50,8 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
-    "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
     "task:": "the task `{}`",
+    "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
 }
 """Prefix of a requirement with an argument -> its words."""
 
@@ -176,8 +176,8 @@ def _axis(axis: Axis) -> Iterator[str]:
     for name, variant in axis.variants.items():
         requirements = ", ".join(map(_requirement, variant.requires))
         rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
-    if axis.family is not None:
-        rows.append([f"`{axis.family.form}`", axis.family.doc, "", ""])
+    if axis.pattern is not None:
+        rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
     yield from _table(["value", "meaning", "requires", "results"], rows)
     yield from _configurables(axis)
 

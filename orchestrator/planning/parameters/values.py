@@ -28,7 +28,7 @@ def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[
     ``source`` is the value as the file has it. A mapping ``{lora: {r: 16}}`` and the text
     ``lora(r=16)`` are the same value.
     """
-    if isinstance(value, str) and (value in axis.variants or _is_of_family(axis, value)):
+    if isinstance(value, str) and axis.is_name(value):
         return value, []
     if isinstance(value, dict) and axis.configurables:
         return _read_mapping(axis, value)
