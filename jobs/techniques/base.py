@@ -80,8 +80,7 @@ class Axis:
     doc: str
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
-    configurables: dict[str, Configurable] = field(default_factory=dict)
-    """Techniques that take parameters."""
+    families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
     pattern: NamePattern | None = None
     """Further variants beside those listed."""
@@ -118,7 +117,7 @@ class Axis:
         if self.pattern is not None and self.is_name(value):
             return self.pattern.variant(value)
         try:
-            name, parameters = read(value)
+            family, parameters = read(value)
         except ParametersError:
             raise KeyError(value) from None
         return self.families[family].build(parameters)

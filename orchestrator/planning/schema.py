@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jobs.techniques import AXES, Axis, Configurable
+from jobs.techniques import AXES, Axis, Family
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.schema_models import SweepSection
@@ -63,14 +63,14 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 
-def _configurable(name: str, technique: Configurable) -> list[dict[str, Any]]:
-    """The ways to write a technique with parameters: a name, its written form, a mapping."""
+def _family(name: str, family: Family) -> list[dict[str, Any]]:
+    """What a family may be written as: its name, its written form, or a mapping of parameters."""
     return [
-        {"const": name, "description": technique.doc},
-        {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": technique.doc},
+        {"const": name, "description": family.doc},
+        {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": family.doc},
         {
             "type": "object",
-            "properties": {name: {"type": ["object", "null"], "description": technique.doc}},
+            "properties": {name: {"type": ["object", "null"], "description": family.doc}},
             "required": [name],
             "additionalProperties": False,
         },

@@ -179,18 +179,18 @@ def _axis(axis: Axis) -> Iterator[str]:
     if axis.pattern is not None:
         rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
     yield from _table(["value", "meaning", "requires", "results"], rows)
-    yield from _configurables(axis)
+    yield from _families(axis)
 
 
-def _configurables(axis: Axis) -> Iterator[str]:
+def _families(axis: Axis) -> Iterator[str]:
     """The techniques of an axis that take parameters; nothing if it has none."""
-    if not axis.configurables:
+    if not axis.families:
         return
     rows = []
-    for name, technique in axis.configurables.items():
-        class_name = technique.config_class.partition(":")[2]
-        rows.append([f"`{name}`", technique.doc, f"`{class_name}`"])
-    example = next(iter(axis.configurables))
+    for name, family in axis.families.items():
+        class_name = family.config_class.partition(":")[2]
+        rows.append([f"`{name}`", family.doc, f"`{class_name}`"])
+    example = next(iter(axis.families))
     yield ""
     yield (
         f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.techniques import Axis, Configurable
+from jobs.techniques import Axis, Family
 from jobs.techniques.parameters import ParametersError, read, written
 from orchestrator.planning.parameters.annotations import accepts, converted
 from orchestrator.planning.parameters.library_class import parameters_of
@@ -30,32 +30,28 @@ def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[
     """
     if isinstance(value, str) and axis.is_name(value):
         return value, []
-    if isinstance(value, dict) and axis.configurables:
+    if isinstance(value, dict) and axis.families:
         return _read_mapping(axis, value)
-    if isinstance(value, str) and axis.configurables:
+    if isinstance(value, str) and axis.families:
         return _read_text(axis, value)
     return "", [Mistake(_unknown_name(axis, value, source))]
 
 
-def _is_of_family(axis: Axis, name: str) -> bool:
-    return axis.family is not None and axis.has(name)
-
-
 def _read_text(axis: Axis, text: str) -> tuple[str, list[Mistake]]:
-    if "(" not in text and text not in axis.configurables:
+    if "(" not in text and text not in axis.families:
         return "", [Mistake(_unknown_name(axis, text, text))]
     try:
         name, parameters = read(text)
     except ParametersError as error:
         return "", [Mistake(f'"{text}" is not a technique with parameters: {error}')]
-    content, mistakes = _read_configurable(axis, name, parameters)
+    content, mistakes = _read_family(axis, name, parameters)
     # Inside a text there are no keys with lines of their own.
     return content, [Mistake(f"{name}: {mistake.message}") for mistake in mistakes]
 
 
 def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
     if len(value) != 1:
-        example = next(iter(axis.configurables))
+        example = next(iter(axis.families))
         message = f"must be one name with its parameters, as in {{{example}: {{...}}}}"
         return "", [Mistake(message)]
     ((name, parameters),) = value.items()
@@ -64,21 +60,19 @@ def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mista
     if not isinstance(parameters, dict):
         message = f"must be a mapping of parameters, not {described(parameters)}"
         return "", [Mistake(message, (name,))]
-    content, mistakes = _read_configurable(axis, name, parameters)
+    content, mistakes = _read_family(axis, name, parameters)
     return content, [Mistake(mistake.message, (name, *mistake.at)) for mistake in mistakes]
 
 
-def _read_configurable(
-    axis: Axis, name: str, parameters: Mapping[str, Any]
-) -> tuple[str, list[Mistake]]:
-    configurable = axis.configurables.get(name)
-    if configurable is None:
+def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
+    family = axis.families.get(name)
+    if family is None:
         if name in axis.variants:
-            takers = ", ".join(axis.configurables)
+            takers = ", ".join(axis.families)
             return "", [Mistake(f"{name} takes no parameters; those that do: {takers}")]
-        return "", [Mistake(f'"{name}" is not known; {advice(name, list(axis.configurables))}')]
-    checked = _checkable(configurable)
-    mistakes = list(_mistakes(configurable, checked, parameters))
+        return "", [Mistake(f'"{name}" is not known; {advice(name, list(axis.families))}')]
+    checked = _checkable(family)
+    mistakes = list(_mistakes(family, checked, parameters))
     if mistakes:
         return "", mistakes
     plain = {}
@@ -91,26 +85,24 @@ def _read_configurable(
         return "", [Mistake(str(error))]
 
 
-def _checkable(configurable: Configurable) -> dict[str, ast.expr | None] | None:
+def _checkable(family: Family) -> dict[str, ast.expr | None] | None:
     """Parameter -> its annotation; None if the library is not installed."""
-    fields = parameters_of(configurable.config_class)
+    fields = parameters_of(family.config_class)
     if fields is None:
         return None
-    extra = {name: ast.parse(text, mode="eval").body for name, text in configurable.extra.items()}
+    extra = {name: ast.parse(text, mode="eval").body for name, text in family.extra.items()}
     return {**fields, **extra}
 
 
 def _mistakes(
-    configurable: Configurable,
-    checked: Mapping[str, ast.expr | None] | None,
-    parameters: Mapping[str, Any],
+    family: Family, checked: Mapping[str, ast.expr | None] | None, parameters: Mapping[str, Any]
 ) -> Iterator[Mistake]:
-    class_name = configurable.config_class.partition(":")[2]
+    class_name = family.config_class.partition(":")[2]
     for name, value in parameters.items():
-        if name in configurable.decided:
-            yield Mistake(f"cannot be set here: {configurable.decided[name]}", (name,))
+        if name in family.decided:
+            yield Mistake(f"cannot be set here: {family.decided[name]}", (name,))
         elif checked is not None and name not in checked:
-            names = sorted(checked.keys() - configurable.decided.keys())
+            names = sorted(checked.keys() - family.decided.keys())
             yield Mistake(f"{class_name} has no such parameter; {advice(name, names)}", (name,))
         elif checked is not None and not accepts(checked[name], value):
             annotation = checked[name]

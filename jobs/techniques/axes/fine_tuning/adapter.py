@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
 from jobs.techniques.axes.fine_tuning.peft_methods import METHODS, Method
-from jobs.techniques.base import Axis, Configurable, Variant
+from jobs.techniques.base import Axis, Family, Variant
 from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ def _lora(doc: str, **arguments: Any) -> Variant:
         hooks={"model": Hook("lora", arguments)},
         requires=("package:peft",),
         numerical_effect="training",
+        traits=("peft",),
     )
 
 
-def _configurable(name: str, method: Method) -> Configurable:
-    return Configurable(
+def _family(name: str, method: Method) -> Family:
+    return Family(
         doc=method.doc,
         config_class=method.config_class,
         build=functools.partial(_variant, name, method),
@@ -92,7 +93,7 @@ ADAPTER = Axis(
             target_modules="all-linear",
         ),
     },
-    configurables={name: _configurable(name, method) for name, method in METHODS.items()},
+    families={name: _family(name, method) for name, method in METHODS.items()},
 )
 
 # Task -> PEFT's ``task_type``, where PEFT has one. It is here because the hooks must stand alone.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Configurable, Variant
+from jobs.techniques.base import Axis, Family, Variant
 from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def _quantized(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     )
 
 
-def _configurable(method: str, doc: str, decided: Mapping[str, str]) -> Configurable:
+def _family(method: str, doc: str, decided: Mapping[str, str]) -> Family:
     always_decided = {
         "load_in_4bit": _BITS_DECIDED,
         "load_in_8bit": _BITS_DECIDED,
         "llm_int8_enable_fp32_cpu_offload": "the whole model is on the GPU",
         "llm_int8_has_fp16_weight": "the base is frozen, so it needs no 16-bit copy",
     }
-    return Configurable(
+    return Family(
         doc=doc,
         config_class=_CONFIG_CLASS,
         build=functools.partial(_quantized, method, doc),
@@ -71,8 +71,8 @@ BASE = Axis(
         ),
         **{method: _quantized(method, doc, {}) for method, doc in _DOCS.items()},
     },
-    configurables={
-        "bnb_8bit": _configurable(
+    families={
+        "bnb_8bit": _family(
             "bnb_8bit",
             "The same with parameters of BitsAndBytesConfig",
             {
@@ -82,7 +82,7 @@ BASE = Axis(
                 "bnb_4bit_use_double_quant": _ONLY_4_BIT,
             },
         ),
-        "bnb_4bit": _configurable(
+        "bnb_4bit": _family(
             "bnb_4bit",
             "The same with parameters of BitsAndBytesConfig; upcast: false keeps all that is not "
             "quantized in 16 bits",
