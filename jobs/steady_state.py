@@ -25,8 +25,10 @@ milliseconds, however long the step."""
 
 CPU_ERROR = 0.05
 """Without a GPU the mean step need not be known better than this. Other programs take turns on the
-processor, so another trial is assumed to differ by as much (``orchestrator.analysis.repeatability``).
-"""
+processor, so another trial is assumed to differ by as much."""
+CPU_SECONDS = 1.0
+"""Without a GPU, fewer counted seconds settle nothing. A few short steps fall between two turns of
+another program, and then agree on a speed that no longer trial has."""
 
 MIN_STEPS_TO_GIVE_UP = 4
 """A trial is not given up as unstable with fewer counted steps."""

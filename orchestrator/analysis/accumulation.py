@@ -116,7 +116,7 @@ def candidates(
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
     # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
-    for configuration in reversed(sorted(listed, key=accumulation_of)):
+    for configuration in sorted(listed, key=accumulation_of, reverse=True):
         if configuration.trains_wrongly or not _can_accumulate(configuration, effective_batch):
             continue
         key = key_of(configuration)
