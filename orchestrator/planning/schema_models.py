@@ -168,8 +168,8 @@ class CpuFallbackSection(Section):
 
     warmup_steps: int = Field(default=2, ge=1)
     """Replaces measure.warmup_steps."""
-    steps: Steps = 2
-    """Replaces measure.steps."""
+    steps: Steps = 10
+    """Replaces measure.steps. A trial ends sooner if its speed is known, or cannot be."""
     time_budget: Duration = Field(default=600.0, json_schema_extra={"default": "10m"})
     """Time for the whole sweep, smallest configurations first. The rest is recorded as skipped."""
 
