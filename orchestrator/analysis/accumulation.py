@@ -127,12 +127,16 @@ def candidates(
     taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
-    for configuration in sorted(listed, key=accumulation_of):
-        if configuration.trains_wrongly or key_of(configuration) in taken:
+    # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
+    for configuration in sorted(listed, key=accumulation_of, reverse=True):
+        if configuration.trains_wrongly or not _can_accumulate(configuration, effective_batch):
+            continue
+        key = key_of(configuration)
+        if key in taken or key in nearest:
             continue
         candidate = recorded.inferred(configuration, effective_batch)
         if candidate is not None:
-            nearest[key_of(configuration)] = candidate
+            nearest[key] = candidate
     return (*map(as_measured, exact), *nearest.values())
 
 
@@ -210,6 +214,12 @@ def key_of(configuration: Configuration) -> Key:
     return tuple(key)
 
 
+def _can_accumulate(configuration: Configuration, effective_batch: int) -> bool:
+    """Whether the effective batch is a whole number of passes, and more than were measured."""
+    accumulation, rest = divmod(effective_batch, configuration.row["micro_batch"])
+    return rest == 0 and accumulation > configuration.row["accumulation"]
+
+
 def _inferred(
     configuration: Configuration, effective_batch: int, evidence: Configuration | None
 ) -> Candidate | None:
@@ -218,11 +228,11 @@ def _inferred(
     None if the accumulation is no whole number, or not more than was measured. Also None if the
     gradients that accumulation keeps cannot be counted.
     """
+    if not _can_accumulate(configuration, effective_batch):
+        return None
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
-    accumulation, rest = divmod(effective_batch, micro_batch)
-    if rest or accumulation <= measured_accumulation:
-        return None
+    accumulation = effective_batch // micro_batch
     # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:
         return _with_evidence(configuration, accumulation, evidence)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.repeatability import difference_error
 
 _BATCH_AXES = ("micro_batch", "accumulation")
 
@@ -29,6 +31,18 @@ class Gain:
         """The candidate's samples per second divided by the default's."""
         default = self.default.configuration.samples_per_second
         return self.candidate.configuration.samples_per_second / default
+
+    @property
+    def is_within_chance(self) -> bool:
+        """Whether two trials of one configuration may differ as much in speed.
+
+        False where either speed has no interval: then nothing is known about chance.
+        """
+        before = self.default.configuration.speed_error
+        after = self.candidate.configuration.speed_error
+        half_width = difference_error(before, after).half_width95
+        # The errors are those of logarithms of speeds.
+        return math.isfinite(half_width) and abs(math.log(self.speed_ratio)) <= half_width
 
     @property
     def memory_ratio(self) -> float:

@@ -15,7 +15,7 @@ from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.costs import constraint_costs
 from orchestrator.analysis.recommendation.interpolation import techniques_of
 from orchestrator.analysis.recommendation.nearby_batches import nearby_batches
-from orchestrator.analysis.recommendation.ranking import Ranking
+from orchestrator.analysis.recommendation.ranking import Ranking, all_candidates
 from orchestrator.analysis.tie_breaks import PairedComparison
 
 MAX_RUNNERS_UP = 4
@@ -35,9 +35,15 @@ def recommend(
     """
     listed = list(configurations)
 
+    # Inferring candidates takes most of the time, and loosened constraints infer the same ones.
+    @functools.cache
+    def serving(effective_batch: int | None) -> list[Candidate]:
+        return all_candidates(listed, effective_batch)
+
     @functools.cache
     def rank_all(others: Constraints) -> Ranking:
-        return Ranking.of(listed, others, recipe, checks, comparisons)
+        candidates = serving(others.effective_batch)
+        return Ranking.of_candidates(candidates, others, recipe, checks, comparisons)
 
     def rank(others: Constraints) -> Ranking:
         # A ranking knows every memory budget.

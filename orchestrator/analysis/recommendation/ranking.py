@@ -68,11 +68,24 @@ class Ranking:
         comparisons: Sequence[PairedComparison] = (),
     ) -> Ranking:
         """The ranking of one environment's configurations; ``recipe`` is the one that is ranked."""
+        serving = all_candidates(list(configurations), constraints.effective_batch)
+        return cls.of_candidates(serving, constraints, recipe, checks, comparisons)
+
+    @classmethod
+    def of_candidates(
+        cls,
+        serving: Iterable[Candidate],
+        constraints: Constraints,
+        recipe: TrainingRecipe = PLAIN,
+        checks: Sequence[CapCheck] = (),
+        comparisons: Sequence[PairedComparison] = (),
+    ) -> Ranking:
+        """The ranking of all candidates that serve the constraints' effective batch."""
         constraints = replace(constraints, memory_bytes=None)
         failed_caps = _failed_caps(checks)
         ordered: list[Ranked] = []
         wrong: list[Ranked] = []
-        for candidate in _in_order(list(configurations), constraints, recipe):
+        for candidate in _in_order(serving, constraints, recipe):
             ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
             if candidate.configuration.trains_wrongly:
                 wrong.append(ranked)
@@ -129,11 +142,11 @@ class Ranking:
 
 
 def _in_order(
-    configurations: Sequence[Configuration], constraints: Constraints, recipe: TrainingRecipe
+    serving: Iterable[Candidate], constraints: Constraints, recipe: TrainingRecipe
 ) -> list[Candidate]:
     """The candidates whose training is asked for, the best first."""
     allowed: list[Candidate] = []
-    for candidate in all_candidates(configurations, constraints.effective_batch):
+    for candidate in serving:
         if constraints.allow_training(candidate, recipe):
             allowed.append(candidate)
 

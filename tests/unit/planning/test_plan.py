@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome
 from jobs.spec import PLAIN, spec_from_json, to_json
+from jobs.steady_state import MIN_STEPS_TO_GIVE_UP
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
@@ -206,6 +207,12 @@ def test_plan_forbidden_combination_names_its_rule(
 def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of: PlanOf) -> None:
     (trial,) = plan_of(has_gpu=False, cpu_fallback={"steps": 7}, measure={"steps": "epoch"}).trials
     assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 2, 0)
+
+
+def test_plan_without_gpu_runs_enough_steps_to_settle_by_default(plan_of: PlanOf) -> None:
+    (trial,) = plan_of(has_gpu=False, axes={"micro_batch": [1]}).trials
+    assert trial.measure.steps is not None
+    assert trial.measure.steps > MIN_STEPS_TO_GIVE_UP
 
 
 def test_order_by_size_puts_small_batches_first(plan_of: PlanOf) -> None:
