@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import light_parent
 from tests.support.two_model_cluster import GPU, NODE, TRIALS
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ def swept(
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "RAY_TMPDIR": ray_folder},
+            env={**os.environ, **light_parent.variables(), "RAY_TMPDIR": ray_folder},
             capture_output=True,
             text=True,
             check=False,
