@@ -138,6 +138,7 @@ def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("ray_session")
 def test_sweep_returns_the_run_that_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
