@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobs.node import environment
+from jobs.node.environment import describe
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import sweep
@@ -27,6 +27,7 @@ from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
+from tests.support.another_jobs import write_another_jobs
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 from tests.support.light_slot import LightSlotTrainable
 from tests.support.observers import Recorder
@@ -202,11 +203,14 @@ def test_sweep_without_an_ok_trial_fails_with_the_reason(
 
 
 def test_killed_driver_is_resumed(tmp_path: Path) -> None:
-    """Two processes, as a user starts them, each with a Ray of its own."""
+    """Two processes, as a user starts them, each with a Ray of its own.
+
+    In their working folder is a package ``jobs`` of the user's, which no process may import.
+    """
     config, folder = config_of(tmp_path, [1, 2, 4], steps=50), tmp_path / "run"
-    with subprocess.Popen(
-        command(config, folder), cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as driver:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    here: dict[str, Any] = {"cwd": write_another_jobs(tmp_path), "env": environment, "text": True}
+    with subprocess.Popen(command(config, folder), stdout=subprocess.PIPE, **here) as driver:
         assert driver.stdout is not None
         assert any(line.startswith("[2/6]") for line in driver.stdout)
         driver.kill()
@@ -218,7 +222,7 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
     assert has_ended(slot_parent), "the killed driver's slot lives on"
 
     resumed = subprocess.run(
-        command(config, folder, "--resume"), cwd=ROOT, capture_output=True, text=True, timeout=240
+        command(config, folder, "--resume"), capture_output=True, timeout=240, **here
     )
     assert resumed.returncode == 0, resumed.stderr
     assert "Traceback" not in resumed.stderr
@@ -242,7 +246,7 @@ def test_rows_of_an_earlier_plan_move_aside_and_are_counted(
     folder = tmp_path / "run"
     optimizer = "optimizer: [sgd]"
     trials = plan(load_config(config_of(tmp_path, [1, 2], axis=optimizer)), has_gpu=False).trials
-    measured = make_record(environment=environment.describe(), gpu=False)
+    measured = make_record(environment=describe(), gpu=False)
     write_run(folder, [replace(measured, spec=trial) for trial in trials])
     before = {path.name: path.read_bytes() for path in folder.glob("records/*.json")}
     longer = config_of(tmp_path, [1], axis=optimizer, steps=3)
