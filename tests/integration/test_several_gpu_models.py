@@ -17,7 +17,7 @@ from tests.support.two_model_cluster import GPU, NODE, TRIALS
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def swept(
             capture_output=True,
             text=True,
             check=False,
-            timeout=280,
+            timeout=580,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
