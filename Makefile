@@ -11,6 +11,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
+# A file's tests stay together and in their order, because they share what takes long to start.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 SOURCES := orchestrator jobs tests
 
 .PHONY: sweep test lint unit audit chaos killer schema clean
@@ -20,7 +23,7 @@ sweep: .venv/.installed
 	$(BIN)/python -m orchestrator.sweep configs/quickstart.yaml
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check $(SOURCES)
@@ -29,7 +32,7 @@ lint: .venv/.installed-test
 	$(BIN)/lint-imports
 
 unit: .venv/.installed-test
-	$(BIN)/python -m pytest tests/unit tests/contracts
+	$(PYTEST) tests/unit tests/contracts
 
 # Strict: a package that the service does not know is a failure, not a pass.
 audit: .venv/.installed
