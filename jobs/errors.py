@@ -58,7 +58,8 @@ _UNSUPPORTED = re.compile(
     r"|the package .* (seems to be )?not (be )?installed"
     r"|does not support gradient checkpointing"
     r"|does not support (a fused loss|Liger's kernels|regional compilation)"
-    r"|does not support activation checkpointing",
+    r"|does not support activation checkpointing"
+    r"|PEFT does not support this adapter",
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")

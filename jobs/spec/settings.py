@@ -21,6 +21,7 @@ HookPlace = Literal[
     "compiler",
     "partitioner",
     "kernels",
+    "base",
     "layers",
     "loss",
     "model",
@@ -34,6 +35,8 @@ HookPlace = Literal[
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
 - ``collator(collator)`` returns the collator to use.
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
+  ``from_pretrained`` or, without a checkpoint, ``from_config``.
 - ``layers``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
   ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
   another loss, an adapter, checkpointing, compiled regions. ``arguments`` are the

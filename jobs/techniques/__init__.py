@@ -5,19 +5,28 @@ its file to ``AXES``, which is in the order of merging.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS
-from jobs.techniques.axes.adapter import ADAPTER
 from jobs.techniques.axes.allocator import ALLOCATOR
 from jobs.techniques.axes.attention import ATTENTION
 from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
+from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.kernels import KERNELS
 from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.loss import LOSS
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
+from jobs.techniques.base import (
+    Axis,
+    Family,
+    NamePattern,
+    NumericalEffect,
+    Variant,
+    deep_merge,
+    merge,
+)
 
 # Later axes win where two set the same argument.
 AXES: dict[str, Axis] = {
@@ -33,6 +42,7 @@ AXES: dict[str, Axis] = {
         KERNELS,
         LOSS,
         ADAPTER,
+        BASE,
         COMPILE,
         ALLOCATOR,
         DATALOADER,
@@ -40,4 +50,13 @@ AXES: dict[str, Axis] = {
     )
 }
 
-__all__ = ["AXES", "Axis", "NumericalEffect", "Variant", "deep_merge", "merge"]
+__all__ = [
+    "AXES",
+    "Axis",
+    "Family",
+    "NamePattern",
+    "NumericalEffect",
+    "Variant",
+    "deep_merge",
+    "merge",
+]

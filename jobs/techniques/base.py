@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.spec import Hook, LibrarySettings
+from jobs.techniques.parameters import ParametersError, read
 
 NumericalEffect = Literal["exact", "rounding", "training"]
 """exact: the same numbers; rounding: the same training, rounded differently; training: a different
@@ -40,6 +41,21 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
+    """Techniques that take the parameters of a library's configuration class."""
+
+    doc: str
+    config_class: str
+    """``module:Class``, whose fields are the parameters. It is read, never imported, to plan."""
+    build: Callable[[dict[str, Any]], Variant]
+    """Parameters -> the row. They were checked against the class, but not by its own code."""
+    decided: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the class that the user may not set -> why."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Parameter beyond those of the class -> its type as a Python annotation."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamePattern:
     """Variants whose name holds a number, such as ``budget_0.35``."""
 
     form: str
@@ -54,14 +70,19 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, or positive integers for one argument."""
+    """A dimension of the sweep: named variants, or positive integers for one argument.
+
+    Beside its variants an axis may have a pattern for names with a number, and families, whose
+    techniques take parameters.
+    """
 
     name: str
     doc: str
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
-    family: Family | None = None
+    pattern: NamePattern | None = None
     """Further variants beside those listed."""
 
     def variant(self, value: Any) -> Variant:
@@ -73,28 +94,33 @@ class Axis:
         arguments = {self.integer_argument: value}
         return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
 
-    def has(self, value: Any) -> bool:
-        """Whether there is a row behind the value."""
-        try:
-            self.variant(value)
-        except (KeyError, TypeError):  # a list is no key
+    def is_name(self, value: Any) -> bool:
+        """Whether the value is a listed name, or one that the pattern matches."""
+        if not isinstance(value, str):
             return False
-        return True
+        if value in self.variants:
+            return True
+        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
 
     @property
     def names(self) -> list[str]:
-        """What may be written: the listed names, and the form of the family's."""
+        """What may be written: the listed names, the form of the pattern's, and the families."""
         names = list(self.variants)
-        if self.family is not None:
-            names.append(self.family.form)
-        return names
+        if self.pattern is not None:
+            names.append(self.pattern.form)
+        return [*names, *self.families]
 
     def _named(self, value: Any) -> Variant:
-        if value in self.variants or self.family is None:
+        """The variant of a name, of a name with a number, or of a family with its parameters."""
+        if value in self.variants or not isinstance(value, str):
             return self.variants[value]
-        if not isinstance(value, str) or not re.fullmatch(self.family.pattern, value):
-            raise KeyError(value)
-        return self.family.variant(value)
+        if self.pattern is not None and self.is_name(value):
+            return self.pattern.variant(value)
+        try:
+            family, parameters = read(value)
+        except ParametersError:
+            raise KeyError(value) from None
+        return self.families[family].build(parameters)
 
 
 def merge(

@@ -143,7 +143,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
-    model = models.build(model_spec, spec.settings.model_kwargs, device)
+    model = models.build(model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base"))
     for place in MODEL_PLACES:
         if change := bound(spec, place):
             model = change(model, spec.model.task, arguments)

@@ -126,6 +126,32 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     return ""
 
 
+def _text_task(_: str, spec: TrialSpec) -> str:
+    if spec.model.task == "image-classification":
+        return "virtual tokens go before a text, and the model's input is an image"
+    return ""
+
+
+def _virtual_tokens(count: str, spec: TrialSpec) -> str:
+    if not count:
+        return "its parameter num_virtual_tokens is missing"
+    from jobs.trial.models import architecture_config
+
+    config = architecture_config(spec.model)
+    positions = getattr(config, "max_position_embeddings", None)
+    # Rotary positions have no table that could end.
+    is_rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_theta", None)
+    if spec.data.synthetic is None or positions is None or is_rotary:
+        return ""
+    tokens = spec.data.synthetic.sequence_length
+    if tokens + int(count) <= positions:
+        return ""
+    return (
+        f"{count} virtual tokens and {tokens} tokens are more than the model's {positions} "
+        "positions"
+    )
+
+
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
@@ -135,5 +161,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
     "task:": _task,
+    "text_task": _text_task,
+    "virtual_tokens:": _virtual_tokens,
 }
 """Beginning of a requirement -> function of its rest that says why it is not met."""

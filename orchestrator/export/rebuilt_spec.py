@@ -99,8 +99,9 @@ def _rebuilt(
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
     """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
-    arguments = [axis for axis in axes if axis not in AXES]
-    return {axis: row[axes[axis]] for axis in (*AXES, *arguments)}
+    # A run of an older version lacks the axes that came after it: it ran with their defaults.
+    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    return choices | {axis: row[column] for axis, column in axes.items()}
 
 
 def _config(raw: Mapping[str, Any]) -> SweepConfig:

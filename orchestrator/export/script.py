@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from jobs.spec import Hook, Task, TrialSpec
+from jobs.spec import Hook, ModelSpec, TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
@@ -31,10 +31,14 @@ _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
     **dict.fromkeys(PROCESS_PLACES, ()),
+    "base": ("make", "IS_CHECKPOINT", "device"),
     **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
-"""Place of a hook -> the names in train.py that it is called with. TASK is the task's name."""
+"""Place of a hook -> the names in train.py that it is called with.
+
+TASK is the task's name, and IS_CHECKPOINT whether the model has a checkpoint.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,21 +128,22 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     codes = {}
     for place, hook in spec.settings.hooks.items():
         if place in _HOOK_INPUTS:
-            codes[place] = _hook_code(place, hook, spec.model.task)
+            codes[place] = _hook_code(place, hook, spec.model)
         elif place != "loop":
             raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
     return codes
 
 
-def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
+def _hook_code(place: str, hook: Hook, model: ModelSpec) -> _HookCode:
     # A spec has only the name of a hook. The registry decides which function that is.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs = []
     for word in _HOOK_INPUTS[place]:
-        inputs.append(literal(task) if word == "TASK" else Code(word))
+        inputs.append(literal(facts[word]) if word in facts else Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))

@@ -75,6 +75,17 @@ def _is_lomo_with_loss_scaling(choices: Choices, variants: Variants) -> bool:
     return scales and _has(variants, "lomo")
 
 
+def _freezes_without_an_adapter(choices: Choices, variants: Variants) -> bool:
+    return _has(variants, "frozen_base") and not _has(variants, "peft")
+
+
+def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
+    precision = variants.get("precision")
+    # Of the number formats, only pure bf16 sets the dtype of the weights.
+    sets_weights = precision is not None and "dtype" in precision.model_kwargs
+    return sets_weights and _has(variants, "frozen_base")
+
+
 def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
     if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
@@ -191,6 +202,30 @@ RULES: tuple[Rule, ...] = (
         reason="A fused loss multiplies by the weight of the output layer, which ZeRO-3 keeps "
         "partitioned at that time.",
         applies=_fuses_the_loss_of_partitioned_weights,
+    ),
+    Rule(
+        name="base_needs_adapter",
+        reason="The base axis is about frozen weights, and without an adapter every weight is "
+        "trained; precision: bf16_weights trains all weights in 16 bits.",
+        applies=_freezes_without_an_adapter,
+    ),
+    Rule(
+        name="base_sets_the_weights",
+        reason="This precision and the base axis both set the format of the weights; "
+        "precision: bf16 goes with a base.",
+        applies=_sets_the_weights_twice,
+    ),
+    Rule(
+        name="quantized_base_without_zero3",
+        reason="ZeRO-3 partitions each weight as it is made, before it can be quantized.",
+        applies=_all_of("quantized_base", "zero3"),
+    ),
+    Rule(
+        # peft.PeftModel refuses it: checkpointed layers drop the cache that holds the prefix.
+        name="key_value_prefix_without_checkpointing",
+        reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
+        "not keep.",
+        applies=_all_of("key_value_prefix", "checkpointing"),
     ),
     Rule(
         # transformers.integrations.flash_attention casts to the autocast dtype, else to the

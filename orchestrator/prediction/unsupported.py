@@ -48,6 +48,9 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex")):
         return f"{attention} runs kernels that are not traced"
+    base = spec.settings.hooks.get("base")
+    if base is not None and base.name == "quantized_base":
+        return "the kernels of a quantized base are not traced"
     return ""
 
 

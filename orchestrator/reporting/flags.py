@@ -119,6 +119,14 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         without_value="another row of this loop does not match its reference with accumulation",
         write=number,
     ),
+    FlagKind.NOT_QUANTIZED: Wording(
+        heading="not quantized",
+        value="share of the frozen layers' weights that stay in 16 bits or more",
+        sentence="{} of the frozen layers' weights were not quantized; the library left them in "
+        "16 bits or more",
+        without_value="part of the frozen layers' weights was not quantized",
+        write=_percent,
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Family, Variant
+from jobs.techniques.base import Axis, NamePattern, Variant
 from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": kwargs,
         },
+        traits=("checkpointing",),
         requires=requires,
     )
 
@@ -82,7 +83,7 @@ ACTIVATIONS = Axis(
         ),
         **{name: _budget(name) for name in _BUDGETS},
     },
-    family=Family(
+    pattern=NamePattern(
         form="budget_<share>",
         doc="Any share between 0 and 1, such as `budget_0.35`, written without trailing zeros; "
         "`torch._functorch.config.activation_memory_budget`",

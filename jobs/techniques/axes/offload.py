@@ -45,6 +45,8 @@ def _zero(
         section["offload_param"] = parameters
     if _NVME in (optimizer, parameters):
         builds.append("async_io")
+    if stage == 3:
+        traits.append("zero3")
     if stage > 0:
         traits.append("zero")
     requires = ["package:deepspeed"]
