@@ -25,7 +25,7 @@ from jobs.techniques import AXES
 from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 MIN_STEPS = 4
-"""The first loss precedes every update: three losses with an effect of the recipe."""
+"""With four steps, three losses come after an update and so depend on the recipe."""
 MIN_STEPS_OF_DECLARED = 100
 """Steps before losses outweigh a technique's declaration that it changes the training."""
 HYPERPARAMETERS = (
@@ -46,29 +46,30 @@ HYPERPARAMETERS = (
     "warmup_",
     "weight_decay",
 )
-"""Prefixes of training arguments that define the training: equal losses of a short run prove
-nothing of them.
+"""Prefixes of training arguments that act over a whole training.
+
+Equal losses of a short run prove nothing about them.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredRecipe:
-    """A configuration of a recipe, as far as this comparison needs it."""
+    """One measured configuration of a recipe."""
 
     choices: Mapping[str, Choice]
     recipe: TrainingRecipe
     losses: Sequence[float]
-    """Per optimizer step; empty where they are not known."""
+    """The loss of each optimizer step; empty if not known."""
     rounding: float
-    """By how much losses of the same draws may differ at its precision, relative."""
+    """Relative difference that rounding can cause at its precision."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SameLosses:
-    """The measurement that makes a recipe equal to another: the weakest of its pairs."""
+    """Shows that a recipe trains the same as another. Each field is the weakest of all pairs."""
 
     pairs: int
-    """Pairs of trials that differ in the recipe alone."""
+    """How many pairs of trials differ in the recipe alone."""
     steps: int
     """The fewest steps that a pair has in common."""
     difference: float
@@ -83,7 +84,7 @@ def equivalent_recipes(
     for member in measured:
         by_recipe.setdefault(member.recipe, []).append(member)
     references = by_recipe.pop(reference, [])
-    # Each other recipe is judged as a whole: its pairs stand or fall together.
+    # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
@@ -105,7 +106,7 @@ def _can_be_shown(axes: Iterable[str]) -> bool:
 
 
 def _steps_needed(axes: Iterable[str]) -> int:
-    # The axes of techniques are in a recipe only where a technique declares that effect.
+    # Techniques are in a recipe only if they declare that they change the training.
     is_declared = any(axis in AXES for axis in axes)
     if is_declared:
         return MIN_STEPS_OF_DECLARED
@@ -117,11 +118,14 @@ def _same_losses(
     references: Iterable[MeasuredRecipe],
     differing: frozenset[str],
 ) -> SameLosses | None:
-    """What all pairs say together.
+    """The weakest figures of all pairs.
 
-    None if a pair differs beyond rounding, or if there is no pair.
+    None if the losses of a pair differ beyond rounding, or if there is no pair.
     """
-    partners = {_other_choices(own, differing): own for own in references if own.losses}
+    partners = {}
+    for candidate in references:
+        if candidate.losses:
+            partners[_other_choices(candidate, differing)] = candidate
     pairs = 0
     steps: list[int] = []
     differences: list[float] = []
@@ -141,17 +145,17 @@ def _same_losses(
 
 
 def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindow, ...]:
-    """The losses of a pair compared to within rounding; nothing where one is not finite."""
+    """Compares the losses of a pair to within rounding. Empty if a loss is not finite."""
     for loss in (*member.losses, *partner.losses):
         if not math.isfinite(loss):
             return ()
     return loss_windows(member.losses, partner.losses, member.rounding, 0.0)
 
 
-def _other_choices(own: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
-    """Everything that has to be equal for a pair, as text: tables write arguments as text."""
+def _other_choices(measured: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
+    """The choices that must be equal within a pair, as text, because tables hold them as text."""
     others = []
-    for axis, value in own.choices.items():
+    for axis, value in measured.choices.items():
         if axis not in differing:
             others.append((axis, str(value)))
     return tuple(sorted(others))
