@@ -15,7 +15,7 @@ class ClusterError(RuntimeError):
 
 
 class NoSuchGpuError(RuntimeError):
-    """The configuration names GPU models, and no node has one of them."""
+    """No node has a GPU that the configuration or the run folder needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +155,7 @@ class Cluster:
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU, and the cores and memory in ``asked``.
 
-        A zero in ``asked`` stands for a GPU's share of its node. The share of the smallest node is
+        A zero in ``asked`` stands for a GPU's share of its node. The smallest share of all nodes is
         taken, so that a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
         nodes = self.trial_nodes

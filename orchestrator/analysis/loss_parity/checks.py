@@ -23,16 +23,16 @@ class LossCheck:
 
     state: CheckState
     steps: int = 0
-    """How many steps the last comparison is about; 0 where there was none."""
+    """How many steps the last comparison covers; 0 if there was none."""
     bound: float | None = None
     """Every relative difference beyond this is detected, in each comparison.
 
     None if nothing was compared.
     """
     reference_id: str = ""
-    """The trial that decided; empty where nothing was compared."""
+    """The reference of the comparison that decided; empty if nothing was compared."""
     flag: Flag | None = None
-    """What speaks against the losses; only where they mismatch."""
+    """Why the losses are wrong; set only for a mismatch."""
 
 
 NOT_CHECKED = LossCheck(state=CheckState.NOT_CHECKED)
@@ -117,8 +117,9 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
 
 
 def _flag(ratio: float, accumulation: float) -> Flag:
-    """A model that does not divide by the accumulation has a loss, and gradients, that many times
-    too large.
+    """The flag for a mean loss that is ``ratio`` times the reference's.
+
+    If the loss was not divided by the accumulation, the ratio is about the accumulation.
     """
     # Means of few noisy steps lie within a quarter of their expectation.
     if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:

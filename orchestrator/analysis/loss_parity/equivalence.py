@@ -1,17 +1,18 @@
 """Measured equivalence: training recipes whose losses are those of the recipe that is ranked.
 
-A plain training argument, such as ``use_liger_kernel``, is taken to change the training, because
-no technique declares that it does not. Losses can show the contrary. Two trials at equal seed that
+A plain training argument, such as ``use_liger_kernel``, counts as a change of the training, because
+no technique declares the contrary. Losses can show that it does not. Two trials at equal seed that
 differ in such arguments alone draw the same random numbers, so equal mathematics gives losses
-that agree to within rounding. The wider bound for other draws shows nothing here: on the recorded
-runs SGD passes it beside AdamW in 219 of 220 pairs, and the bound of rounding in none.
+that agree to within rounding. The wider bound for other random numbers would be useless here. In
+the recorded runs SGD passes it beside AdamW in 219 of 220 pairs, but never the bound of rounding.
 
-A few steps cannot show everything, so three things are never concluded from them:
+A few steps cannot show everything. So two recipes never count as equal in these cases:
 
-- A hyperparameter of the optimization, such as ``weight_decay``, acts over a whole training.
-- A technique that is declared to change the training needs many steps. AdEMAMix's slow average
-  adds 0.05 % a step, and its losses are AdamW's to within rounding for the first ones.
-- A recipe with a single mismatch is another recipe, whatever its other pairs say.
+- They differ in a hyperparameter, such as ``weight_decay``, which acts over a whole training.
+- They differ in a technique that is declared to change the training, and fewer than
+  ``MIN_STEPS_OF_DECLARED`` steps were compared. AdEMAMix's slow average adds 0.05 % a step, so its
+  first losses equal AdamW's to within rounding.
+- A single pair of their trials does not match.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class SameLosses:
 def equivalent_recipes(
     measured: Iterable[MeasuredRecipe], reference: TrainingRecipe
 ) -> dict[TrainingRecipe, SameLosses]:
-    """The recipes whose losses are those of ``reference``, each with its measurement."""
+    """The recipes that reach the same losses as ``reference``, each with its evidence."""
     by_recipe: dict[TrainingRecipe, list[MeasuredRecipe]] = {}
     for member in measured:
         by_recipe.setdefault(member.recipe, []).append(member)
@@ -101,7 +102,7 @@ def _differing_axes(recipe: TrainingRecipe, reference: TrainingRecipe) -> frozen
 
 
 def _can_be_shown(axes: Iterable[str]) -> bool:
-    """Whether a short run's losses can show that these axes keep the training."""
+    """Whether the losses of a short run can show that these axes do not change the training."""
     return not any(axis.startswith(HYPERPARAMETERS) for axis in axes if axis not in AXES)
 
 

@@ -25,7 +25,7 @@ Each is several times the largest difference of the runs in docs/results.
 OTHER_DRAWS = 0.1
 """Relative difference that is always allowed between rows with other random numbers."""
 STANDARD_ERRORS = 3.0
-"""A difference of two means beyond so many standard errors is not chance."""
+"""A difference of two means counts as chance up to this many standard errors."""
 PAIRED_CONFIDENCE = 0.995
 """Quantile of the interval of step-by-step differences: 99 %, two-sided."""
 MAX_BOUND = 1.0
@@ -66,7 +66,7 @@ class LossWindow:
     """By how much the means may differ, relative to the scale."""
     paired_error: float = math.inf
     """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
-    Infinite where a single step is compared.
+    Infinite if a single step is compared.
     """
 
     @property
@@ -153,7 +153,7 @@ def _step_deviation(losses: Sequence[float]) -> float:
 
 
 def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float:
-    """Half the 99 % interval of one step's difference; infinite where there is one step."""
+    """Half the 99 % interval of one step's difference; infinite if there is only one step."""
     if len(own) < 2:
         return math.inf
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
