@@ -64,11 +64,11 @@ class Candidate:
     micro-batch.
     """
     suspicion: Flag | None = None
-    """Set if another row of the same loop accumulates with a wrong loss: how wrong it is."""
+    """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the figures come from other rows than one with this batch and a right loss."""
+        """Whether no trial measured this configuration, at this batch, with a right loss."""
         return self.configuration is not self.measured
 
     @property

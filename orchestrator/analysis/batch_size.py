@@ -154,7 +154,7 @@ class BatchSizeAnswer:
 
     @property
     def left_out(self) -> tuple[BatchMeasurement, ...]:
-        """The sizes that fit but have wrong losses, the fastest first. They are no answers."""
+        """The sizes that fit but have wrong losses, the fastest first. No answer names them."""
         wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
         return tuple(sorted(wrong, key=_slowest_last))
 

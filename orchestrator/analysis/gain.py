@@ -19,8 +19,9 @@ class Gain:
     """A candidate beside the default configuration."""
 
     default: Candidate
-    """The default techniques: at the candidate's own effective batch where they are known there,
-    else exactly the baseline, else at the batch where they are fastest.
+    """The default techniques at the candidate's effective batch, if that is known.
+
+    Otherwise the baseline itself, or else the default techniques at their fastest batch.
     """
     candidate: Candidate
     is_same_batch: bool
@@ -69,7 +70,7 @@ class Defaults:
         self._by_batch: dict[int, Candidate | None] = {}
 
     def gain(self, candidate: Candidate) -> Gain | None:
-        """The gain of a candidate; None where the default techniques were not measured."""
+        """The gain of a candidate; None if the default techniques were not measured."""
         default = self._at(candidate.effective_batch)
         if default is not None:
             return Gain(default=default, candidate=candidate, is_same_batch=True)
@@ -79,10 +80,10 @@ class Defaults:
         return Gain(default=default, candidate=candidate, is_same_batch=False)
 
     def _at(self, effective_batch: int) -> Candidate | None:
-        """The fastest split of an effective batch; measured ones first."""
+        """The fastest measured split of an effective batch, else the fastest inferred one."""
         if effective_batch not in self._by_batch:
             at_batch = candidates(self._configurations, effective_batch)
-            measured = [own for own in at_batch if not own.is_inferred]
+            measured = [split for split in at_batch if not split.is_inferred]
             self._by_batch[effective_batch] = _fastest(measured) or _fastest(at_batch)
         return self._by_batch[effective_batch]
 
@@ -91,7 +92,7 @@ class Defaults:
         for configuration in self._configurations:
             if dict(configuration.choices) == self._baseline:
                 return as_measured(configuration)
-        return _fastest([as_measured(own) for own in self._configurations])
+        return _fastest(map(as_measured, self._configurations))
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:

@@ -1,4 +1,4 @@
-"""What a person wants, and under which constraints."""
+"""What a configuration shall be best in, and under which constraints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from orchestrator.analysis.objectives import OBJECTIVES, Objective
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
-    """What to be best in, and what the answer has to keep.
+    """The objective, and the constraints of a recommendation.
 
-    That its losses do not contradict their reference is no choice: it is kept always.
+    One constraint always holds: the losses must not contradict their reference.
     """
 
     memory_bytes: int | None = None
@@ -22,12 +22,10 @@ class Constraints:
     effective_batch: int | None = None
     """Samples per optimizer step."""
     all_recipes: bool = False
-    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
-    it.
-    """
+    """Whether to rank other training recipes, too, for example another optimizer or LoRA."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
-    """Of one GPU, in any currency."""
+    """Price of one GPU for an hour, in any currency."""
 
     def score(self, candidate: Candidate) -> float:
         """How good a candidate is: more is better, whatever the objective."""
