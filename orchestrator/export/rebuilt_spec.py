@@ -25,9 +25,9 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.settings import CpuFallback, Resources, SweepConfig
 from orchestrator.storage.layout import RECORDS
-from orchestrator.storage.migration import version_1_id
 from orchestrator.storage.record_reader import read_record, read_records
 from orchestrator.storage.tables.rows import Row
+from orchestrator.storage.version_1_identity import version_1_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,10 +98,12 @@ def _rebuilt(
 
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
-    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
-    # A run of an older version lacks the axes that came after it: it ran with their defaults.
+    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments.
+
+    A table that is older than an axis has no column for it: its trials ran the default.
+    """
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
-    return choices | {axis: row[column] for axis, column in axes.items()}
+    return {**choices, **{axis: row[column] for axis, column in axes.items()}}
 
 
 def _config(raw: Mapping[str, Any]) -> SweepConfig:

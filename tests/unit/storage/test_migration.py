@@ -21,7 +21,6 @@ from orchestrator.storage.migration import (
     RENAMED_COLUMNS,
     training_recipe,
     upgraded_record,
-    version_1_id,
 )
 from orchestrator.storage.record_reader import find_records, read_record
 from orchestrator.storage.run_folder import RunFolder
@@ -30,6 +29,7 @@ from orchestrator.storage.tables.columns import trial_table_columns
 from orchestrator.storage.tables.parquet import arrow_table, write
 from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.tables.table_reader import read_trials_file
+from orchestrator.storage.version_1_identity import version_1_id
 
 ROOT = Path(__file__).parents[3]
 VERSION_1 = ROOT / "tests" / "data" / "run_version_1"
