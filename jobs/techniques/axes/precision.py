@@ -64,13 +64,13 @@ PRECISION = Axis(
         ),
         "fp8_tensorwise": _fp8(
             "tensorwise",
-            "bf16 autocast with linear layers multiplied in FP8 by torchao, one scale a tensor: "
+            "Linear layers multiplied in FP8 by torchao, one scale a tensor, beside bf16 autocast: "
             "for wide layers, and with torch.compile",
         ),
         "fp8_rowwise": _fp8(
             "rowwise",
-            "bf16 autocast with linear layers multiplied in FP8 by torchao, one scale a row: more "
-            "accurate, slower",
+            "Linear layers multiplied in FP8 by torchao, one scale a row, beside bf16 autocast: "
+            "more accurate, slower",
         ),
     },
 )
