@@ -10,6 +10,7 @@ from jobs.techniques.axes.attention import ATTENTION
 from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.experts import EXPERTS
 from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
 from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.kernels import KERNELS
@@ -38,6 +39,7 @@ AXES: dict[str, Axis] = {
         OPTIMIZER,
         ACTIVATIONS,
         ATTENTION,
+        EXPERTS,
         OFFLOAD,
         KERNELS,
         LOSS,

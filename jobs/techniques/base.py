@@ -108,7 +108,7 @@ class Axis:
         names = list(self.variants)
         if self.pattern is not None:
             names.append(self.pattern.form)
-        return [*names, *self.families]
+        return [*names, *(name for name in self.families if name not in self.variants)]
 
     def _named(self, value: Any) -> Variant:
         """The variant of a name, of a name with a number, or of a family with its parameters."""
