@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Task = Literal[
@@ -55,6 +55,8 @@ class DatasetFile:
     """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
     max_length: int = 512
     """Longer texts are cut to this many tokens."""
+    max_tokens: int | None = None
+    """Rows that hold token ids already are cut to this many; None: they stay as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,3 +65,11 @@ class DataSpec:
 
     synthetic: SyntheticData | None = None
     file: DatasetFile | None = None
+
+    def of_length(self, tokens: int) -> DataSpec:
+        """The same data with samples of this many tokens; rows of a file have at most as many."""
+        if self.synthetic is not None:
+            return DataSpec(synthetic=replace(self.synthetic, sequence_length=tokens))
+        if self.file is None:
+            return self
+        return DataSpec(file=replace(self.file, max_length=tokens, max_tokens=tokens))

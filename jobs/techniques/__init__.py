@@ -14,6 +14,7 @@ from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
+from jobs.techniques.axes.sequence_length import SEQUENCE_LENGTH
 from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
 
 # Later axes win where two set the same argument.
@@ -22,6 +23,7 @@ AXES: dict[str, Axis] = {
     for axis in (
         MICRO_BATCH,
         ACCUMULATION,
+        SEQUENCE_LENGTH,
         PRECISION,
         OPTIMIZER,
         ACTIVATIONS,

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData
 from orchestrator.export.generated_code import NotExportableError, known, literal
 
-_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
+_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length", "max_tokens"})
 """Fields of ``DatasetFile`` that train.py can use."""
 
 
@@ -44,6 +44,7 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
         "columns": literal(dict(file.columns)),
         "tokenizer": literal(file.tokenizer),
         "max_length": literal(int(file.max_length)),
+        "max_tokens": literal(file.max_tokens),
     }
 
 

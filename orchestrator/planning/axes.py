@@ -19,6 +19,7 @@ from orchestrator.planning.problems import KeyPath, Problem, advice, closest, de
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
+SEQUENCE_LENGTH = "sequence_length"
 EFFECTIVE_BATCH = "effective_batch"
 """The axis of fixed samples per optimizer step; the plan computes the accumulation from it."""
 
@@ -223,6 +224,8 @@ def _name_problem(name: str) -> str | None:
 def _value_problem(axis: str, value: Any, written: str) -> str | None:
     # Batches are integers, techniques have names, and arguments are any plain value.
     if axis == EFFECTIVE_BATCH or (axis in AXES and AXES[axis].integer_argument):
+        return _integer_problem(value)
+    if axis in AXES and AXES[axis].takes_integers and not isinstance(value, str):
         return _integer_problem(value)
     if axis in AXES:
         return _variant_problem(list(AXES[axis].variants), value, written)

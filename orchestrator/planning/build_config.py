@@ -9,7 +9,13 @@ from typing import Literal
 
 from jobs.spec import Choice, DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticData
 from jobs.techniques import AXES
-from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, Grids, overlay
+from orchestrator.planning.axes import (
+    EFFECTIVE_BATCH,
+    SEQUENCE_LENGTH,
+    Assignment,
+    Grids,
+    overlay,
+)
 from orchestrator.planning.base_arguments import DEFAULT, BaseArguments, base_choices
 from orchestrator.planning.schema_models import (
     CpuFallbackSection,
@@ -50,7 +56,7 @@ def build_config(
         subsets=grids.subsets,
         exclude=grids.exclude,
         trials=grids.trials,
-        baseline=_baseline(grids, base),
+        baseline=_baseline(grids, base, _data(section, folder)),
         measure=_measure(section),
         repeats=section.measure.repeats,
         follow_up=_follow_up(section.follow_up),
@@ -153,7 +159,7 @@ def _resources(section: ResourcesSection) -> Resources:
     )
 
 
-def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
+def _baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Assignment:
     """Every axis with a value.
 
     As the file says; else each axis's first value; else the user's own arguments; else the axis's
@@ -167,5 +173,8 @@ def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
         choices[argument] = base.training_arguments.get(argument, DEFAULT)
     # Technique axes, then what the sweep's own axes and baseline lay over them.
     choices |= base_choices(base.training_arguments, base.deepspeed)
+    if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
+        # Lengths that are numbers can be compared. What a file has is known only when it is read.
+        choices[SEQUENCE_LENGTH] = data.synthetic.sequence_length
     first_values = {axis: values[0] for axis, values in grids.axes.items()}
     return overlay(choices, overlay(first_values, grids.baseline))

@@ -8,12 +8,20 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from jobs.record import TrialRecord, unsupported
-from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecipe, TrialSpec
+from jobs.spec import (
+    Choice,
+    LibrarySettings,
+    MeasureSpec,
+    Needs,
+    TrainingRecipe,
+    TrialSpec,
+)
 from jobs.techniques import AXES, Variant, merge
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
     MICRO_BATCH,
+    SEQUENCE_LENGTH,
     Assignment,
     overlay,
 )
@@ -63,12 +71,13 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
     variants = _chosen_variants(choices, config)
     resources = config.resources
     measure = config.measure
+    data = config.data_of(choices)
     if not has_gpu:
         measure = _measure_on_cpu(config)
     return TrialSpec(
         choices=choices,
         model=config.model,
-        data=config.data,
+        data=data,
         settings=_settings(choices, variants, config),
         measure=measure,
         needs=Needs(
@@ -77,8 +86,15 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
-        training_recipe=_training_recipe(choices, variants),
+        training_recipe=_training_recipe(_without_data_length(choices, config), variants),
     )
+
+
+def _without_data_length(choices: Choices, config: SweepConfig) -> Choices:
+    """The choices, without a sequence length that the data have anyway."""
+    if config.data_of(choices) != config.data:
+        return choices
+    return {axis: value for axis, value in choices.items() if axis != SEQUENCE_LENGTH}
 
 
 def _configurations(config: SweepConfig) -> Iterator[Choices]:

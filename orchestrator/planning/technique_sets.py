@@ -93,6 +93,8 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     if axis not in axes:
         raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
     variants = list(AXES[axis].variants)
+    if AXES[axis].takes_integers and value.isdecimal() and int(value) > 0:
+        return axis, int(value)
     if value not in variants:
         raise ValueError(f'{axis} has no "{value}"; {advice(value, variants)}')
     _refuse_contradiction(axis, config)
