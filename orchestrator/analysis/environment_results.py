@@ -53,6 +53,8 @@ class EnvironmentResults:
     recipe: TrainingRecipe
     """The training recipe that is ranked: the baseline's, or the nearest that ended ok."""
     is_baseline_recipe: bool
+    out_of_memory: tuple[Mapping[str, Choice], ...] = ()
+    """Axis -> value, of the trials of the search that ran out of memory."""
     same_losses: Mapping[TrainingRecipe, SameLosses] = field(default_factory=dict)
     """Declared recipe -> the measurement by which it is ranked with ``recipe``."""
 
@@ -121,7 +123,12 @@ class EnvironmentResults:
         if budget is None:
             budget = self.device_bytes
         return longest_contexts(
-            self.configurations, budget, self.recipe, self.cap_checks, all_recipes=all_recipes
+            self.configurations,
+            budget,
+            self.recipe,
+            self.cap_checks,
+            self.out_of_memory,
+            all_recipes=all_recipes,
         )
 
     def ranking(self, constraints: Constraints) -> Ranking:

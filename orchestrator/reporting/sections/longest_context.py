@@ -57,7 +57,7 @@ def lines(
     dataset: Dataset, contexts: Sequence[LongestContext], memory_bytes: int | None
 ) -> Iterator[str]:
     """The answer to ``recommend --longest`` as text."""
-    within = "the whole GPU"
+    within = "all memory"
     if memory_bytes is not None:
         within = memory(memory_bytes)
     results = dataset.main
@@ -139,9 +139,9 @@ def _notes(
     elif _fit(results, context, memory_bytes) == INFERRED:
         yield f"fits by its uncapped peak; not verified under a memory cap of {memory(memory_bytes)}"
     if context.next_tokens is None:
-        yield "no longer one was measured to the end, so the limit may be higher"
+        yield "no longer one was tried, so the limit may be higher"
     else:
-        yield f"the next length measured, {context.next_tokens:,} tokens, does not fit"
+        yield f"the next length that was tried, {context.next_tokens:,} tokens, does not fit"
 
 
 def _nothing(results: EnvironmentResults) -> str:
