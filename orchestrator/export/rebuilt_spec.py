@@ -25,9 +25,9 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.settings import CpuFallback, Resources, SweepConfig
 from orchestrator.storage.layout import RECORDS
-from orchestrator.storage.migration import version_1_id
 from orchestrator.storage.record_reader import read_record, read_records
 from orchestrator.storage.tables.rows import Row
+from orchestrator.storage.version_1_identity import version_1_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

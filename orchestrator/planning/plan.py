@@ -101,7 +101,7 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
     """Each configuration that is not excluded, once, with a choice on every axis."""
     earlier: set[tuple[tuple[type, Choice], ...]] = set()
     for assignment in _assignments(config):
-        choices = _solved(assignment)
+        choices = _with_numbered_length(_solved(assignment), config)
         # By type, too: to Python the choices 1, 1.0 and True are equal.
         # Subsets overlap, and so do single trials and grids.
         identity = tuple((type(choice), choice) for choice in choices.values())
@@ -122,6 +122,15 @@ def _assignments(config: SweepConfig) -> Iterator[Assignment]:
             yield overlay(config.baseline, dict(zip(grid, values, strict=True)))
     for trial in config.trials:
         yield overlay(config.baseline, trial)
+
+
+def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
+    """The choices with the length of the data as a number, in a sweep that compares lengths."""
+    length = config.data_length
+    if choices[SEQUENCE_LENGTH] == AXES[SEQUENCE_LENGTH].default and length is not None:
+        if config.baseline[SEQUENCE_LENGTH] != choices[SEQUENCE_LENGTH]:
+            return {**choices, SEQUENCE_LENGTH: length}
+    return choices
 
 
 def _solved(assignment: Assignment) -> Choices:

@@ -111,6 +111,13 @@ class SweepConfig:
                 values.setdefault(axis, {self.baseline.get(axis)}).add(value)
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
 
+    @property
+    def data_length(self) -> int | None:
+        """Tokens of the samples of the data; None for a file, whose rows say it."""
+        if self.data.synthetic is None:
+            return None
+        return self.data.synthetic.sequence_length
+
     def data_of(self, choices: Assignment) -> DataSpec:
         """The data of a trial with these choices: the config's, at the length that they name."""
         length = choices.get(SEQUENCE_LENGTH)

@@ -8,8 +8,7 @@ from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
 from orchestrator.labels import trial_label
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
-from orchestrator.planning.axes import SEQUENCE_LENGTH
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.terminal.safe_text import visible

@@ -5,20 +5,20 @@ Runs measured before 2026-11-24 are of version 1: they have no ``schema_version`
 - Facts that were English sentences are values. ``warnings`` are now ``flags``, and ``equivalence``
   is now ``training_recipe``.
 - Hooks were module paths and are now names in a registry. So a trial has another identity;
-  ``version_1_id`` computes the old one.
+  ``orchestrator.storage.version_1_identity`` computes the old one.
 - Columns, measurements and config keys have the names that are usual in machine learning.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns
-from jobs.spec import Choice, TrialSpec, to_json
+from jobs.spec import Choice
+from orchestrator.storage.version_1_identity import HOOKS
 
 RENAMED_COLUMNS: Mapping[str, str] = {
     "device_used_bytes": "device_peak_bytes",
@@ -44,17 +44,6 @@ _PURPOSES = {
     "comparison": "tie_break",
     "anatomy": "profile",
 }
-_HOOKS = {
-    "jobs.loops.trainer:train": "trainer_loop",
-    "jobs.loops.accelerate:train": "accelerate_loop",
-    "jobs.techniques.adapter:lora": "lora",
-    "jobs.techniques.attention:without_full_masks": "without_full_masks",
-    "jobs.techniques.attention:only_kernel": "only_kernel",
-    "jobs.techniques.compile:tuned_inductor": "tuned_inductor",
-    "jobs.techniques.optimizer:torch_adamw": "torch_adamw",
-    "jobs.techniques.optimizer:bitsandbytes_adam8bit": "bitsandbytes_adam8bit",
-}
-"""Module path of a hook in version 1 -> its name today."""
 _DELIVERY = ("slot_pid", "isolation_fallback", "node", "cpus", "host_memory_bytes", "log_file")
 """Measurements of version 1 that today's records keep under ``delivery``."""
 _EFFECTIVE_BATCH = "effective_batch"
@@ -143,7 +132,7 @@ def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
     settings = _without(raw, ("hooks", "prepares"))
     settings["builds"] = raw["prepares"]
     settings["hooks"] = {
-        place: {"name": _HOOKS[path], "arguments": arguments}
+        place: {"name": HOOKS[path], "arguments": arguments}
         for place, (path, arguments) in raw["hooks"].items()
     }
     return settings
@@ -256,45 +245,3 @@ def _flag(warning: str) -> Flag:
         if match:
             return Flag(kind, value_of(match[1]))
     raise ValueError(f"not a warning of version 1: {warning[:80]}")
-
-
-def version_1_id(spec: TrialSpec) -> str:
-    """The identity that version 1 gave to a trial. It relates old tables to today's trials."""
-    content: dict[str, Any] = {
-        "choices": to_json(spec.choices),
-        "model": to_json(spec.model),
-        "data": to_json(spec.data),
-        "recipe": _version_1_recipe(to_json(spec.settings)),
-        "measure": _version_1_measure(spec),
-        "repeat": spec.repeat,
-    }
-    if spec.gpu_model:
-        content["gpu_model"] = spec.gpu_model
-    # Version 1 hashed the sorted JSON, and kept twelve hexadecimal digits of the hash.
-    text = json.dumps(content, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _version_1_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Today's settings as version 1 had them, with hooks as module paths."""
-    paths = {name: path for path, name in _HOOKS.items()}
-    hooks = {}
-    for place, hook in settings["hooks"].items():
-        hooks[place] = [paths[hook["name"]], hook["arguments"]]
-    return {
-        "training_arguments": settings["training_arguments"],
-        "deepspeed": settings["deepspeed"],
-        "model_kwargs": settings["model_kwargs"],
-        "hooks": hooks,
-        "requires": settings["requires"],
-        "prepares": settings["builds"],
-    }
-
-
-def _version_1_measure(spec: TrialSpec) -> dict[str, Any]:
-    measure = to_json(spec.measure)
-    names = ("warmup_steps", "steps", "relative_error", "seed", "inspect", "isolation")
-    content = {name: measure[name] for name in names}
-    if spec.measure.profile:
-        content["anatomy"] = True
-    return content

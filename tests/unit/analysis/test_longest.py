@@ -106,7 +106,11 @@ def test_recommend_with_all_recipes_never_offers_another_length(dataset: Dataset
 
 
 def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
-    records = [_record(1024, 10, 40.0), _record(4096, 20, 9.0), _record(4096, 15, 8.0, micro_batch=2)]
+    records = [
+        _record(1024, 10, 40.0),
+        _record(4096, 20, 9.0),
+        _record(4096, 15, 8.0, micro_batch=2),
+    ]
     run = RunMetadata(baseline={"sequence_length": 4096}, axes=("sequence_length",))
     results = dataset_of_records(records, run).main
     assert results is not None
@@ -133,9 +137,7 @@ def test_equivalence_with_equal_losses_keeps_lengths_apart() -> None:
     members = []
     for recipe in (TrainingRecipe(), TrainingRecipe.of({"sequence_length": 4096})):
         choices = {"sequence_length": recipe.by_axis.get("sequence_length", 1024)}
-        members.append(
-            MeasuredRecipe(choices=choices, recipe=recipe, losses=losses, rounding=0.01)
-        )
+        members.append(MeasuredRecipe(choices=choices, recipe=recipe, losses=losses, rounding=0.01))
     assert equivalent_recipes(members, TrainingRecipe()) == {}
 
 

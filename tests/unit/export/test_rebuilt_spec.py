@@ -18,8 +18,8 @@ from orchestrator.export import NotExportableError, export_candidate
 from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.plan import plan
-from orchestrator.storage.migration import version_1_id
 from orchestrator.storage.run_metadata import RunMetadata
+from orchestrator.storage.version_1_identity import version_1_id
 from tests.support.records import write_run
 
 CONFIG = """

@@ -21,7 +21,6 @@ from orchestrator.storage.migration import (
     RENAMED_COLUMNS,
     training_recipe,
     upgraded_record,
-    version_1_id,
 )
 from orchestrator.storage.record_reader import find_records, read_record
 from orchestrator.storage.run_folder import RunFolder
