@@ -1,4 +1,4 @@
-"""The workload of a training recipe: what one sample is. Speeds compare within one workload only."""
+"""The workload of a training recipe: what one sample is. Speeds compare within one workload."""
 
 from __future__ import annotations
 

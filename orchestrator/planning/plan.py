@@ -127,10 +127,11 @@ def _assignments(config: SweepConfig) -> Iterator[Assignment]:
 def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
     """The choices with the length of the data as a number, in a sweep that compares lengths."""
     length = config.data_length
-    if choices[SEQUENCE_LENGTH] == AXES[SEQUENCE_LENGTH].default and length is not None:
-        if config.baseline[SEQUENCE_LENGTH] != choices[SEQUENCE_LENGTH]:
-            return {**choices, SEQUENCE_LENGTH: length}
-    return choices
+    is_named = choices[SEQUENCE_LENGTH] != AXES[SEQUENCE_LENGTH].default
+    compares = config.baseline.get(SEQUENCE_LENGTH) != AXES[SEQUENCE_LENGTH].default
+    if is_named or length is None or not compares:
+        return choices
+    return {**choices, SEQUENCE_LENGTH: length}
 
 
 def _solved(assignment: Assignment) -> Choices:

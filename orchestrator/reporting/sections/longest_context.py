@@ -135,9 +135,11 @@ def _notes(
 ) -> Iterator[str]:
     check = context.check
     if check is not None:
-        yield f"verified under a memory cap of {memory(check.budget_bytes)} (trial {check.trial_id})"
+        cap = memory(check.budget_bytes)
+        yield f"verified under a memory cap of {cap} (trial {check.trial_id})"
     elif _fit(results, context, memory_bytes) == INFERRED:
-        yield f"fits by its uncapped peak; not verified under a memory cap of {memory(memory_bytes)}"
+        cap = memory(memory_bytes)
+        yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
     if context.next_tokens is None:
         yield "no longer one was tried, so the limit may be higher"
     else:

@@ -29,6 +29,7 @@ from orchestrator.storage.tables.columns import trial_table_columns
 from orchestrator.storage.tables.parquet import arrow_table, write
 from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.tables.table_reader import read_trials_file
+from orchestrator.storage.version_1_identity import version_1_id
 
 ROOT = Path(__file__).parents[3]
 VERSION_1 = ROOT / "tests" / "data" / "run_version_1"
