@@ -15,6 +15,7 @@ from jobs.loops.accumulated_loss import LossScale, loss_ratio
 from jobs.loops.base import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener, NoListener
+from jobs.loops.step_order import StepsInRandomOrder
 from jobs.loops.worst_batch import loader_of
 
 
@@ -64,6 +65,13 @@ class MeteredTrainer(transformers.Trainer):
         norm = super()._clip_grad_norm(*args, **kwargs)  # type: ignore[no-untyped-call]
         self.meter.phase("upkeep")
         return norm
+
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        sampler = super()._get_train_sampler(*args, **kwargs)
+        if sampler is None or self.args.train_sampling_strategy != "group_by_length":
+            return sampler
+        step = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return StepsInRandomOrder(sampler, step)
 
     def train_on(self, meter: Listener) -> None:
         """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""

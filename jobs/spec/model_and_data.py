@@ -15,6 +15,8 @@ Task = Literal[
     "image-classification",
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
+Distribution = Literal["lognormal", "uniform"]
+"""Of the lengths of random rows. "uniform" is from one token to twice the mean."""
 FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
 """How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``."""
 
@@ -35,12 +37,25 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RowLengthDistribution:
+    """How long random rows are, before they are cut to the sequence length."""
+
+    distribution: Distribution
+    mean: float
+    """Mean tokens of a row."""
+    sigma: float = 0.7
+    """Of "lognormal": the standard deviation of the logarithm of the length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticData:
     """Random samples of the task's shape; ``padding`` is the share of padded positions."""
 
     sequence_length: int = 512
     samples: int = 512
     padding: float = 0.0
+    lengths: RowLengthDistribution | None = None
+    """Rows of unequal length without padding; None: every row has ``sequence_length`` positions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +80,14 @@ class DataSpec:
 
     synthetic: SyntheticData | None = None
     file: DatasetFile | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a sample has at most; for a file of token ids the length it is cut to."""
+        if self.synthetic is not None:
+            return self.synthetic.sequence_length
+        assert self.file is not None
+        return self.file.max_tokens or self.file.max_length
 
     def of_length(self, tokens: int) -> DataSpec:
         """The same data with samples of this many tokens; rows of a file have at most as many."""

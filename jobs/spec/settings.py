@@ -15,10 +15,13 @@ class Hook:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-HookPlace = Literal["collator", "compiler", "kernels", "model", "optimizer", "loop"]
+HookPlace = Literal["collator", "batching", "compiler", "kernels", "model", "optimizer", "loop"]
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``collator(collator)`` returns the collator to use.
+- ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
+  ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
+  a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
 - ``compiler()`` and ``kernels()`` set PyTorch's global state for the process.
 - ``model(model, task, arguments)`` returns the model to train; ``arguments`` are the
   ``TrainingArguments``.

@@ -7,14 +7,14 @@ its file to ``AXES``, which is in the order of merging.
 from jobs.techniques.axes.activations import ACTIVATIONS
 from jobs.techniques.axes.adapter import ADAPTER
 from jobs.techniques.axes.attention import ATTENTION
-from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
+from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
+from jobs.techniques.axes.batching import BATCHING
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
 from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.axes.sequence_length import SEQUENCE_LENGTH
 from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
 
 # Later axes win where two set the same argument.
@@ -24,6 +24,7 @@ AXES: dict[str, Axis] = {
         MICRO_BATCH,
         ACCUMULATION,
         SEQUENCE_LENGTH,
+        BATCHING,
         PRECISION,
         OPTIMIZER,
         ACTIVATIONS,

@@ -113,6 +113,12 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     return ""
 
 
+def _task(task: str, spec: TrialSpec) -> str:
+    if spec.model.task == task:
+        return ""
+    return f"only the task {task} can train this way; this one is {spec.model.task}"
+
+
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
@@ -121,5 +127,6 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "bf16": _bf16,
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
+    "task:": _task,
 }
 """Beginning of a requirement -> function of its rest that says why it is not met."""

@@ -112,6 +112,7 @@ def _measure(
 ) -> tuple[Measurements, Anatomy | None]:
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
     from jobs.trial.assembly import assemble
+    from jobs.trial.row_isolation import check_rows_are_separate
 
     begin = time.perf_counter()
     device = _prepare_device(spec, trackers, context, enter)
@@ -121,11 +122,13 @@ def _measure(
         trained = _train(setup, spec)
         if lengths is not None:
             enter(_WORST_BATCH)
-            worst_batch.train_worst_batch(trained, lengths, trackers, spec)
+            is_padded = not getattr(setup.collator, "flattens_rows", False)
+            worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
         enter("inspection")
+        check_rows_are_separate(trained, spec)
         values = _inspected(trained, values, trackers, spec)
         if not spec.measure.profile:
             return values, None

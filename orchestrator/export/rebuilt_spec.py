@@ -11,13 +11,12 @@ from typing import Any
 
 from jobs.spec import (
     Choice,
-    DatasetFile,
     DataSpec,
     MeasureSpec,
     MemoryCap,
     ModelSpec,
-    SyntheticData,
     TrialSpec,
+    data_from_json,
 )
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
@@ -130,11 +129,7 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:
     """The user's file or the synthetic samples, as the table's config names them."""
-    if raw["file"]:
-        return DataSpec(file=DatasetFile(**raw["file"]))
-    if raw["synthetic"]:
-        return DataSpec(synthetic=SyntheticData(**raw["synthetic"]))
-    return DataSpec()
+    return data_from_json(raw)
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:

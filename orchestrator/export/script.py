@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from jobs.spec import Hook, Task, TrialSpec
+from jobs.spec import Hook, TrialSpec
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
 from orchestrator.export.data_code import data_code
@@ -28,12 +28,16 @@ _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 """Name of a loop's hook -> the word for it in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "collator": ("collator or transformers.default_data_collator",),
+    "batching": ("dataset", "collator or transformers.default_data_collator", "BATCHING"),
     "compiler": (),
     "kernels": (),
     "model": ("model", "TASK", "arguments"),
     "optimizer": ("model", "arguments"),
 }
-"""Place of a hook -> the names in train.py that it is called with. TASK is the task's name."""
+"""Place of a hook -> the names in train.py that it is called with.
+
+TASK is the task's name, BATCHING the attention and the length that batches are made for.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,21 +125,27 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     codes = {}
     for place, hook in spec.settings.hooks.items():
         if place in _HOOK_INPUTS:
-            codes[place] = _hook_code(place, hook, spec.model.task)
+            codes[place] = _hook_code(place, hook, spec)
         elif place != "loop":
             raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
     return codes
 
 
-def _hook_code(place: str, hook: Hook, task: Task) -> _HookCode:
+def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
     # A spec has only the name of a hook. The registry decides which function that is.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
-    inputs = []
+    inputs: list[Code] = []
     for word in _HOOK_INPUTS[place]:
-        inputs.append(literal(task) if word == "TASK" else Code(word))
+        if word == "TASK":
+            inputs.append(literal(spec.model.task))
+        elif word == "BATCHING":
+            attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+            inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
+        else:
+            inputs.append(Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))

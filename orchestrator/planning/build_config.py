@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jobs.spec import Choice, DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticData
+from jobs.spec import (
+    Choice,
+    DatasetFile,
+    DataSpec,
+    MeasureSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+)
 from jobs.techniques import AXES
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
@@ -23,6 +31,7 @@ from orchestrator.planning.schema_models import (
     FollowUpSection,
     ResourcesSection,
     SweepSection,
+    SyntheticSection,
 )
 from orchestrator.planning.search_choice import search_of
 from orchestrator.planning.settings import CpuFallback, FollowUpPolicy, Resources, SweepConfig
@@ -95,7 +104,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 
 def _data(section: SweepSection, folder: Path) -> DataSpec:
     if section.data.synthetic is not None:
-        return DataSpec(synthetic=SyntheticData(**section.data.synthetic.model_dump()))
+        return DataSpec(synthetic=_synthetic(section.data.synthetic))
     # The checks before have made sure of one source and its format.
     file = section.data.file
     assert file is not None
@@ -110,6 +119,14 @@ def _data(section: SweepSection, folder: Path) -> DataSpec:
             max_length=file.max_length,
         )
     )
+
+
+def _synthetic(section: SyntheticSection) -> SyntheticData:
+    # The specs' fields have the names of the file's keys.
+    fields = section.model_dump()
+    if section.lengths is not None:
+        fields["lengths"] = RowLengthDistribution(**section.lengths.model_dump())
+    return SyntheticData(**fields)
 
 
 def _measure(section: SweepSection) -> MeasureSpec:
