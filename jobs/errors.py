@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
-from jobs.infrastructure import DISK_FULL, disk_full_reason, is_disk_full
+from jobs.infrastructure import (
+    DISK_FULL,
+    disk_in_words,
+    fullest_disk_in_words,
+    says_disk_full,
+)
 from jobs.record import Outcome
 
 
@@ -50,7 +57,9 @@ _UNSUPPORTED = re.compile(
     r"|does not support .*flex"
     r"|the package .* (seems to be )?not (be )?installed"
     r"|does not support gradient checkpointing"
-    r"|does not support activation checkpointing",
+    r"|does not support (a fused loss|Liger's kernels|regional compilation)"
+    r"|does not support activation checkpointing"
+    r"|PEFT does not support this adapter",
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
@@ -64,7 +73,9 @@ _UNITS = {
     "KB": 2**10,
     "MB": 2**20,
     "GB": 2**30,
+    "TB": 2**40,
 }
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
@@ -102,6 +113,29 @@ def requested_bytes(error: BaseException) -> int | None:
             # PyTorch rounds the size to two decimals of its unit.
             return int(float(size[1]) * _UNITS[size[2]])
     return None
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an exception, or a cause of it, is about a disk without room or quota.
+
+    Libraries wrap the system's error, or repeat only its text.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+            return True
+        if says_disk_full(str(cause)):
+            return True
+    return False
+
+
+def disk_full_reason(error: BaseException) -> str:
+    """The reason of a trial that met a full disk: the file, if it is known, and the disk."""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and isinstance(cause.filename, str):
+            return f"no room for {cause.filename}: {disk_in_words(Path(cause.filename))}"
+    # Some errors name no file. Then the fullest of the disks that libraries write to is named.
+    message = _first_line(str(error)) or type(error).__name__
+    return f"a file could not be written ({message}): {fullest_disk_in_words()}"
 
 
 def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:

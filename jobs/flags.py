@@ -23,6 +23,8 @@ class FlagKind(enum.StrEnum):
     LOSS_NOT_FINITE = "loss_not_finite"  # the first step with such a loss, from 1
     ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
 
+    NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
+
 
 SHARED = frozenset({FlagKind.SHARED_PROCESSES, FlagKind.SHARED_BEFORE, FlagKind.SHARED_DURING})
 """Another process used the GPU."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ DISK_FULL = "disk_full"
 RULES = frozenset({SLOT_UNRESPONSIVE, NOT_STARTED, DISK_FULL})
 """Rules of skipped records whose trials were given to a slot. A resumed run repeats them."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|\(os error (28|122)\)|\[Errno (28|122)\]"
 )
@@ -49,32 +46,14 @@ def unmeasured(
     )
 
 
-def is_disk_full(error: BaseException) -> bool:
-    """Whether an exception, or a cause of it, is about a disk without room or quota.
-
-    Libraries wrap the system's error, or repeat only its text.
-    """
-    for cause in _chain(error):
-        if isinstance(cause, OSError) and cause.errno in _FULL:
-            return True
-        if _FULL_TEXT.search(str(cause)):
-            return True
-    return False
-
-
 def says_disk_full(text: str) -> bool:
     """Whether a text, such as the end of a log, reports a disk without room or quota."""
     return _FULL_TEXT.search(text) is not None
 
 
-def disk_full_reason(error: BaseException) -> str:
-    """The reason of a trial that met a full disk: the file, if it is known, and the disk."""
-    for cause in _chain(error):
-        if isinstance(cause, OSError) and isinstance(cause.filename, str):
-            return f"no room for {cause.filename}: {disk_in_words(Path(cause.filename))}"
-    # Some errors name no file. Then the fullest of the disks that libraries write to is named.
-    folder = min(_written_folders(), key=_free_bytes)
-    return f"a file could not be written ({_first_line(error)}): {disk_in_words(folder)}"
+def fullest_disk_in_words() -> str:
+    """The disk with the least free room of those that libraries write to."""
+    return disk_in_words(min(_written_folders(), key=_free_bytes))
 
 
 def _written_folders() -> list[Path]:
@@ -147,14 +126,3 @@ def _size(size: float) -> str:
         if size < 1024:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:.1f} TiB"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200]

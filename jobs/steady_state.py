@@ -13,12 +13,14 @@ MIN_STEPS = 2
 """Fewer counted steps never settle the mean step."""
 
 PRIOR_SPREAD = 0.0066
-"""The usual standard deviation of a trial's steps, as a share of their mean. Fitted to docs/results
-by ``python -m tests.benchmarks.tables spread``. It has the weight of one degree of freedom only,
-because the spread differs between trials."""
+"""The usual standard deviation of a trial's steps, as a share of their mean. It has the weight of
+one degree of freedom only, because the spread differs between trials. Fitted on 2026-11-23 to the
+1,080 GPU-bound trials that were recorded by then (commit dffe452). Later trials ended sooner by
+this very prior, so it is not fitted to them: ``python -m tests.benchmarks.tables spread`` prints
+less."""
 PRIOR_SECONDS = 0.005
-"""The same in seconds; the smaller of the two counts. A host's disturbances take milliseconds,
-however long the step."""
+"""The same in seconds, of the same fit; the smaller of the two counts. A host's disturbances take
+milliseconds, however long the step."""
 
 MIN_STEPS_TO_GIVE_UP = 4
 """A trial is not given up as unstable with fewer counted steps."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator import cli
+from orchestrator import argument_types, cli
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
@@ -125,13 +125,13 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
     effective = "samples per optimizer step, to be reached by accumulation"
-    add("--effective-batch", type=cli.count, metavar="N", help=effective)
+    add("--effective-batch", type=argument_types.count, metavar="N", help=effective)
     margin = "GPU memory to keep free, or 4GiB"
-    add("--memory-margin", type=cli.margin, default=0.05, metavar="5%", help=margin)
+    add("--memory-margin", type=argument_types.margin, default=0.05, metavar="5%", help=margin)
     largest = "try none larger (default: 512, and 64 without a GPU)"
-    add("--max-micro-batch", type=cli.count, metavar="N", help=largest)
+    add("--max-micro-batch", type=argument_types.count, metavar="N", help=largest)
     tolerance = "speeds closer than this are equal"
-    add("--tolerance", type=cli.share, default=0.02, metavar="2%", help=tolerance)
+    add("--tolerance", type=argument_types.share, default=0.02, metavar="2%", help=tolerance)
     exact = "find the largest to the sample, even if it is 64 or more"
     add("--exact", action="store_true", help=exact)
     choose = "choose a technique, as in precision=bf16"

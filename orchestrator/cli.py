@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import os
 import select
@@ -12,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from orchestrator.argument_types import duration, run_location
 from orchestrator.planning.loggers import LoggerError
 from orchestrator.reporting.terminal.safe_text import safe_streams
-from orchestrator.storage.location import Location, location
-from orchestrator.units import duration_seconds, size_bytes
+from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.api import Run
@@ -262,50 +261,3 @@ def holding(
     ) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
-
-
-def run_location(text: str) -> Location:
-    """Parse an argument that is a run's folder or URI."""
-    try:
-        return location(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def duration(text: str) -> float:
-    """Parse an argument such as 15m. Returns seconds."""
-    try:
-        return duration_seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def count(text: str) -> int:
-    """Parse an argument that is an integer of 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
-    return int(text)
-
-
-def share(text: str) -> float:
-    """Parse an argument such as 2% or 0.02. Returns a share below 1."""
-    with contextlib.suppress(ValueError):
-        value = float(text.removesuffix("%"))
-        if text.endswith("%"):
-            value /= 100  # percent
-        if 0 <= value < 1:
-            return value
-    raise argparse.ArgumentTypeError(f"must be a share below 1 such as 2% or 0.02, not {text}")
-
-
-def margin(text: str) -> float:
-    """Parse a margin. Returns a share below 1 for 5%, and bytes for 4GiB."""
-    with contextlib.suppress(ValueError):
-        # Try a size first. No share, such as 5% or 0.05, is a valid size.
-        return float(size_bytes(text))
-    try:
-        return share(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"must be a share or a size such as 5% or 4GiB, not {text}"
-        ) from None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator import cli
+from orchestrator import argument_types, cli
 from orchestrator.callable_verb import make_callable
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def command_line() -> argparse.ArgumentParser:
         "exit 1 when anything got slower or takes more memory by more than this, regressed, or "
         "has other losses"
     )
-    parser.add_argument("--fail-over", type=cli.share, metavar="3%", help=fail_over)
+    parser.add_argument("--fail-over", type=argument_types.share, metavar="3%", help=fail_over)
     different = "compare runs of different GPUs, models, data or hosts all the same"
     parser.add_argument("--different-hardware", action="store_true", help=different)
     cli.renamed_flag(parser, "--unlike", "--different-hardware")

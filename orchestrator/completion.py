@@ -12,7 +12,8 @@ from pathlib import Path
 
 import shtab
 
-from orchestrator.cli import EXIT_OK, VERBS, epilog, finish, run_location
+from orchestrator.argument_types import run_location
+from orchestrator.cli import EXIT_OK, VERBS, epilog, finish
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.spec import TrialSpec
 from orchestrator.callable_verb import make_callable
 from orchestrator.cli import (
     EXIT_FAILURE,
@@ -23,7 +22,7 @@ from orchestrator.cli import (
     print_notes,
 )
 from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
+from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(options.config, trust_remote_code=options.trust_remote_code)
         check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
-        trials = _chosen_trials(plan(config).trials, options.trial)
+        trials = trials_with_ids(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
@@ -89,19 +88,6 @@ def command_line() -> argparse.ArgumentParser:
     )
     add_force(parser)
     return parser
-
-
-def _chosen_trials(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
-    """The trials whose ids start with one of the prefixes; all trials if there are no prefixes.
-
-    Raises ValueError if no trial has one of the prefixes.
-    """
-    for prefix in prefixes:
-        if not any(trial.trial_id.startswith(prefix) for trial in trials):
-            raise ValueError(f"no trial {prefix} in this plan; without --trial all are listed")
-    if not prefixes:
-        return list(trials)
-    return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
 
 make_callable(__name__)

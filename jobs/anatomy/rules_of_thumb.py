@@ -16,8 +16,8 @@ PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), B
 WITHIN = 0.05
 """A rule about memory holds if the measured bytes differ from it by at most this share."""
 ROUGHLY = 0.25
-"""The same for rules about time. It is larger, because the paper's shares and the guide's ratio
-were each found on a single machine."""
+"""The same for rules about time. It is a choice, not a fit, and larger: the paper's shares and the
+guide's ratio were each found on a single machine."""
 SAME_PEAK_WITHIN = 0.001
 """The same for the peak of the profiled step compared with the counted ones."""
 

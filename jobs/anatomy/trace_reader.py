@@ -41,13 +41,12 @@ def read(
 ) -> Trace:
     """The trace of a finished profile, which must have recorded shapes and memory.
 
-    ``device`` is "cuda" or "cpu"; ``counted_operators`` are those whose calls are kept with their
-    shapes.
+    ``device`` is "cuda" or "cpu". The calls of ``counted_operators`` are kept with their shapes.
     """
     # The profiler's internal tree, because its public list of events does not say which event is
     # inside which.
     kineto: Any = profile.profiler
-    # Memory and operators are in the tree of host events, kernels in the flat list.
+    # The tree holds the host's events: operators and allocations. Kernels are in a flat list.
     results = kineto.kineto_results
     reader = _EventTreeReader(device, counted_operators)
     for root in results.experimental_event_tree():
@@ -75,7 +74,7 @@ class _Context(NamedTuple):
     in_backward: bool = False
     recomputed: bool = False
     counted: bool = False
-    """Whether the event is inside a call that is kept already."""
+    """Whether the event is inside a call of one of the ``counted_operators``."""
 
 
 class _Launcher(NamedTuple):
@@ -189,7 +188,7 @@ class _EventTreeReader:
 
     def _read_allocation(self, event: Any, context: _Context) -> None:
         fields = event.extra_fields
-        # Host allocations in a GPU's trace belong to no entry.
+        # In the trace of a GPU, allocations on the host are left out.
         if fields.device.type != self._device:
             return
         self.memory_events.append(

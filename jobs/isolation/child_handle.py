@@ -103,7 +103,7 @@ class Child:
     def _listen(self, deadline: float, owner: Owner) -> bool:
         """Wait for news or the process's end, until ``deadline``; False if neither came.
 
-        Meanwhile the owner is told that this process is alive.
+        Meanwhile the owner hears that this process is alive.
         """
         while True:
             owner.beat()

@@ -15,9 +15,7 @@ from jobs.infrastructure import (
     DISK_FULL,
     NOT_STARTED,
     RULES,
-    disk_full_reason,
     disk_in_words,
-    is_disk_full,
     unmeasured,
 )
 from jobs.isolation import child_handle, child_main
@@ -52,7 +50,7 @@ class ChildRunner:
         release_seconds: float = RELEASE_SECONDS,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the children's files; ``owner`` is told that this process is alive."""
+        """``folder`` holds the children's files; ``owner`` hears that this process is alive."""
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
@@ -75,9 +73,9 @@ class ChildRunner:
             try:
                 record = self._attempt(spec, deadline, timeout_seconds, isolation)
             except OSError as error:
-                if not is_disk_full(error):
+                if not errors.is_disk_full(error):
                     raise
-                reason = disk_full_reason(error)
+                reason = errors.disk_full_reason(error)
                 record = _unmeasured(spec, DISK_FULL, reason)
             if record.rule != NOT_STARTED:
                 break

@@ -39,8 +39,8 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
 def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
     """While the context lasts, the engine's updates are reported to ``meter``.
 
-    DeepSpeed's engine updates inside what the Trainer takes for the backward pass, and its update
-    includes clipping. Anything other than a DeepSpeed engine is left alone.
+    DeepSpeed's engine updates the weights during a call that the Trainer makes for the backward
+    pass. The update includes clipping. Anything other than a DeepSpeed engine is left alone.
     """
     if not hasattr(engine, "zero_optimization_stage"):
         yield
@@ -72,7 +72,7 @@ def build_for_own_gpu() -> None:
 
 
 def _free_port() -> int:
-    """A port that the kernel gives away now; another process may take it before it is used."""
+    """A port that is free now. Another process may take it before DeepSpeed does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

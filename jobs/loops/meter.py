@@ -132,7 +132,8 @@ class Meter:
             tracker.step_end()
         if self._finished == 1:
             self._announce("warm_up")
-        if self._finished == self._warmup_steps:
+        # Without warm-up the first step counts, but it is still a phase of its own.
+        if self._finished == max(1, self._warmup_steps):
             self._announce("steps")
         if not self._is_complete():
             self._begin_step()

@@ -15,19 +15,44 @@ class Hook:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-HookPlace = Literal["collator", "batching", "compiler", "kernels", "model", "optimizer", "loop"]
+HookPlace = Literal[
+    "allocator",
+    "collator",
+    "batching",
+    "compiler",
+    "partitioner",
+    "kernels",
+    "base",
+    "layers",
+    "loss",
+    "model",
+    "checkpointing",
+    "regions",
+    "optimizer",
+    "loop",
+]
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
+- ``allocator()`` sets up the allocator of the GPU before it holds any memory.
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
   a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
-- ``compiler()`` and ``kernels()`` set PyTorch's global state for the process.
-- ``model(model, task, arguments)`` returns the model to train; ``arguments`` are the
+- ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
+  ``from_pretrained`` or, without a checkpoint, ``from_config``.
+- ``layers``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
+  ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
+  another loss, an adapter, checkpointing, compiled regions. ``arguments`` are the
   ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
 - ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
 """
+
+PROCESS_PLACES: tuple[HookPlace, ...] = ("compiler", "partitioner", "kernels")
+"""Places of hooks that set the state of the process, before the model is built."""
+MODEL_PLACES: tuple[HookPlace, ...] = ("layers", "loss", "model", "checkpointing", "regions")
+"""Places of hooks that change the model, once it is built."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

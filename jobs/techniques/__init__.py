@@ -5,17 +5,29 @@ its file to ``AXES``, which is in the order of merging.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS
-from jobs.techniques.axes.adapter import ADAPTER
+from jobs.techniques.axes.allocator import ALLOCATOR
 from jobs.techniques.axes.attention import ATTENTION
-from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
-from jobs.techniques.axes.batching import BATCHING
+from jobs.techniques.axes.batches.rows import BATCHING
+from jobs.techniques.axes.batches.size import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
+from jobs.techniques.axes.fine_tuning.base import BASE
+from jobs.techniques.axes.kernels import KERNELS
 from jobs.techniques.axes.loop import LOOP
+from jobs.techniques.axes.loss import LOSS
 from jobs.techniques.axes.offload import OFFLOAD
 from jobs.techniques.axes.optimizer import OPTIMIZER
 from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import Axis, NumericalEffect, Variant, deep_merge, merge
+from jobs.techniques.base import (
+    Axis,
+    Family,
+    NamePattern,
+    NumericalEffect,
+    Variant,
+    deep_merge,
+    merge,
+)
 
 # Later axes win where two set the same argument.
 AXES: dict[str, Axis] = {
@@ -30,11 +42,24 @@ AXES: dict[str, Axis] = {
         ACTIVATIONS,
         ATTENTION,
         OFFLOAD,
+        KERNELS,
+        LOSS,
         ADAPTER,
+        BASE,
         COMPILE,
+        ALLOCATOR,
         DATALOADER,
         LOOP,
     )
 }
 
-__all__ = ["AXES", "Axis", "NumericalEffect", "Variant", "deep_merge", "merge"]
+__all__ = [
+    "AXES",
+    "Axis",
+    "Family",
+    "NamePattern",
+    "NumericalEffect",
+    "Variant",
+    "deep_merge",
+    "merge",
+]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.spec import Hook, LibrarySettings
+from jobs.techniques.parameters import ParametersError, read
 
 NumericalEffect = Literal["exact", "rounding", "training"]
 """exact: the same numbers; rounding: the same training, rounded differently; training: a different
@@ -42,16 +44,52 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Techniques that take the parameters of a library's configuration class."""
+
+    doc: str
+    config_class: str
+    """``module:Class``, whose fields are the parameters. It is read, never imported, to plan."""
+    build: Callable[[dict[str, Any]], Variant]
+    """Parameters -> the row. They were checked against the class, but not by its own code."""
+    decided: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the class that the user may not set -> why."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Parameter beyond those of the class -> its type as a Python annotation."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamePattern:
+    """Variants whose name holds a number, such as ``budget_0.35``."""
+
+    form: str
+    """How the names are written, for people: ``budget_<share>``."""
+    doc: str
+    pattern: str
+    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    must have one spelling only."""
+    variant: Callable[[str], Variant]
+    """The row of a name that ``pattern`` matches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, positive integers for one argument, or both."""
+    """A dimension of the sweep: named variants, positive integers, or both.
+
+    Beside its variants an axis may have a pattern for names with a number, and families, whose
+    techniques take parameters.
+    """
 
     name: str
     doc: str
     default: str | int
     variants: dict[str, Variant] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
     integer_unit: str = ""
     """What an integer counts ("tokens"), for an axis whose integers change the data instead."""
+    pattern: NamePattern | None = None
+    """Further variants beside those listed."""
 
     @property
     def takes_integers(self) -> bool:
@@ -60,14 +98,42 @@ class Axis:
 
     def variant(self, value: Any) -> Variant:
         """The row behind a value. Raises KeyError for a value that this axis does not have."""
-        if not self.takes_integers or isinstance(value, str):
-            return self.variants[value]
+        if not self.takes_integers or (isinstance(value, str) and self.integer_unit):
+            return self._named(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise KeyError(value)
         doc = f"{self.doc}: {value}"
         if self.integer_argument is None:
             return Variant(doc=doc, numerical_effect="training", traits=(OTHER_WORKLOAD,))
         return Variant(doc=doc, training_arguments={self.integer_argument: value})
+
+    def is_name(self, value: Any) -> bool:
+        """Whether the value is a listed name, or one that the pattern matches."""
+        if not isinstance(value, str):
+            return False
+        if value in self.variants:
+            return True
+        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
+
+    @property
+    def names(self) -> list[str]:
+        """What may be written: the listed names, the form of the pattern's, and the families."""
+        names = list(self.variants)
+        if self.pattern is not None:
+            names.append(self.pattern.form)
+        return [*names, *self.families]
+
+    def _named(self, value: Any) -> Variant:
+        """The variant of a name, of a name with a number, or of a family with its parameters."""
+        if value in self.variants or not isinstance(value, str):
+            return self.variants[value]
+        if self.pattern is not None and self.is_name(value):
+            return self.pattern.variant(value)
+        try:
+            family, parameters = read(value)
+        except ParametersError:
+            raise KeyError(value) from None
+        return self.families[family].build(parameters)
 
 
 def merge(

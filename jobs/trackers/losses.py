@@ -54,7 +54,7 @@ class Losses(Tracker):
 
     def measurements(self) -> Mapping[str, Any]:
         """Empty before the first step has ended."""
-        # The first shows that two trials begin alike, the last that they train alike.
+        # Equal first losses show equal beginnings of two trials, equal last ones equal training.
         losses = self.series()["loss"]
         if not losses:
             return {}

@@ -14,6 +14,7 @@ from jobs.loops.base import Setup
 from jobs.loops.meter import Meter
 from jobs.node import environment
 from jobs.spec import TrialSpec
+from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
@@ -146,14 +147,13 @@ def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
 
 def _set_process_state(spec: TrialSpec) -> None:
     """What techniques set in PyTorch for the whole process: compiler options, attention kernels."""
-    if set_compiler := bound(spec, "compiler"):
-        set_compiler()
-    if set_kernels := bound(spec, "kernels"):
-        set_kernels()
+    for place in PROCESS_PLACES:
+        if set_state := bound(spec, place):
+            set_state()
 
 
 def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
-    """The model on its device, with its adapter if a technique adds one.
+    """The model on its device, as the hooks of its techniques leave it.
 
     It has as many classes as the user's own data.
     """
@@ -161,10 +161,10 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
-    model = models.build(model_spec, spec.settings.model_kwargs, device)
-    if adapt := bound(spec, "model"):
-        adapted: torch.nn.Module = adapt(model, spec.model.task, arguments)
-        return adapted
+    model = models.build(model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base"))
+    for place in MODEL_PLACES:
+        if change := bound(spec, place):
+            model = change(model, spec.model.task, arguments)
     return model
 
 

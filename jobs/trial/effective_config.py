@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.record import Column
+from jobs.trial import effective_code, weight_formats
+from jobs.trial.weight_formats import plain_tensors, stored_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -31,14 +33,10 @@ COLUMNS = (
         "Bytes of the optimizer's state tensors, on whatever device",
         unit="B",
     ),
-    Column("parameter_dtypes", "string", "Dtypes of the parameters, the most frequent first"),
-    Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
-    Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
+    *weight_formats.COLUMNS,
     Column("tf32", "bool", "Whether matrix products were allowed to use TF32"),
     Column("autocast", "string", "Autocast dtype of the training loop, or off"),
-    Column("compiled_graphs", "int64", "Graphs that torch.compile made"),
-    Column("compile_graph_breaks", "int64", "Graph breaks that torch.compile met"),
-    Column("compile_seconds", "float64", "Time spent compiling in torch.compile", unit="s"),
+    *effective_code.COLUMNS,
     Column("checkpointed_layers", "int64", "Modules whose activations are recomputed"),
     Column("zero_stage", "int64", "ZeRO stage of the DeepSpeed engine"),
     Column(
@@ -88,9 +86,9 @@ def inspect(trained: Trained) -> dict[str, Any]:
         "attention_kernel": f"{implementation} (compiled)",
         **_optimizer(optimizer),
         # In the order of COLUMNS; whatever does not apply is left out.
-        **_parameters(model),
+        **weight_formats.measurements(model),
         **_loop_settings(trained, model),
-        **_compilation(),
+        **effective_code.code(model),
         **_deepspeed(trained.model),
         **_persistent(model, optimizer),
     }
@@ -142,43 +140,14 @@ def _is_foreach_by_default(optimizer: Any) -> bool:
 
 def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of an optimizer's states."""
+    import torch
+
     # One mapping of named values per parameter, as in torch.optim.
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             for value in state.values():
-                yield from _plain_tensors(value)
-
-
-def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """A tensor itself; a quantised subclass (torchao) opened into the tensors that it holds."""
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        return
-    if not hasattr(value, "__tensor_flatten__"):
-        yield value
-        return
-    # PyTorch's own protocol of tensor subclasses names the tensors inside.
-    inner_names, _ = value.__tensor_flatten__()
-    for name in inner_names:
-        yield from _plain_tensors(getattr(value, name))
-
-
-def _parameters(model: torch.nn.Module) -> dict[str, Any]:
-    """Numbers and dtypes of the parameters."""
-    count_by_dtype: Counter[str] = Counter()
-    trainable = 0
-    for parameter in model.parameters():
-        # ZeRO-3 leaves empty shells in the model, which know their real size.
-        count = int(getattr(parameter, "ds_numel", parameter.numel()))
-        count_by_dtype[_name(parameter.dtype)] += count
-        if parameter.requires_grad:
-            trainable += count
-    return {
-        "parameter_dtypes": _most_common_first(count_by_dtype),
-        "parameters_total": sum(count_by_dtype.values()),
-        "parameters_trainable": trainable,
-    }
+                if isinstance(value, torch.Tensor):
+                    yield from plain_tensors(value)
 
 
 def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
@@ -213,27 +182,6 @@ def _allows_tf32() -> bool:
     return bool(matmul.allow_tf32)
 
 
-def _compilation() -> dict[str, Any]:
-    """What torch.compile made and how long it took; empty without compilation."""
-    from torch._dynamo.utils import compilation_time_metrics, counters
-
-    # Dynamo counts for the whole process, which runs one trial only.
-    graphs = counters["stats"].get("unique_graphs", 0)
-    if not graphs:
-        return {}
-    # The entry point of the compiler has another name in older versions of PyTorch.
-    times = (
-        compilation_time_metrics.get("_compile.compile_inner")
-        or compilation_time_metrics.get("entire_frame_compile")
-        or ()
-    )
-    return {
-        "compiled_graphs": graphs,
-        "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(times)),
-    }
-
-
 def _deepspeed(model: Any) -> dict[str, Any]:
     """The engine's stage and offloading; empty without DeepSpeed."""
     if not hasattr(model, "zero_optimization_stage"):
@@ -261,7 +209,8 @@ def _persistent(model: torch.nn.Module, optimizer: Any) -> dict[str, Any]:
     if torch.cuda.is_available():
         return {}
     nbytes_by_address: dict[int, int] = {}  # tensors may share a storage
-    for tensor in (*model.parameters(), *model.buffers(), *_state_tensors(optimizer)):
+    weights = [tensor for item in model.parameters() for tensor in stored_tensors(item)]
+    for tensor in (*weights, *model.buffers(), *_state_tensors(optimizer)):
         if tensor.device.type == "cpu":
             storage = tensor.untyped_storage()
             nbytes_by_address[storage.data_ptr()] = storage.nbytes()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,26 +35,45 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
     return config  # type: ignore[no-any-return]
 
 
-def build(spec: ModelSpec, kwargs: Mapping[str, Any], device: torch.device) -> torch.nn.Module:
+BaseHook = Callable[[Callable[..., torch.nn.Module], bool, torch.device], torch.nn.Module]
+"""A hook of the place ``base``, with its arguments bound."""
+
+
+def build(
+    spec: ModelSpec,
+    kwargs: Mapping[str, Any],
+    device: torch.device,
+    *,
+    place: BaseHook | None = None,
+) -> torch.nn.Module:
     """The model, its weights on ``device`` (ZeRO-3 places them itself).
 
-    ``kwargs`` go to ``from_config`` or ``from_pretrained``; in them ``dtype`` is the name of a
-    torch dtype. Raises ValueError or ImportError if the architecture has no such attention
-    implementation.
+    ``place`` makes the model instead, in a format of its own. ``kwargs`` go to ``from_config`` or
+    ``from_pretrained``; in them ``dtype`` is the name of a torch dtype. Raises ValueError or
+    ImportError if the architecture has no such attention implementation.
     """
     auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
     config = architecture_config(spec)
     # fp32 by default, because the precision axis decides. "auto" would follow the checkpoint.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
+    make: Callable[..., torch.nn.Module]
     if spec.name_or_path is not None:
-        model: torch.nn.Module = auto_class.from_pretrained(
+        make = functools.partial(
+            auto_class.from_pretrained,
             spec.name_or_path,
             config=config,
             trust_remote_code=spec.trust_remote_code,
             **arguments,
         )
-        return model.to(device)
+    else:
+        make = functools.partial(
+            auto_class.from_config, config, trust_remote_code=False, **arguments
+        )
+    if place is not None:
+        return place(make, spec.name_or_path is not None, device)
+    if spec.name_or_path is not None:
+        return make().to(device)
     # Random weights drawn on the device itself: 0.1 s for BERT-large instead of 4 s on the host.
     with device:
-        model = auto_class.from_config(config, trust_remote_code=False, **arguments)
+        model = make()
     return model.to(device)

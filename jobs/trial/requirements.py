@@ -31,9 +31,22 @@ def unmet_reason(requirement: str, spec: TrialSpec) -> str:
 
 
 def _package(name: str, spec: TrialSpec) -> str:
-    if importlib.util.find_spec(name) is None:
-        return f"the package {name} is not installed"
-    return ""
+    if importlib.util.find_spec(name) is not None:
+        return ""
+    reason = f"the package {name} is not installed"
+    if name in _EXTRAS:
+        reason += f": pip install 'training-frontier[{_EXTRAS[name]}]'"
+    return reason
+
+
+_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
+"""Module -> the extra of this project that installs it."""
+
+
+def _task(name: str, spec: TrialSpec) -> str:
+    if spec.model.task == name:
+        return ""
+    return f"it is for the task {name} only; this one is {spec.model.task}"
 
 
 def _transformers(version: str, spec: TrialSpec) -> str:
@@ -119,6 +132,32 @@ def _task(task: str, spec: TrialSpec) -> str:
     return f"only the task {task} can train this way; this one is {spec.model.task}"
 
 
+def _text_task(_: str, spec: TrialSpec) -> str:
+    if spec.model.task == "image-classification":
+        return "virtual tokens go before a text, and the model's input is an image"
+    return ""
+
+
+def _virtual_tokens(count: str, spec: TrialSpec) -> str:
+    if not count:
+        return "its parameter num_virtual_tokens is missing"
+    from jobs.trial.models import architecture_config
+
+    config = architecture_config(spec.model)
+    positions = getattr(config, "max_position_embeddings", None)
+    # Rotary positions have no table that could end.
+    is_rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_theta", None)
+    if spec.data.synthetic is None or positions is None or is_rotary:
+        return ""
+    tokens = spec.data.synthetic.sequence_length
+    if tokens + int(count) <= positions:
+        return ""
+    return (
+        f"{count} virtual tokens and {tokens} tokens are more than the model's {positions} "
+        "positions"
+    )
+
+
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
@@ -128,5 +167,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
     "task:": _task,
+    "text_task": _text_task,
+    "virtual_tokens:": _virtual_tokens,
 }
 """Beginning of a requirement -> function of its rest that says why it is not met."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jobs.errors import UnsupportedError
-from jobs.techniques.axes.batching import one_sequence
+from jobs.techniques.axes.batches.rows import one_sequence
 
 if TYPE_CHECKING:
     from jobs.loops.base import Trained

@@ -19,6 +19,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
 from jobs.trial import requirements, worst_batch
+from jobs.trial.weight_formats import unquantized_flag
 
 if TYPE_CHECKING:
     import torch
@@ -193,6 +194,8 @@ def _prepare_device(
     requirements.check(spec.settings.requires, spec)
     torch.set_num_threads(cores(spec))
     enter("context")
+    if set_allocator := bound(spec, "allocator"):
+        set_allocator()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.ones((1, 1), device=device)  # creates the context
     notify(trackers, Moment.CONTEXT, device)
@@ -229,6 +232,9 @@ def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
     loss_flag = scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation)
     if loss_flag is not None:
         flags.append(loss_flag)
+    format_flag = unquantized_flag(values.get("base_quantized_share"))
+    if format_flag is not None:
+        flags.append(format_flag)
     derived: Measurements = flag_columns(flags)
     if "energy_joules" in values:
         # Energy and speed are both of the counted steps.

@@ -1,10 +1,10 @@
-"""Candidates for an effective batch: measured at it, or inferred from what was measured near it.
+"""Candidates for an effective batch: measured at this batch, or inferred from a smaller one.
 
-A recorded row that accumulates with a loss of the wrong scale is no candidate: it trained something
-else than its reference. Its memory and speed are those of the right training all the same, because
-the scale of a loss changes no kernel. Where its micro-batch was measured without accumulation and
-its losses do not speak against it, that row's training is inferred for more accumulation, and the
-wrong row is evidence for the figures.
+A row may accumulate with a loss of the wrong scale. Such a row trained something else than its
+reference, so it is no candidate. Its memory and speed are still right, because the scale of a loss
+changes no kernel. The same micro-batch may also have been measured with less accumulation and
+correct losses. Then a candidate is inferred: it trains like that correct row, and its memory and
+speed are those of the row with the wrong loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-"""Format of a parameter -> bytes of each."""
+"""Data type of a parameter -> bytes of one parameter."""
 
 
 class Basis(enum.StrEnum):
@@ -28,12 +28,15 @@ class Basis(enum.StrEnum):
     MEASURED = "measured"
     """This very configuration was measured."""
     LESS_ACCUMULATION = "less accumulation"
-    """It was measured with less accumulation: a lower bound of the speed, an upper bound of the
-    memory.
+    """It was measured with less accumulation.
+
+    The measured speed is a lower bound. The measured memory, plus the gradients that accumulation
+    keeps, is an upper bound.
     """
     WRONG_LOSS_SCALE = "wrong loss scale"
-    """As before, but another trial measured memory and speed with more accumulation, its loss
-    scaled wrongly.
+    """Its training was measured with less accumulation, its memory and speed with a wrong loss.
+
+    The second trial accumulates more, and scales its loss wrongly.
     """
     BETWEEN = "between"
     """A smaller and a larger micro-batch were measured: a lower bound of the speed, an upper bound
@@ -46,26 +49,32 @@ class Candidate:
     """A configuration that one could train with, and how its figures are known."""
 
     configuration: Configuration
-    """With figures to count on; its choices are those to train with."""
+    """The choices to train with, and the memory and speed to expect."""
     measured: Configuration
-    """As measured; the same object unless inferred. Its losses stand for the candidate's."""
+    """The measured configuration. The same object as ``configuration``, unless that is inferred.
+
+    Its losses count as the candidate's losses.
+    """
     accumulation: int
     basis: Basis = Basis.MEASURED
     evidence: Configuration | None = None
-    """The trial behind ``Basis.WRONG_LOSS_SCALE``, or the larger micro-batch of
-    ``Basis.BETWEEN``.
+    """The second measured configuration behind the figures.
+
+    For ``Basis.WRONG_LOSS_SCALE`` it has the wrong loss. For ``Basis.BETWEEN`` it has the larger
+    micro-batch.
     """
     suspicion: Flag | None = None
-    """Where another row of the same loop accumulates with a wrong loss: how wrong it was."""
+    """Set if another row of the same loop accumulates with a wrong loss: how wrong it is."""
 
     @property
     def is_inferred(self) -> bool:
-        """Whether this very accumulation was not measured, or not with the right loss."""
+        """Whether the figures come from other rows than one with this batch and a right loss."""
         return self.configuration is not self.measured
 
     @property
     def has_bounds(self) -> bool:
         """Whether its figures are bounds: at least this speed, at most this memory."""
+        # A row with a wrong loss has exact figures at its own accumulation, and bounds beyond it.
         if self.basis is Basis.WRONG_LOSS_SCALE and self.evidence is not None:
             return accumulation_of(self.evidence) != self.accumulation
         return self.is_inferred
@@ -87,7 +96,7 @@ class Candidate:
 
 
 Key = tuple[Hashable, ...]
-"""Everything that is chosen but the accumulation, and the environment."""
+"""The environment, and every choice except the accumulation."""
 
 
 def candidates(
@@ -95,13 +104,16 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """What can serve ``effective_batch`` (None: every configuration as it was measured).
 
-    A configuration with another effective batch serves if its micro-batch divides the one asked
-    for, if it was measured with less accumulation (more would promise too much speed), and if the
-    gradients that accumulation keeps can be counted. Of several that serve, the one with most
-    accumulation is nearest and stands for them.
+    A configuration with another effective batch serves under three conditions:
 
-    Configurations whose losses contradict their reference are among the measured candidates, so
-    that an answer can name what it leaves out; nothing is inferred from their training.
+    - Its micro-batch divides the effective batch asked for.
+    - It was measured with less accumulation. With more, its speed would be no lower bound.
+    - The gradients that accumulation keeps can be counted.
+
+    Of configurations that differ in accumulation alone, the one with most accumulation serves.
+
+    The measured candidates include those whose losses contradict their reference, so that an answer
+    can say what it leaves out. No training is inferred from these.
     """
     listed = list(configurations)
     if effective_batch is None:
@@ -111,7 +123,7 @@ def candidates(
         for configuration in listed
         if configuration.effective_batch == effective_batch
     ]
-    # What was measured right at this batch needs no inference.
+    # A correct measurement at this batch needs no inference.
     taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
@@ -126,19 +138,18 @@ def candidates(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrongAccumulations:
-    """What recorded rows say that accumulate with a wrong loss."""
+    """What is known from rows that accumulate with a wrong loss."""
 
     evidence: Mapping[Key, Configuration]
-    """The rows whose loss is too large by their accumulation alone: their memory and speed count.
-    """
+    """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation at which the losses are wrong by more than their scale."""
+    """The least accumulation at which more than the scale of the losses is wrong."""
     suspicions: Mapping[Choice, Flag]
-    """Loop -> a flag for its accumulation."""
+    """Loop -> a flag that says how wrong its accumulated loss is."""
 
     @classmethod
     def of(cls, configurations: Sequence[Configuration], effective_batch: int) -> Self:
-        """What the rows up to an effective batch say."""
+        """From the rows of a run. Figures come from rows up to ``effective_batch`` only."""
         evidence: dict[Key, Configuration] = {}
         broken: dict[Key, int] = {}
         suspicions: dict[Choice, Flag] = {}
@@ -150,15 +161,15 @@ class WrongAccumulations:
             if not _is_scale_alone(configuration):
                 broken.setdefault(key_of(configuration), accumulation_of(configuration))
             elif configuration.effective_batch <= effective_batch:
-                # The last one stays: the most accumulation is nearest.
+                # Rows come in order of accumulation, so the one with the most stays.
                 evidence[key_of(configuration)] = configuration
         return cls(evidence=evidence, broken=broken, suspicions=suspicions)
 
     def inferred(self, configuration: Configuration, effective_batch: int) -> Candidate | None:
-        """A configuration at more accumulation; None where its training or figures are not known.
+        """A configuration at more accumulation; None if its training or figures are not known.
 
-        Where its losses were wrong by more than their scale, the cause is not known, so more
-        accumulation is not promised to train correctly.
+        If more than the scale of its accumulated losses was wrong, the cause is not known. Then no
+        greater accumulation is offered.
         """
         evidence = self.evidence.get(key_of(configuration))
         candidate = _inferred(configuration, effective_batch, evidence)
@@ -167,12 +178,12 @@ class WrongAccumulations:
         return self.with_suspicion(candidate)
 
     def allows(self, configuration: Configuration, accumulation: int) -> bool:
-        """Whether no row at this accumulation or less had losses wrong by more than their scale."""
+        """Whether the rows up to this accumulation had right losses, apart from the scale."""
         limit = self.broken.get(key_of(configuration))
         return accumulation <= 1 or limit is None or accumulation < limit
 
     def with_suspicion(self, candidate: Candidate) -> Candidate:
-        """A candidate with what its loop's accumulated rows say, if it accumulates."""
+        """The candidate, with the flag of its loop if it accumulates."""
         if candidate.accumulation <= 1:
             return candidate
         suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
@@ -180,7 +191,7 @@ class WrongAccumulations:
 
 
 def _is_scale_alone(configuration: Configuration) -> bool:
-    """Whether nothing but the accumulation makes the loss too large."""
+    """Whether the loss is wrong by its scale alone: too large by the accumulation."""
     kinds = {flag.kind for flag in configuration.loss_flags}
     return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
 
@@ -192,12 +203,12 @@ def as_measured(configuration: Configuration) -> Candidate:
 
 
 def accumulation_of(configuration: Configuration) -> int:
-    """Passes per optimizer step; 0 where a table does not say."""
+    """Passes per optimizer step; 0 if the table does not have it."""
     return configuration.row["accumulation"] or 0
 
 
 def key_of(configuration: Configuration) -> Key:
-    """What configurations have in common that differ in their accumulation alone."""
+    """A key that is equal for configurations that differ in their accumulation alone."""
     key: list[Hashable] = [configuration.environment_id, configuration.row["micro_batch"]]
     for axis, choice in configuration.choices.items():
         if axis != "accumulation":
@@ -210,26 +221,27 @@ def _inferred(
 ) -> Candidate | None:
     """The configuration at more accumulation.
 
-    None where that is no whole number, or where the gradients that it keeps cannot be counted.
+    None if the accumulation is no whole number, or not more than was measured. Also None if the
+    gradients that accumulation keeps cannot be counted.
     """
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
     accumulation, rest = divmod(effective_batch, micro_batch)
     if rest or accumulation <= measured_accumulation:
         return None
-    # Memory and speed that were measured are better known than inferred ones.
+    # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:
         return _with_evidence(configuration, accumulation, evidence)
     # Without accumulation a step frees its gradients; with it, they are kept between passes.
-    kept = 0
+    memory_bytes = configuration.memory_bytes
     if measured_accumulation == 1:
         gradients = gradient_bytes(configuration)
         if gradients is None:
             return None
-        kept = gradients
-    promised = at_batch(configuration, micro_batch, accumulation, configuration.memory_bytes + kept)
+        memory_bytes += gradients
+    expected = at_batch(configuration, micro_batch, accumulation, memory_bytes)
     return Candidate(
-        configuration=promised,
+        configuration=expected,
         measured=configuration,
         accumulation=accumulation,
         basis=Basis.LESS_ACCUMULATION,
@@ -239,16 +251,16 @@ def _inferred(
 def _with_evidence(
     configuration: Configuration, accumulation: int, evidence: Configuration
 ) -> Candidate:
-    """The configuration's training with the figures of a row that scaled its loss wrongly."""
+    """The configuration at more accumulation, with the figures of a row with a wrong loss."""
     micro_batch = configuration.row["micro_batch"]
-    promised = at_batch(configuration, micro_batch, accumulation, evidence.memory_bytes)
-    promised = replace(
-        promised,
+    expected = at_batch(configuration, micro_batch, accumulation, evidence.memory_bytes)
+    expected = replace(
+        expected,
         samples_per_second=evidence.samples_per_second,
         speed_error=evidence.speed_error,
     )
     return Candidate(
-        configuration=promised,
+        configuration=expected,
         measured=configuration,
         accumulation=accumulation,
         basis=Basis.WRONG_LOSS_SCALE,
@@ -261,7 +273,7 @@ def at_batch(
 ) -> Configuration:
     """A configuration at another batch, with this memory and its own speed.
 
-    The row keeps what was measured; only the batch in it is the new one.
+    Its row keeps all measured columns. Only the columns of the batch change.
     """
     batch = {"micro_batch": micro_batch, "accumulation": accumulation}
     return replace(
@@ -273,10 +285,10 @@ def at_batch(
 
 
 def gradient_bytes(configuration: Configuration) -> int | None:
-    """Bytes of gradients that are kept between passes: trained parameters in their own format; None
-    where unknown.
+    """Bytes of the gradients that accumulation keeps between passes; None if unknown.
 
-    DeepSpeed accumulates in 32 bits, whatever its weights are.
+    There is one gradient per trained parameter, in the parameter's data type. DeepSpeed accumulates
+    in 32 bits, whatever the data type of the weights.
     """
     row = configuration.row
     count = row.get("parameters_trainable")
@@ -284,7 +296,7 @@ def gradient_bytes(configuration: Configuration) -> int | None:
     sizes = [size for dtype, size in BYTES.items() if dtype in named]
     if count is None or not sizes:
         return None
-    # Of several formats it is not known how many parameters have which: the widest is the bound.
+    # With several data types, the count of each is not known. The widest gives an upper bound.
     bytes_each = max(sizes)
     if row.get("zero_stage") is not None:
         bytes_each = BYTES["float32"]

@@ -1,5 +1,6 @@
-"""Which batch to train with: the measured sizes of one technique set on one GPU model, and the
-answers among them.
+"""Which batch to train with: the sizes measured for one technique set on one GPU model.
+
+The answers are the largest size, the fastest, the saturation and the best accumulated one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from orchestrator.analysis.recommendation import NearbyBatch
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FILE = "batch_size.json"
-"""The answers in the run folder."""
+"""The file of the run folder that holds the answers."""
 OUT_OF_MEMORY = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchMeasurement:
-    """One batch as measured. Bytes and speed are None if the trial did not get that far."""
+    """One batch as measured. Bytes and speed are None unless the trial ended ok."""
 
     micro_batch: int
     accumulation: int
@@ -31,39 +32,41 @@ class BatchMeasurement:
     reason: str
     memory_bytes: int | None
     limit_bytes: float
-    """What it may take: the GPU's memory less what was in use before and the margin; infinite
-    without a GPU.
+    """The memory that the trial may take; infinite without a GPU.
+
+    It is the GPU's memory, minus what was in use before the trial, minus the margin.
     """
     samples_per_second: float | None
     error95: float
-    """Half the 95 % interval of the speed relative to it, between-trial variation included.
+    """Half the 95 % interval of the speed, as a share of the speed.
 
-    Infinite where the speed is not known.
+    The variation between trials is included. Infinite if the speed is not known.
     """
     flags: tuple[Flag, ...]
     slot_seconds: float
 
     @property
     def fits(self) -> bool:
-        """Whether it ran, and within the limit."""
+        """Whether the trial ended ok and stayed within the limit."""
         if self.samples_per_second is None:
             return False
         return (self.memory_bytes or 0) <= self.limit_bytes
 
     @property
     def speed(self) -> float:
-        """Samples per second; 0 where it did not run."""
+        """Samples per second; 0 if the trial did not end ok."""
         return self.samples_per_second or 0.0
 
     @property
     def trains_wrongly(self) -> bool:
-        """Whether its losses contradict those of the same samples without accumulation."""
+        """Whether its losses contradict those of the trial that it was compared with."""
         return has_any(self.flags, MISMATCH)
 
     @property
     def is_thrashing(self) -> bool:
-        """The allocator had to flush its cache, so the speed is that of a full memory, not of the
-        size.
+        """Whether the allocator had to flush its cache.
+
+        The full memory then slowed the trial, so its speed says little about this size.
         """
         return has_any(self.flags, frozenset({FlagKind.THRASHING}))
 
@@ -86,94 +89,100 @@ class BatchMeasurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchSizeAnswer:
-    """What is known of the batch of one technique set on one GPU model.
+    """The answers for one technique set on one GPU model.
 
-    Every size in it is a trial's record; only ``next_bytes`` is predicted.
+    Every size was measured by a trial. Two fields were not measured: ``next_bytes`` is predicted,
+    and ``nearby`` is inferred.
     """
 
     techniques: str
     margin_bytes: int | None
-    """Memory kept free; None where there is no GPU."""
+    """Memory to keep free; None without a GPU."""
     device_bytes: int | None
     tolerance: float
-    """Speeds closer than this, relative, count as equal."""
+    """Relative difference of two speeds that still counts as equal."""
     sizes: tuple[BatchMeasurement, ...]
     """Everything measured, in the order of the micro-batch."""
     effective_batch: int | None
     """The effective batch asked for."""
     max_micro_batch: int
     next_bytes: float | None
-    """What one sample more than the largest is predicted to take."""
+    """Predicted memory of a micro-batch one sample larger than the largest that fits."""
     granularity: int
-    """The largest is known to within so many samples."""
+    """The true largest micro-batch is less than this many samples above the one found."""
     unfinished: str
-    """Why the search did not come to its end; "" where it did."""
+    """Why the search ended early; "" if it ran to its end."""
     nearby: tuple[NearbyBatch, ...] = ()
     """Effective batches near the one asked for that are much faster; inferred, not measured."""
 
     @property
     def largest(self) -> BatchMeasurement | None:
-        """The largest micro-batch that was seen to fit, whatever its losses are."""
+        """The largest micro-batch that fits, even if its losses are wrong."""
         fitting = [size for size in self.sizes if size.accumulation == 1 and size.fits]
         return max(fitting, key=_micro_batch, default=None)
 
     @property
     def fastest(self) -> BatchMeasurement | None:
-        """The fastest micro-batch."""
-        return fastest(self._not_accumulated())
+        """The fastest micro-batch that fits and trains correctly."""
+        return fastest(self._usable_unaccumulated())
 
     @property
     def saturation(self) -> BatchMeasurement | None:
         """The smallest micro-batch within the tolerance of the fastest."""
-        return saturation(self._not_accumulated(), self.tolerance)
+        return saturation(self._usable_unaccumulated(), self.tolerance)
 
     @property
     def below_saturation(self) -> BatchMeasurement | None:
         """The largest measured micro-batch below the saturation."""
-        begin = self.saturation
-        if begin is None:
+        saturated = self.saturation
+        if saturated is None:
             return None
-        below = [size for size in self._not_accumulated() if size.micro_batch < begin.micro_batch]
+        below = []
+        for size in self._usable_unaccumulated():
+            if size.micro_batch < saturated.micro_batch:
+                below.append(size)
         return max(below, key=_micro_batch, default=None)
 
     @property
     def accumulated(self) -> BatchMeasurement | None:
-        """The fastest way to the effective batch, of those that train what it asks for."""
-        ways = []
+        """The fastest split of the wanted effective batch that fits and trains correctly."""
+        splits = []
         for size in self.sizes:
-            is_way = size.micro_batch * size.accumulation == self.effective_batch
-            if is_way and size.fits and not size.trains_wrongly:
-                ways.append(size)
-        return fastest(ways)
+            is_split = size.micro_batch * size.accumulation == self.effective_batch
+            if is_split and size.fits and not size.trains_wrongly:
+                splits.append(size)
+        return fastest(splits)
 
     @property
     def left_out(self) -> tuple[BatchMeasurement, ...]:
-        """The sizes that fit but train something else; the fastest first. None is an answer."""
+        """The sizes that fit but have wrong losses, the fastest first. They are no answers."""
         wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
         return tuple(sorted(wrong, key=_slowest_last))
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
-        """The largest and the multiple of 8 below it, if the multiple is faster by more than the
-        tolerance.
+        """The largest size and the multiple of 8 below it, if that multiple is clearly faster.
+
+        Clearly means by more than the tolerance.
         """
-        odd = self.largest
-        if odd is None or odd.micro_batch % 8 == 0 or odd.is_thrashing:
+        largest = self.largest
+        if largest is None or largest.micro_batch % 8 == 0 or largest.is_thrashing:
             return None
         # Matrix kernels work in tiles of 8 and more; a size that fills them may be faster.
-        for aligned in self._not_accumulated():
-            is_below = aligned.micro_batch == odd.micro_batch // 8 * 8
-            if is_below and aligned.speed > odd.speed * (1 + self.tolerance):
-                return odd, aligned
+        multiple_below = largest.micro_batch // 8 * 8
+        for aligned in self._usable_unaccumulated():
+            is_below = aligned.micro_batch == multiple_below
+            if is_below and aligned.speed > largest.speed * (1 + self.tolerance):
+                return largest, aligned
         return None
 
     @property
     def slot_seconds(self) -> float:
-        """Slot time of all trials."""
+        """Seconds that all trials took in their slots."""
         return sum(size.slot_seconds for size in self.sizes)
 
-    def _not_accumulated(self) -> list[BatchMeasurement]:
-        """The sizes that fit and train what they should."""
+    def _usable_unaccumulated(self) -> list[BatchMeasurement]:
+        """The sizes without accumulation that fit and train correctly."""
         single = [size for size in self.sizes if size.accumulation == 1]
         return [size for size in single if size.fits and not size.trains_wrongly]
 
@@ -236,13 +245,13 @@ def _slowest_last(size: BatchMeasurement) -> float:
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     """A trial's batch as measured.
 
-    ``margin`` is the share of the GPU's memory to keep free, or bytes from 1 on.
+    ``margin`` is the memory to keep free: below 1 a share of the GPU's memory, else bytes.
     """
     measured = record.measurements
     memory = None
     speed = None
     error = UNKNOWN_ERROR
-    # What a trial measured before it failed is no figure of a training.
+    # A trial that failed measured only a part of a training: its figures do not count.
     if record.outcome is Outcome.OK:
         memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
         speed = measured.get("samples_per_second")
@@ -272,25 +281,25 @@ def _limit_bytes(record: TrialRecord, margin: float) -> float:
     device_bytes = record.environment.get("gpu_memory_bytes")
     if not device_bytes:
         return math.inf
-    # Another process's memory was there before the trial, and may be again.
+    # Memory that other processes used before the trial may be in use again later.
     used_before = record.measurements.get("gpu_used_before_bytes") or 0
     return float(device_bytes - margin_bytes(device_bytes, margin) - used_before)
 
 
 def margin_bytes(device_bytes: int, margin: float) -> int:
-    """The margin in bytes: a share below 1, or bytes."""
+    """The margin in bytes. Below 1 ``margin`` is a share of the GPU's memory, else bytes."""
     if margin < 1:
         return round(margin * device_bytes)
     return round(margin)
 
 
 def fastest(sizes: Iterable[BatchMeasurement]) -> BatchMeasurement | None:
-    """The fastest; of equals the smaller."""
+    """The fastest size. If two are equally fast, the smaller."""
     return max(sizes, key=_speed_then_size, default=None)
 
 
 def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeasurement | None:
-    """The smallest whose speed is within the tolerance of the fastest's."""
+    """The smallest size that is as fast as the fastest one, within the tolerance."""
     best = fastest(sizes)
     if best is None:
         return None

@@ -1,4 +1,7 @@
-"""What only all trials of a batch-size search together say: wrong losses, better batches near."""
+"""Two additions to a batch-size answer that need all its trials: loss checks and better batches.
+
+A better batch is a much faster effective batch near the one asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from orchestrator.storage.run_metadata import RunMetadata
 
 
 def advised(answer: BatchSizeAnswer, records: Sequence[TrialRecord]) -> BatchSizeAnswer:
-    """An answer with its sizes' losses checked, and with what is faster near the batch asked for.
+    """The answer with its losses checked, and with faster effective batches nearby.
 
-    The losses of a size are compared with those of the same search at other splits of the batch.
+    ``records`` are the trials of the search. Their losses are compared with each other.
     """
     dataset = dataset_of_records(records, RunMetadata())
     sizes = [_checked(size, dataset) for size in answer.sizes]
@@ -26,7 +29,7 @@ def advised(answer: BatchSizeAnswer, records: Sequence[TrialRecord]) -> BatchSiz
 
 
 def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
-    """A size with the flags of its row that are about losses."""
+    """The size with the loss flags that its row in the dataset has."""
     flags = list(size.flags)
     for row in dataset.rows:
         if row["trial_id"] == size.trial_id:
@@ -35,10 +38,10 @@ def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
 
 
 def _nearby(answer: BatchSizeAnswer, dataset: Dataset) -> tuple[NearbyBatch, ...]:
-    """Better effective batches, as the recommendation from these trials has them."""
+    """Much faster effective batches near the one asked for, if one was asked for."""
     if answer.effective_batch is None or dataset.main is None:
         return ()
-    # The tightest limit of all sizes: other processes may have come and gone meanwhile.
+    # Limits differ if other processes used the GPU during some trials. The smallest is safe.
     limit = min((size.limit_bytes for size in answer.sizes), default=math.inf)
     memory_bytes = None
     if math.isfinite(limit):

@@ -158,8 +158,9 @@ def _left_out(
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The fastest, then the next ones whose speed cannot be told from the fastest's,
-    ``MAX_CONTENDERS`` in all.
+    """The fastest, then the next ones that may be as fast, ``MAX_CONTENDERS`` in all.
+
+    A configuration may be as fast if the difference is within the uncertainty of both speeds.
     """
     best = fastest(configurations)
     if best is None:

@@ -1,4 +1,4 @@
-"""Cap checks: picks that ran again with the GPU's memory capped to a budget. Do they really fit?"""
+"""Cap checks: does a pick fit its budget when the GPU's memory is capped to this budget?"""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapCheck:
-    """One configuration run again with the device memory of a budget, context and libraries
-    included.
+    """One configuration that ran again with no more device memory than a budget.
+
+    The CUDA context and the libraries count as device memory.
     """
 
     trial_id: str
@@ -23,19 +24,22 @@ class CapCheck:
     outcome: Outcome
     reason: str
     memory_bytes: int | None
-    """The peak that NVML reported; None where the trial ended before one was read."""
+    """The peak that NVML reported; None if the trial ended before a peak was read."""
     samples_per_second: float | None
 
     @property
     def fits(self) -> bool:
-        """Whether it trained, and took no more than the budget."""
+        """Whether the trial ended ok and took no more memory than the budget."""
         if self.outcome is not Outcome.OK or self.memory_bytes is None:
             return False
         return self.memory_bytes <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
-        """Whether it was seen not to fit. A crash or a timeout says nothing about that."""
+        """Whether the trial shows that the configuration does not fit.
+
+        A crash or a timeout shows nothing about memory.
+        """
         if self.outcome is Outcome.OUT_OF_MEMORY:
             return True
         return self.outcome is Outcome.OK and not self.fits
@@ -49,10 +53,10 @@ def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
 def decisive_check(
     checks: Iterable[CapCheck], trial_ids: Sequence[str], budget_bytes: float
 ) -> CapCheck | None:
-    """The check that settles whether a configuration fits a budget; None where none does.
+    """The check that settles whether a configuration fits a budget; None if no check does.
 
-    What fits under a cap fits under every larger one; what fails under one fails under every
-    smaller one.
+    A configuration that fits under a cap fits under every larger cap. One that fails under a cap
+    fails under every smaller cap.
     """
     failing: list[CapCheck] = []
     fitting: list[CapCheck] = []

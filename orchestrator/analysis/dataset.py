@@ -1,5 +1,6 @@
-"""A run's results as one object, built once: report, recommend, compare, explain and follow-ups all
-read it.
+"""A run's results as one object that is built once.
+
+The verbs report, recommend, compare and explain read it, and so do the follow-ups.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class Dataset:
     rows: tuple[Row, ...]
     """The trials of the search."""
     follow_ups: tuple[Row, ...]
-    """Trials about its result."""
+    """The trials that check or profile trials of the search."""
     environments: tuple[EnvironmentResults, ...]
-    """Those in which something ended ok, most configurations first."""
+    """The environments in which a trial ended ok. The one with most configurations is first."""
     varying_axes: tuple[str, ...]
-    """The axes on which trials differ, which labels name."""
+    """The axes on which trials differ. A label names these."""
     losses: Losses
     loss_checks: Mapping[str, LossCheck] = field(default_factory=dict)
     """Trial -> what its losses say, for the ok trials of the search."""
@@ -76,17 +77,20 @@ class Dataset:
 
     @property
     def main(self) -> EnvironmentResults | None:
-        """The environment with most configurations: questions are answered for it."""
-        for results in self.environments:
-            return results
-        return None
+        """The environment with most configurations. Recommendations and plots are about this one.
+
+        None if no trial ended ok.
+        """
+        if not self.environments:
+            return None
+        return self.environments[0]
 
     def label(self, choices: Mapping[str, Choice]) -> str:
         """A configuration in a few words."""
         return label(choices, self.varying_axes)
 
     def pick_label(self, configuration: Configuration) -> str:
-        """The name of a pick: its accumulation is part of it even where that is 1."""
+        """The name of a pick. It always includes the accumulation, even an accumulation of 1."""
         batch = {name: configuration.row.get(name) for name in ("micro_batch", "accumulation")}
         return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
@@ -95,7 +99,7 @@ class Dataset:
         return self.label({axis: row.get(column) for axis, column in self.axes.items()})
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
-        """The results of one environment; None where nothing ended ok in it."""
+        """The results of one environment; None if no trial ended ok in it."""
         for results in self.environments:
             if results.environment_id == environment_id:
                 return results
@@ -103,7 +107,7 @@ class Dataset:
 
     @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
-        """Trial -> where its memory and time went, of those that were profiled."""
+        """Trial -> the breakdown of its memory and time, for the trials that were profiled."""
         if self.folder is None:
             return {}
         return anatomies_of(self.folder)
@@ -112,8 +116,8 @@ class Dataset:
 def load_dataset(run_folder: Path) -> Dataset:
     """A run from its folder, finished or not.
 
-    Raises FileNotFoundError where it holds neither records nor a table, UnreadableRunError on a
-    damaged file.
+    Raises FileNotFoundError if the folder holds neither records nor a table, and
+    UnreadableRunError if a file is damaged.
     """
     contents = read_run_folder(run_folder)
     return build_dataset(contents.trials, contents.losses, run_folder)
@@ -127,18 +131,18 @@ def dataset_of_records(records: Sequence[TrialRecord], run: RunMetadata) -> Data
 def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None) -> Dataset:
     """A run from its table.
 
-    Adds to the rows what follows from several of them: loss flags, break-even steps.
+    Adds two things to each row that follow from comparing rows: loss flags and break-even steps.
     """
-    # Follow-ups are evidence about other trials and never ranked.
+    # Follow-ups say something about other trials. They are never ranked themselves.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # A table without its losses keeps the flags that it was published with. With them, the checks
-    # find again what the trials themselves found.
+    # Without losses, the table keeps the loss flags that it was published with. With losses, the
+    # flags are computed afresh, and those that the trials set themselves come back.
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)
         _set_loss_flags(table.rows, checks)
-    # Steps until compiling has paid follow from pairs of rows, too.
+    # Each compiled row is compared with an uncompiled one: when has compiling paid for itself?
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])
@@ -157,7 +161,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
     """Replace the rows' loss flags by those of the checks."""
     for row in rows:
-        # A table may have been published when it had fewer rows to compare with.
+        # Old loss flags go: the run may have had fewer rows to compare with when they were set.
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
         flags += _flags_of_check(checks.get(row["trial_id"]))
         if flags or row.get("flags") is not None:
@@ -171,7 +175,11 @@ def _flags_of_check(check: LossCheck | None) -> list[Flag]:
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
-    """The axes in play as the run says; else those on which rows differ; all where none do."""
+    """The axes that the run says it varied.
+
+    A run without this list varied the axes on which its rows differ. If no axis differs, all are
+    returned.
+    """
     if table.run.axes:
         return table.run.axes
     varying = []
@@ -201,16 +209,19 @@ class _Environments:
         results = []
         for environment_id, measured in by_environment.items():
             results.append(self._results(environment_id, measured, wanted))
-        return tuple(sorted(results, key=_fewest_last))
+        return tuple(sorted(results, key=_configurations_descending))
 
     def _results(
         self, environment_id: str, measured: Sequence[Configuration], wanted: TrainingRecipe
     ) -> EnvironmentResults:
-        """One environment; ``wanted`` is the recipe to rank, if it was measured there."""
-        # A recipe that failed everywhere cannot be ranked; the nearest that ran is.
+        """The results of one environment.
+
+        ``wanted`` is the recipe of the baseline. It is ranked if it was measured here.
+        """
+        # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
         recipe = wanted
-        if wanted not in {own.training_recipe for own in measured}:
-            candidates = [(own.choices, own.training_recipe) for own in measured]
+        if wanted not in {configuration.training_recipe for configuration in measured}:
+            candidates = [(each.choices, each.training_recipe) for each in measured]
             recipe = ranked_recipe(candidates, self.table.run.baseline)
         same_losses = self._same_losses(measured, recipe)
         return EnvironmentResults(
@@ -237,7 +248,7 @@ class _Environments:
     def _same_losses(
         self, measured: Iterable[Configuration], recipe: TrainingRecipe
     ) -> dict[TrainingRecipe, SameLosses]:
-        """The recipes whose losses are those of the ranked one."""
+        """The recipes that reach the same losses as the ranked recipe, each with its evidence."""
         compared = []
         for configuration in measured:
             compared.append(
@@ -256,7 +267,10 @@ def _ranked_with(
     recipe: TrainingRecipe,
     same_losses: Mapping[TrainingRecipe, SameLosses],
 ) -> tuple[Configuration, ...]:
-    """The configurations, those with the ranked recipe's losses as configurations of it."""
+    """The configurations, each with the recipe that it is ranked with.
+
+    A configuration whose recipe reaches the same losses as the ranked recipe is ranked with it.
+    """
     ranked = []
     for configuration in measured:
         measurement = same_losses.get(configuration.training_recipe)
@@ -271,7 +285,7 @@ def _in_environment(rows: Iterable[Row], environment_id: str) -> tuple[Row, ...]
     return tuple(row for row in rows if row["environment_id"] == environment_id)
 
 
-def _fewest_last(results: EnvironmentResults) -> int:
+def _configurations_descending(results: EnvironmentResults) -> int:
     return -len(results.configurations)
 
 

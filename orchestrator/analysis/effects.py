@@ -59,8 +59,8 @@ def useful_micro_batch(
 ) -> int | None:
     """The smallest micro-batch at which the baseline's techniques are about as fast as they get.
 
-    None where they were not measured. A technique's effect is told there: at a micro-batch of 1 a
-    GPU mostly waits, and nothing that makes it faster shows.
+    None where they were not measured. The report states effects at this micro-batch, because at a
+    micro-batch of 1 a GPU mostly waits, and nothing that makes it faster shows.
     """
     speeds: dict[int, float] = {}
     for configuration in configurations:

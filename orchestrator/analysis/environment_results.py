@@ -167,7 +167,7 @@ class EnvironmentResults:
 
     @cached_property
     def useful_micro_batch(self) -> int | None:
-        """The micro-batch at which the effects of techniques are told; None where unknown."""
+        """The micro-batch at which the effects of techniques are stated; None where unknown."""
         return useful_micro_batch(self.configurations, self.baseline)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The Hugging Face guides' table: what they published, beside our figures taken their way."""
+"""The table in the Hugging Face guides, beside our own figures, measured as the guides did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Published:
     """What the guides printed for one configuration."""
 
     choices: Mapping[str, Choice]
-    """The axes that leave their default."""
+    """Axis -> value, for the axes whose value is not the default."""
     seconds: float
     samples_per_second: float
     memory_mib: int
@@ -39,17 +39,17 @@ class Guide:
 
     gpu: str
     context_mib: int
-    """A bare CUDA context."""
+    """Memory of a bare CUDA context."""
     context_and_weights_mib: int
     """The same with BERT-large's weights in fp32."""
     rows: tuple[Published, ...]
     stands_for: Mapping[Choice, Choice]
-    """Our optimizer -> the one in the table that it stands for."""
+    """Our optimizer -> the optimizer of the table that it is compared with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuideRow:
-    """One of our configurations measured the guides' way, with what they published of it."""
+    """One of our configurations, measured as in the guides, with their figures for it."""
 
     configuration: Configuration
     published: Published | None
@@ -70,13 +70,13 @@ def guide() -> Guide:
 def published(choices: Mapping[str, Choice]) -> Published | None:
     """The guides' figures for these choices.
 
-    None where they have none, or do not know an axis that was moved.
+    None if the guides have no such row, or if ``choices`` names an axis that is not a built-in one.
     """
     if any(axis not in AXES for axis in choices):
         return None
     defaults: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
     wanted = {**defaults, **choices}
-    # An optimizer of ours that the guides do not have counts as the one of theirs it replaces.
+    # An optimizer that the guides lack is compared with the one that it stands for.
     wanted["optimizer"] = guide().stands_for.get(wanted["optimizer"], wanted["optimizer"])
     for row in guide().rows:
         if {**defaults, **row.choices} == wanted:
@@ -85,10 +85,9 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
 
 
 def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tuple[GuideRow, ...]:
-    """The configurations measured the guides' way, one whole epoch each, in the guides' order.
+    """The configurations measured as in the guides, one whole epoch each, in the guides' order.
 
-    Published figures are there only if the run trains the guides' model on the guides' amount of
-    data.
+    A row has published figures only if the run has the guides' model and amount of data.
     """
     is_comparable = _is_the_guides_experiment(run.config)
     rows = []
@@ -104,7 +103,7 @@ def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tup
 
 
 def _guides_order(row: GuideRow) -> int:
-    """The row's number in the published table; rows that it does not have come last."""
+    """Sort key: the row's number in the published table. Unpublished rows come last."""
     rows = guide().rows
     if row.published is None:
         return len(rows)
@@ -112,19 +111,23 @@ def _guides_order(row: GuideRow) -> int:
 
 
 def _ran_one_epoch(run: RunMetadata, configuration: Configuration) -> bool:
-    part = "cpu_fallback"
+    # A trial without a GPU took its number of steps from this other key of the file.
+    key = "cpu_fallback"
     if configuration.row.get("gpu_model"):
-        part = "measure"
-    settings = run.config.get(part) or {}
+        key = "measure"
+    settings = run.config.get(key) or {}
     # No number of steps means the whole epoch.
     return "steps" in settings and settings["steps"] is None
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
+    """Whether the run trains BERT-large on as many samples and tokens as the guides did."""
     model = config.get("model") or {}
     shape = model.get("config") or {}
     data = (config.get("data") or {}).get("synthetic") or {}
+    # The model is given by its shape or by its name.
     size = (model.get("architecture"), shape.get("hidden_size"), shape.get("num_hidden_layers"))
     is_named = "bert-large" in str(model.get("name_or_path") or "")
+    is_same_model = size == BERT_LARGE or is_named
     amount = (data.get("samples"), data.get("sequence_length"))
-    return (size == BERT_LARGE or is_named) and amount == GUIDE_DATA
+    return is_same_model and amount == GUIDE_DATA

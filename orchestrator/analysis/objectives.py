@@ -1,4 +1,4 @@
-"""What a configuration can be best in: speed, energy, money, host memory."""
+"""The figures that configurations can be ranked by: speed, energy, money, host memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from orchestrator.units import HOUR_SECONDS
 
 MILLION = 1_000_000
 Figure = Callable[[Configuration, float | None], float | None]
-"""The figure of a configuration at a price per GPU hour; None where it was not measured."""
+"""Computes a figure of a configuration. The second argument is dollars per GPU hour.
+
+Returns None if the figure was not measured.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +27,7 @@ class Objective:
     of: Figure
 
     def score(self, configuration: Configuration, price_per_hour: float | None = None) -> float:
-        """The figure as a number of which more is better; minus infinity where there is none."""
+        """The figure with its sign set so that more is better; minus infinity if it is missing."""
         figure = self.of(configuration, price_per_hour)
         if figure is None:
             return -math.inf
@@ -45,8 +48,9 @@ def _host_memory(configuration: Configuration, _: float | None) -> float | None:
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
-    """GPU energy per sample in joules; from the counted steps' energy where a table is older than
-    the column.
+    """GPU energy per sample in joules; None if no energy was measured.
+
+    Older tables lack the column. For them it is computed from the energy of the counted steps.
     """
     row = configuration.row
     if row.get("joules_per_sample") is not None:
@@ -59,10 +63,10 @@ def joules_per_sample(configuration: Configuration, _: float | None = None) -> f
 
 
 def dollars_per_million(configuration: Configuration, price_per_hour: float | None) -> float | None:
-    """What a million samples cost at a price per GPU hour; None without a price."""
+    """Dollars for a million samples, from dollars per GPU hour; None without a price."""
     if price_per_hour is None:
         return None
-    # The time of a million samples, at the price of an hour.
+    # Seconds on one GPU for a million samples, times dollars per second.
     seconds = MILLION / configuration.samples_per_second
     return price_per_hour / HOUR_SECONDS * seconds
 

@@ -1,6 +1,6 @@
 """Tie-breaks: close configurations measured again in interleaved rounds on one GPU (A B B A).
 
-Interleaving lets a drift of the GPU, its temperature for example, affect all of them alike.
+Interleaving spreads a drift of the GPU, its temperature for example, evenly over all of them.
 """
 
 from __future__ import annotations

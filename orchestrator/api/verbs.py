@@ -80,19 +80,16 @@ def predict(
     """Predict the memory of the trials of a sweep, without a GPU.
 
     ``trials`` are beginnings of trial ids. All trials are predicted if it is empty. Raises
-    ConfigError, and ValueError if the GPU has no constants or no trial matches ``trials``.
+    ConfigError, and ValueError if the GPU has no constants or no trial matches one of ``trials``.
     """
-    from orchestrator.planning.plan import plan
+    from orchestrator.planning.plan import plan, trials_with_ids
     from orchestrator.prediction.estimator import predict as estimate
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
 
     checked = _checked(config, None, trust_remote_code=trust_remote_code)
     gpu_constants = load_gpu(gpu)
-    planned = plan(checked).trials
-    chosen = [trial for trial in planned if not trials or trial.trial_id.startswith(tuple(trials))]
-    if trials and not chosen:
-        raise ValueError(f"no trial {', '.join(trials)} in this plan")
+    chosen = trials_with_ids(plan(checked).trials, trials)
     with without_gpus():
         predictions = tuple(estimate(chosen, gpu_constants))
     return Predictions(config=checked, gpu=gpu_constants.name, predictions=predictions)

@@ -14,7 +14,7 @@ from typing import Any
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 """Names of torch dtypes that a model may be built with."""
 _WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
-"""Characters that begin markup or end a docstring -> harmless ones that look alike."""
+"""Characters that begin markup or end a docstring -> harmless ones that look similar."""
 _LINE_LENGTH = 60
 """Arguments that together have more characters than this are written on one line each."""
 

@@ -12,6 +12,7 @@ from orchestrator.export.generated_code import one_line
 _DISTRIBUTIONS: Mapping[str, str] = {
     "apollo_torch": "apollo-torch",
     "bitsandbytes": "bitsandbytes",
+    "cut_cross_entropy": "cut-cross-entropy",
     "deepspeed": "deepspeed",
     "flash_attn": "flash-attn",
     "galore_torch": "galore-torch",

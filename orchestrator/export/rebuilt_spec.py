@@ -98,16 +98,13 @@ def _rebuilt(
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
     """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
-    choices: dict[str, Choice] = {}
+    # A run of an older version lacks the axes that came after it: it ran with their defaults.
+    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    choices |= {axis: row[column] for axis, column in axes.items()}
     for name, axis in AXES.items():
-        # A table of an older version lacks the axes that were added since.
-        choices[name] = row[axes[name]] if name in axes else axis.default
         if axis.takes_integers and str(choices[name]).isdecimal():
             # A column that holds names, too, holds its integers as text.
             choices[name] = int(str(choices[name]))
-    for name, column in axes.items():
-        if name not in AXES:
-            choices[name] = row[column]
     return choices
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from jobs.spec import Hook, TrialSpec
+from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
 from orchestrator.export.data_code import data_code
@@ -27,16 +28,18 @@ from orchestrator.export.source_lifting import lifted
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 """Name of a loop's hook -> the word for it in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
     "batching": ("dataset", "collator or transformers.default_data_collator", "BATCHING"),
-    "compiler": (),
-    "kernels": (),
-    "model": ("model", "TASK", "arguments"),
+    **dict.fromkeys(PROCESS_PLACES, ()),
+    "base": ("make", "IS_CHECKPOINT", "device"),
+    **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
 """Place of a hook -> the names in train.py that it is called with.
 
-TASK is the task's name, BATCHING the attention and the length that batches are made for.
+TASK is the task's name, IS_CHECKPOINT whether the model has a checkpoint, and BATCHING the
+attention and the length that batches are made for.
 """
 
 
@@ -62,6 +65,8 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **data_code(spec.data, spec.model),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
+            "process_places": ("allocator", *PROCESS_PLACES),
+            "model_places": MODEL_PLACES,
             "decay_groups": lifted(decay_groups),
             "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },
@@ -137,15 +142,15 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    model = spec.model
+    facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs: list[Code] = []
     for word in _HOOK_INPUTS[place]:
-        if word == "TASK":
-            inputs.append(literal(spec.model.task))
-        elif word == "BATCHING":
+        if word == "BATCHING":
             attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
             inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
         else:
-            inputs.append(Code(word))
+            inputs.append(literal(facts[word]) if word in facts else Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))

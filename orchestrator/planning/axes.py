@@ -15,7 +15,8 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.document import Document
-from orchestrator.planning.problems import KeyPath, Problem, advice, closest, described
+from orchestrator.planning.parameters import read_technique
+from orchestrator.planning.problems import KeyPath, Problem, closest, described
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
@@ -82,8 +83,9 @@ class AxisReader:
         for axis, raw in self._axes(at):
             if isinstance(raw, list):
                 self._complain((*at, axis), "must be one value here, not a list")
-            elif self._is_valid(axis, raw, (*at, axis)):
-                chosen[axis] = raw
+                continue
+            for value in self._read(axis, raw, (*at, axis)):
+                chosen[axis] = value
         return chosen
 
     def _axes(self, at: KeyPath) -> Iterator[tuple[str, Any]]:
@@ -106,26 +108,32 @@ class AxisReader:
     def _values(self, axis: str, raw: Any, at: KeyPath) -> Iterator[Choice]:
         # A single value counts as a list of one value.
         if not isinstance(raw, list):
-            if self._is_valid(axis, raw, at):
-                yield raw
+            yield from self._read(axis, raw, at)
             return
         if not raw:
             self._complain(at, "has no values; give at least one, or remove the axis")
         # Compare the types, too, because 1, 1.0 and True are equal in Python.
         earlier: set[tuple[type, Any]] = set()
-        for index, value in enumerate(raw):
-            if not self._is_valid(axis, value, (*at, index)):
-                continue
-            if (type(value), value) in earlier:
-                self._complain((*at, index), f"{value} is listed twice")
-            earlier.add((type(value), value))
-            yield value
+        for index, item in enumerate(raw):
+            for value in self._read(axis, item, (*at, index)):
+                if (type(value), value) in earlier:
+                    self._complain((*at, index), f"{value} is listed twice")
+                earlier.add((type(value), value))
+                yield value
 
-    def _is_valid(self, axis: str, value: Any, at: KeyPath) -> bool:
-        problem = _value_problem(axis, value, self._document.written.get(at, ""))
+    def _read(self, axis: str, raw: Any, at: KeyPath) -> list[Choice]:
+        """The value as the plan has it; none if it is not valid."""
+        if _takes_names(axis, raw):
+            source = self._document.written.get(at, "")
+            technique, mistakes = read_technique(AXES[axis], raw, source)
+            for mistake in mistakes:
+                self._complain((*at, *mistake.at), mistake.message)
+            return [] if mistakes else [technique]
+        problem = _value_problem(axis, raw)
         if problem:
             self._complain(at, problem)
-        return problem is None
+            return []
+        return [raw]
 
     def _complain(self, at: KeyPath, message: str) -> None:
         self.problems.append(self._document.problem(at, message))
@@ -221,33 +229,20 @@ def _name_problem(name: str) -> str | None:
     return f"unknown axis; {guess}valid choices: {choices}"
 
 
-def _value_problem(axis: str, value: Any, written: str) -> str | None:
-    # Batches are integers, techniques have names, and arguments are any plain value.
-    if axis == EFFECTIVE_BATCH or (axis in AXES and AXES[axis].integer_argument):
+def _takes_names(axis: str, value: Any) -> bool:
+    """Whether the value of an axis should be the name of a technique."""
+    if axis not in AXES or AXES[axis].integer_argument:
+        return False
+    return isinstance(value, str) or not AXES[axis].takes_integers
+
+
+def _value_problem(axis: str, value: Any) -> str | None:
+    # Batches are integers, and arguments are any plain value.
+    if axis == EFFECTIVE_BATCH or axis in AXES:
         return _integer_problem(value)
-    if axis in AXES and AXES[axis].takes_integers and not isinstance(value, str):
-        return _integer_problem(value)
-    if axis in AXES:
-        return _variant_problem(list(AXES[axis].variants), value, written)
     if value is None or isinstance(value, (bool, int, float, str)):
         return None
     return f"must be a single value, not {described(value)}"
-
-
-def _variant_problem(variants: list[str], value: Any, written: str) -> str | None:
-    if value in variants:
-        return None
-    if isinstance(value, str):
-        return f'"{value}" is not known; {advice(value, variants)}'
-    # YAML 1.1 reads on, off, yes and no as booleans.
-    if isinstance(value, bool):
-        boolean = str(value).lower()
-        choices = ", ".join(variants)
-        return (
-            f"YAML reads {written} as the boolean {boolean}, and this axis takes names; "
-            f"valid choices: {choices}"
-        )
-    return f"must be a name, not {described(value)}; {advice(written, variants)}"
 
 
 def _integer_problem(value: Any) -> str | None:

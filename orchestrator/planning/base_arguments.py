@@ -206,9 +206,6 @@ def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
     traits = ["deepspeed"]
     if optimizer_device in _HOST_DEVICES:
         traits.append("offloaded_optimizer")
-    # Stage 3 has a trait of its own, because it also partitions the parameters.
-    if stage == 3:
-        traits.append("zero3")
     if stage in (1, 2, 3):
         traits.append("zero")
     return tuple(traits)

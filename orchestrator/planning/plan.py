@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -59,6 +59,19 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
             else:
                 ruled_out.append(unsupported(trial, rule.name, rule.reason))
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
+
+
+def trials_with_ids(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
+    """The trials whose ids start with one of the prefixes; all trials if there are no prefixes.
+
+    Raises ValueError for a prefix that no trial has.
+    """
+    for prefix in prefixes:
+        if not any(trial.trial_id.startswith(prefix) for trial in trials):
+            raise ValueError(f"no trial {prefix} in this plan; without an id all are predicted")
+    if not prefixes:
+        return list(trials)
+    return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
 
 
 def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jobs.techniques import AXES, Axis
+from jobs.techniques import AXES, Axis, Family
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.schema_models import SweepSection
@@ -57,7 +57,27 @@ def _axis(axis: Axis) -> dict[str, Any]:
         variants.append(integer)
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
+    if axis.pattern is not None:
+        others = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
+        listed = {"enum": list(axis.variants)}
+        variants.append({**others, "not": listed, "description": axis.pattern.doc})
+    for name, family in axis.families.items():
+        variants += _family(name, family)
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
+
+
+def _family(name: str, family: Family) -> list[dict[str, Any]]:
+    """What a family may be written as: its name, its written form, or a mapping of parameters."""
+    return [
+        {"const": name, "description": family.doc},
+        {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": family.doc},
+        {
+            "type": "object",
+            "properties": {name: {"type": ["object", "null"], "description": family.doc}},
+            "required": [name],
+            "additionalProperties": False,
+        },
+    ]
 
 
 def _assignment() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from jobs.techniques import AXES
 from orchestrator.labels import label
 from orchestrator.planning.arguments import owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
+from orchestrator.planning.parameters import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
@@ -92,13 +93,13 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     axes = [name for name in AXES if name not in BATCH_AXES]
     if axis not in axes:
         raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
-    variants = list(AXES[axis].variants)
     if AXES[axis].takes_integers and value.isdecimal() and int(value) > 0:
         return axis, int(value)
-    if value not in variants:
-        raise ValueError(f'{axis} has no "{value}"; {advice(value, variants)}')
+    technique, mistakes = read_technique(AXES[axis], value)
+    if mistakes:
+        raise ValueError(f"{axis}: {mistakes[0].message}")
     _refuse_contradiction(axis, config)
-    return axis, value
+    return axis, technique
 
 
 def _refuse_contradiction(axis: str, config: SweepConfig) -> None:

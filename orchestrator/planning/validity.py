@@ -75,11 +75,34 @@ def _is_lomo_with_loss_scaling(choices: Choices, variants: Variants) -> bool:
     return scales and _has(variants, "lomo")
 
 
+def _freezes_without_an_adapter(choices: Choices, variants: Variants) -> bool:
+    return _has(variants, "frozen_base") and not _has(variants, "peft")
+
+
+def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
+    precision = variants.get("precision")
+    # Of the number formats, only pure bf16 sets the dtype of the weights.
+    sets_weights = precision is not None and "dtype" in precision.model_kwargs
+    return sets_weights and _has(variants, "frozen_base")
+
+
 def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
     if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
         return False
     return _has(variants, "half_precision_only")
+
+
+def _budgets_uncompiled_code(choices: Choices, variants: Variants) -> bool:
+    return _has(variants, "activation_budget") and not _has(variants, "partitioned")
+
+
+def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants) -> bool:
+    offload = variants.get("offload")
+    if offload is None or offload.deepspeed is None:
+        return False
+    stage = offload.deepspeed.get("zero_optimization", {}).get("stage")
+    return stage == 3 and _has(variants, "fused_loss")
 
 
 RULES: tuple[Rule, ...] = (
@@ -165,6 +188,57 @@ RULES: tuple[Rule, ...] = (
         reason="The plain Accelerate loop runs eagerly; torch_compile is an argument of the "
         "Trainer.",
         applies=_all_of("compiled", "accelerate"),
+    ),
+    Rule(
+        # Only min_cut_rematerialization_partition (torch._functorch.partitioners) reads it.
+        name="activation_budget_needs_compilation",
+        reason="An activation memory budget is for code that AOTAutograd partitions, and this "
+        "configuration has none.",
+        applies=_budgets_uncompiled_code,
+    ),
+    Rule(
+        # The dispatch modes of selective checkpointing would surround compiled code.
+        name="selective_checkpointing_of_whole_graphs",
+        reason="Selective checkpointing chooses among the operators of a block, and a compiled "
+        "block shows none.",
+        applies=_all_of("selective", "regional"),
+    ),
+    Rule(
+        name="regions_without_deepspeed",
+        reason="DeepSpeed's engine puts hooks around each block, which compiled blocks would not "
+        "run.",
+        applies=_all_of("deepspeed", "regional"),
+    ),
+    Rule(
+        # ZeRO-3 gathers a layer's weight only while that layer itself runs.
+        name="fused_loss_needs_whole_weights",
+        reason="A fused loss multiplies by the weight of the output layer, which ZeRO-3 keeps "
+        "partitioned at that time.",
+        applies=_fuses_the_loss_of_partitioned_weights,
+    ),
+    Rule(
+        name="base_needs_adapter",
+        reason="The base axis is about frozen weights, and without an adapter every weight is "
+        "trained; precision: bf16_weights trains all weights in 16 bits.",
+        applies=_freezes_without_an_adapter,
+    ),
+    Rule(
+        name="base_sets_the_weights",
+        reason="This precision and the base axis both set the format of the weights; "
+        "precision: bf16 goes with a base.",
+        applies=_sets_the_weights_twice,
+    ),
+    Rule(
+        name="quantized_base_without_zero3",
+        reason="ZeRO-3 partitions each weight as it is made, before it can be quantized.",
+        applies=_all_of("quantized_base", "zero3"),
+    ),
+    Rule(
+        # peft.PeftModel refuses it: checkpointed layers drop the cache that holds the prefix.
+        name="key_value_prefix_without_checkpointing",
+        reason="Prefix tuning passes its keys and values as a cache, which checkpointed layers do "
+        "not keep.",
+        applies=_all_of("key_value_prefix", "checkpointing"),
     ),
     Rule(
         # transformers.integrations.flash_attention casts to the autocast dtype, else to the

@@ -16,6 +16,14 @@ _ARGUMENTS = {
     "traced",
 }
 """Training argument -> why a trial that sets it is not predicted."""
+_HOOK_PLACES = {
+    "regions": "torch.compile plans its own buffers",
+    "allocator": "only the allocator's default settings are modelled",
+    "layers": "Liger's kernels are not traced",
+    "checkpointing": "what selective checkpointing keeps is not traced",
+    "kernels": "the trace cannot restrict attention to one kernel",
+}
+"""Place of a hook -> why a trial that has one there is not predicted."""
 
 
 def unpredictable(spec: TrialSpec) -> str:
@@ -38,11 +46,18 @@ def _untraced_batches(spec: TrialSpec) -> str:
 def _untraced_kernels(spec: TrialSpec) -> str:
     if spec.settings.training_arguments.get("torch_compile"):
         return "torch.compile plans its own buffers"
+    for place, reason in _HOOK_PLACES.items():
+        if place in spec.settings.hooks:
+            return reason
+    loss = spec.settings.hooks.get("loss")
+    if loss is not None and loss.arguments.get("kernel") != "chunked":
+        return "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex")):
         return f"{attention} runs kernels that are not traced"
-    if "kernels" in spec.settings.hooks:
-        return "the trace cannot restrict attention to one kernel"
+    base = spec.settings.hooks.get("base")
+    if base is not None and base.name == "quantized_base":
+        return "the kernels of a quantized base are not traced"
     return ""
 
 

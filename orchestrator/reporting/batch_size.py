@@ -14,6 +14,7 @@ from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.terminal.safe_text import visible
 
 _WIDTH = 118
+_HEADINGS = f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
 
 
 def describe(answer: BatchSizeAnswer, hardware: str) -> str:
@@ -42,7 +43,7 @@ def _table(answer: BatchSizeAnswer) -> Iterator[str]:
     saturation = answer.saturation
     if largest is None or fastest is None or saturation is None:
         return
-    yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
+    yield _HEADINGS
     yield _line("largest that fits", largest, _why_largest(answer, largest))
     yield _line("fastest", fastest, "")
     why = _why_saturation(answer, saturation, fastest)
@@ -122,6 +123,21 @@ def _why_saturation(
 
 def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     # What the answer does not know, before what qualifies it.
+    yield from _unanswered(answer)
+    yield from _left_out(answer)
+    yield from _nearby(answer)
+    if answer.unfinished:
+        yield f"unfinished: {answer.unfinished}"
+    yield from _alignment(answer)
+    yield from _precision(answer)
+    if answer.sizes:
+        listed = ", ".join(map(_measured, answer.sizes))
+        trials = units.count(len(answer.sizes), "trial")
+        yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
+
+
+def _unanswered(answer: BatchSizeAnswer) -> Iterator[str]:
+    """Why the largest micro-batch or the effective batch has no line in the table."""
     if answer.largest is None and answer.unfinished:
         yield "no size is known to fit"
     elif answer.largest is None:
@@ -129,22 +145,6 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         effective_batch = answer.effective_batch
         yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
-    yield from _left_out(answer)
-    yield from _nearby(answer)
-    if answer.unfinished:
-        yield f"unfinished: {answer.unfinished}"
-    if answer.alignment is not None:
-        odd, aligned = answer.alignment
-        gain = aligned.speed / odd.speed - 1
-        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
-        yield f"multiples of 8 matter here: {faster}"
-    fastest = answer.fastest
-    if fastest is not None and answer.tolerance < fastest.error95:
-        yield _precision_note(fastest.error95)
-    if answer.sizes:
-        listed = ", ".join(map(_measured, answer.sizes))
-        trials = units.count(len(answer.sizes), "trial")
-        yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
 
 
 def _left_out(answer: BatchSizeAnswer) -> Iterator[str]:
@@ -169,10 +169,25 @@ def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
         )
 
 
-def _precision_note(error95: float) -> str:
-    if math.isfinite(error95):
-        return f"speeds are known to {units.error(error95)}: closer sizes cannot be ranked"
-    return "speeds come from a single step: close sizes cannot be ranked"
+def _alignment(answer: BatchSizeAnswer) -> Iterator[str]:
+    """A multiple of 8 that beat an odd size beside it."""
+    if answer.alignment is not None:
+        odd, aligned = answer.alignment
+        gain = aligned.speed / odd.speed - 1
+        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
+        yield f"multiples of 8 matter here: {faster}"
+
+
+def _precision(answer: BatchSizeAnswer) -> Iterator[str]:
+    """That speeds are known less well than the tolerance that was asked for."""
+    fastest = answer.fastest
+    if fastest is None or answer.tolerance >= fastest.error95:
+        return
+    if math.isfinite(fastest.error95):
+        error = units.error(fastest.error95)
+        yield f"speeds are known to {error}: closer sizes cannot be ranked"
+    else:
+        yield "speeds come from a single step: close sizes cannot be ranked"
 
 
 def _measured(size: BatchMeasurement) -> str:

@@ -42,6 +42,7 @@ _REQUIREMENTS = {
     "cuda": "a CUDA GPU",
     "bf16": "a GPU with bf16, or a CPU",
     "no_attention_dropout": "a model without attention dropout",
+    "text_task": "a model of text",
 }
 """Requirement without an argument -> its words."""
 _REQUIREMENT_PREFIXES: Mapping[str, str] = {
@@ -49,6 +50,8 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
+    "task:": "the task `{}`",
+    "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
 }
 """Prefix of a requirement with an argument -> its words."""
 
@@ -176,7 +179,28 @@ def _axis(axis: Axis) -> Iterator[str]:
     for name, variant in axis.variants.items():
         requirements = ", ".join(map(_requirement, variant.requires))
         rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
+    if axis.pattern is not None:
+        rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
     yield from _table(["value", "meaning", "requires", "results"], rows)
+    yield from _families(axis)
+
+
+def _families(axis: Axis) -> Iterator[str]:
+    """The techniques of an axis that take parameters; nothing if it has none."""
+    if not axis.families:
+        return
+    rows = []
+    for name, family in axis.families.items():
+        class_name = family.config_class.partition(":")[2]
+        rows.append([f"`{name}`", family.doc, f"`{class_name}`"])
+    example = next(iter(axis.families))
+    yield ""
+    yield (
+        f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "
+        f"`{example}(name=value)`. The parameters are those of the library's class."
+    )
+    yield ""
+    yield from _table(["value", "meaning", "parameters of"], rows)
 
 
 def _effective_batch() -> Iterator[str]:

@@ -88,7 +88,7 @@ def _shown_tokens(dataset: Dataset, configuration: Configuration) -> float | Non
 
 
 def losses(configuration: Configuration) -> str:
-    """What is known of a configuration's losses, and of those of its recipe."""
+    """What the loss checks say about a configuration or its training recipe, in words."""
     is_wrong = configuration.loss_state is CheckState.MISMATCH
     if configuration.same_losses is not None and not is_wrong:
         return "same as the reference, measured"

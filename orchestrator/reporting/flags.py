@@ -119,6 +119,14 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         without_value="another row of this loop does not match its reference with accumulation",
         write=number,
     ),
+    FlagKind.NOT_QUANTIZED: Wording(
+        heading="not quantized",
+        value="share of the frozen layers' weights that stay in 16 bits or more",
+        sentence="{} of the frozen layers' weights were not quantized; the library left them in "
+        "16 bits or more",
+        without_value="part of the frozen layers' weights was not quantized",
+        write=_percent,
+    ),
 }
 
 
@@ -189,7 +197,7 @@ def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return wording.without_value
-    # Values that are written alike are one value for a reader.
+    # Values that are written equally are one value for a reader.
     lowest = wording.write(min(finite))
     highest = wording.write(max(finite))
     if lowest == highest:

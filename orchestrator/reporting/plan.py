@@ -113,7 +113,7 @@ def _planned_values(plan: Plan) -> dict[str, dict[str, None]]:
     specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
     for spec in specs:
         for axis, choice in spec.choices.items():
-            # Skip fractions: their effective batch is not divisible by the micro-batch.
+            # A fraction is left out: a rule forbids an accumulation that is not whole.
             if axis != ACCUMULATION or isinstance(choice, int):
                 values.setdefault(axis, {})[str(choice)] = None
     return values

@@ -1,4 +1,4 @@
-"""What trials will need of a GPU's memory, predicted beside a sweep in processes of its own."""
+"""Predicts the GPU memory of trials in background processes, while a sweep runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 
 _CORES_PER_PROCESS = 4
-"""The other cores are left to the trials on this host."""
+"""One background process for so many cores. The other cores are left to trials on this host."""
 _DEFAULT_GPU = "h200"
-"""Its constants serve a GPU that has none. A search that measures soon corrects them."""
+"""GPU whose constants are used for a model without its own. The search corrects the predictions
+with its first measurements.
+"""
 _LOWEST_PRIORITY = 19
 
 Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
@@ -31,7 +33,7 @@ class BackgroundPredictor:
         self._predict = predict
 
     def __enter__(self) -> Self:
-        # Spawned, because the driver has threads. The pool's workers end with it at any time.
+        # Spawned, not forked, because the driver has threads.
         context = multiprocessing.get_context("spawn")
         # At most a quarter of the cores, because trials on this host need the others.
         processes = max(1, cores() // _CORES_PER_PROCESS)
@@ -48,11 +50,12 @@ class BackgroundPredictor:
         self._pool.join()
 
     def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
-        """Begin to predict; returns trial id -> bytes of device memory, which fills with time.
+        """Start to predict, and return at once.
 
-        ``gpu_model`` is the name that NVML gives. What cannot be predicted stays out.
+        The result maps a trial id to bytes of device memory. It is empty at first, and gets an
+        entry with every prediction. A trial that cannot be predicted never gets one. ``gpu_model``
+        is the name that NVML gives.
         """
-        # The dictionary fills from the pool; the search reads whatever is there.
         gpu = load_gpu(_constants_of(gpu_model))
         predicted: dict[str, float] = {}
 
@@ -61,7 +64,7 @@ class BackgroundPredictor:
                 if prediction.device is not None:
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
 
-        # Trials that share a trace go to one worker, which then makes the trace once.
+        # Trials that share a trace go to the same worker, so that the trace is made once.
         for group in sharing_traces(trials):
             self._pool.apply_async(
                 self._predict, (group, gpu), callback=keep, error_callback=_log_failure
@@ -70,7 +73,7 @@ class BackgroundPredictor:
 
 
 def _constants_of(gpu_model: str) -> str:
-    """The name of the file with a GPU model's constants."""
+    """The name of the file with the constants of a GPU model, or of the default GPU."""
     words = gpu_model.lower().split()
     for name in known_gpus():
         if name in words:

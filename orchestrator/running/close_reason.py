@@ -1,4 +1,4 @@
-"""Why a session starts nothing more."""
+"""The reasons for which a session starts no further trial."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import enum
 from jobs.record import Outcome, TrialRecord
 
 _OWN_TIMEOUT_SHARE = 0.95
-"""A trial that timed out before this share of its own timeout was cut by the sweep's budget."""
+"""Share of its own timeout. A trial that timed out earlier was ended by the sweep's time budget."""
 
 
 class CloseReason(enum.StrEnum):
-    """Why a session starts nothing more. The value is the rule of trials that did not run."""
+    """Why a session starts no further trial.
+
+    The value is written to the column ``rule`` of the trials that did not run.
+    """
 
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
@@ -23,7 +26,7 @@ class CloseReason(enum.StrEnum):
 
     @property
     def sentence(self) -> str:
-        """The reason in the records of trials that did not run."""
+        """The text of the column ``reason`` of the trials that did not run."""
         return f"{_WHAT_HAPPENED[self]} before this trial could start"
 
 
@@ -38,8 +41,8 @@ _WHAT_HAPPENED = {
 
 
 def with_budget_rule(record: TrialRecord) -> TrialRecord:
-    """The record, skipped if it was the sweep's time budget that ended its trial."""
-    # A trial that was given less time than its own timeout was cut by the sweep's budget.
+    """The record, changed to ``skipped`` if the sweep's time budget ended its trial."""
+    # The slot gave the trial less time than its own timeout, because the budget was nearly used.
     own_timeout = _OWN_TIMEOUT_SHARE * record.spec.measure.timeout_seconds
     if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
         return record

@@ -1,4 +1,4 @@
-"""Records that a run folder has already: which of them today's plan uses, and where others go."""
+"""Records of earlier sweeps in the run folder: today's plan uses some, others are moved aside."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from orchestrator.units import count
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierRecords:
-    """What became of the records that a run folder had."""
+    """What was decided about the earlier records of a run folder."""
 
     wanted: Mapping[str, TrialRecord] = field(default_factory=dict)
-    """Trial id -> the record of a trial of today's plan, on a GPU model that is there."""
+    """Trial id -> its record, if today's plan has the trial and the cluster has its GPU model."""
     of_absent_models: Mapping[str, int] = field(default_factory=dict)
-    """GPU model that is not there today -> its records of today's plan, which stay as they are."""
+    """GPU model that the cluster lacks today -> how many of its records stay in the folder."""
     superseded: int = 0
-    """Records moved aside."""
+    """How many records were moved aside."""
     tables: int = 0
-    """Tables moved aside."""
+    """How many tables were moved aside."""
     moved_to: str = ""
-    """The folder of the records that were moved aside."""
+    """The folder that records and tables were moved to."""
     is_fresh: bool = False
     """Whether the user asked for everything to be measured again."""
 
@@ -48,9 +48,9 @@ class EarlierRecords:
 
 
 def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:
-    """Refuse to go on without a GPU in a run that was measured on GPUs.
+    """Raises NoSuchGpuError if the run was measured on GPUs and the cluster has none.
 
-    A broken driver or a login node would supersede every row. Raises NoSuchGpuError.
+    Otherwise a broken driver or a login node would make every earlier row superseded.
     """
     if cluster.gpus or fresh:
         return
@@ -77,26 +77,28 @@ def sort_earlier(
     fresh: bool = False,
     hardware: Mapping[str, str] | None = None,
 ) -> EarlierRecords:
-    """Decide on every record of the folder. None is deleted: what today's plan does not name moves
-    into ``superseded/``.
+    """Decide on every record of the folder.
 
-    ``hardware``: GPU model of a trial ("" for the only one) -> the model's name. Only a sweep over
-    several GPU models names them in its trials. So a record is renamed where the cluster had fewer
-    or more models when it was measured, and nothing finished is repeated or lost.
+    No record is deleted. Records that today's plan does not name move into ``superseded/``.
+
+    ``hardware`` maps the ``gpu_model`` of a trial to the model's name. The trials name a GPU model
+    only if the sweep covers several; with one model the key is "". So trial ids change when the
+    cluster gets a second model, or loses it. Earlier records are then renamed, so that no finished
+    trial is repeated or lost.
     """
     if fresh:
         sorting = _Sorting(folder, {}, _no_trial)
     else:
         sorting = _Sorting(folder, hardware or {}, is_wanted)
     records = folder.records()
-    # Follow-ups name the trials that they follow, which may be renamed: those come first.
+    # A follow-up names other trials, so their new ids are decided first.
     for record in sorted(records.values(), key=_is_follow_up):
         sorting.decide(record)
     return sorting.finish(is_fresh=fresh)
 
 
 class _Sorting:
-    """Decides on one record after another."""
+    """Decides on one record after another, and then carries all decisions out."""
 
     def __init__(
         self,
@@ -107,20 +109,21 @@ class _Sorting:
         self._folder = folder
         self._is_wanted = is_wanted
         self._todays_names = {name: gpu_model for gpu_model, name in hardware.items()}
-        """Name of a GPU model that is there -> how today's trials call it."""
+        """Name of a GPU model in the cluster -> the ``gpu_model`` of today's trials for it."""
         self._new_ids: dict[str, str] = {}
-        """Earlier trial id -> today's."""
+        """Earlier trial id -> today's id of the same trial."""
         self._superseded: list[str] = []
         self._renamed: list[tuple[str, TrialRecord]] = []
         self._wanted: dict[str, TrialRecord] = {}
         self._absent = Counter[str]()
 
     def decide(self, record: TrialRecord) -> None:
-        """Put the record among the wanted, those of absent GPU models, or the superseded."""
+        """Sort the record: it is wanted, or of an absent GPU model, or superseded."""
         measured_on = _gpu_model_of(record)
         renamed = record
         if measured_on and self._todays_names:
-            # A model that is not there keeps its own name, so that no other's row replaces it.
+            # A record of an absent model keeps that model's name. Under the name "" the row of
+            # another model could replace it.
             todays_name = self._todays_names.get(measured_on, measured_on)
             renamed = self._with_gpu_model(record, todays_name)
         self._new_ids[record.trial_id] = renamed.trial_id
@@ -136,14 +139,14 @@ class _Sorting:
 
     def finish(self, *, is_fresh: bool) -> EarlierRecords:
         """Carry the decisions out. Raises RunFolderError."""
-        # First out of the way, then under the new names: no record is written over another.
+        # Superseded records go first, so that no renamed record is written over one of them.
         for trial_id in self._superseded:
             self._folder.set_aside(trial_id)
-        for trial_id, record in _without_collisions(self._renamed):
-            written = self._folder.rename(record, trial_id)
+        for earlier_id, record in _without_collisions(self._renamed):
+            written = self._folder.rename(record, earlier_id)
             if written.trial_id in self._wanted:
                 self._wanted[written.trial_id] = written
-        # The tables of a run whose rows have gone would be taken for its rows.
+        # The tables still hold the rows of superseded records, so the tables move as well.
         has_records = bool(self._wanted or self._absent)
         if self._superseded or (not has_records and (self._folder.path / TRIALS).exists()):
             self._folder.set_tables_aside()
@@ -157,7 +160,7 @@ class _Sorting:
         )
 
     def _with_gpu_model(self, record: TrialRecord, gpu_model: str) -> TrialRecord:
-        """The record of the same trial for this GPU model, following trials by today's ids."""
+        """The record with this ``gpu_model`` and, in a follow-up, today's ids of other trials."""
         follow_up = record.spec.follow_up
         if follow_up is not None:
             compared_with = [self._new_ids.get(name, name) for name in follow_up.compared_with]
@@ -170,7 +173,7 @@ class _Sorting:
         return dataclasses.replace(record, spec=spec)
 
     def _is_wanted_on_any_model(self, record: TrialRecord) -> bool:
-        """Whether today's plan has the trial on some GPU model, though not on the record's."""
+        """Whether today's plan has the same trial for any GPU model of the cluster."""
         follow_up = record.spec.follow_up
         if follow_up is not None:
             return self._new_ids.get(follow_up.follows_trial) in self._kept_ids
@@ -188,12 +191,12 @@ class _Sorting:
 def _without_collisions(
     renamed: list[tuple[str, TrialRecord]],
 ) -> Iterator[tuple[str, TrialRecord]]:
-    """The renames in an order in which no new name is still another record's old one."""
+    """The renames, ordered so that each new id is free by the time it is taken."""
     waiting = [(old, record) for old, record in renamed if old != record.trial_id]
     while waiting:
         taken = {old for old, _ in waiting}
         free = [entry for entry in waiting if entry[1].trial_id not in taken]
-        # Two that take each other's name: the folder moves one aside, and nothing is lost.
+        # Records that swap ids have no such order. The folder then moves one aside.
         yield from free or waiting
         if not free:
             return

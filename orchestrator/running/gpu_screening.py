@@ -1,6 +1,7 @@
-"""Which GPUs of a cluster are fit: each is measured briefly, and unfit ones are set aside.
+"""Screens the GPUs of a cluster: each is measured briefly, and unfit ones are set aside.
 
-Ray hands out the GPUs. One that is to get no trial is held by an idle actor until the sweep ends.
+Ray decides which GPU a trial gets. To keep trials off an unfit GPU, an idle actor reserves it until
+the sweep ends.
 """
 
 from __future__ import annotations
@@ -22,31 +23,34 @@ from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 
 MAX_SLOWDOWN = 0.07
-"""A GPU slower than its model's median by a larger share is unfit: healthy GPUs differ less."""
+"""A GPU is unfit if it is slower than its model's median by more than this share.
+
+Healthy GPUs differ less.
+"""
 BUSY_GPU_SECONDS = 60.0
-"""A GPU that does not answer for longer is in use, and is not judged."""
+"""How long to wait for a GPU's answer. Without one, the GPU counts as busy and is not judged."""
 
 Question = Callable[[], Mapping[str, Any]]
-"""What each GPU is asked, in a process that sees no other: a ``Calibration`` as plain values."""
+"""Measures the only GPU that its process sees. Returns a ``Calibration`` as plain values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Screening:
-    """The cluster without its unfit GPUs, all measurements, and sentences about the unfit."""
+    """The cluster without its unfit GPUs, all measurements, and sentences about unfit GPUs."""
 
     cluster: Cluster
     calibrations: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """What ``run.json`` says of the GPUs."""
+        """The entry of ``run.json`` about the GPUs."""
         calibrations = [dict(answer) for answer in self.calibrations]
         return {"notes": list(self.notes), "calibrations": calibrations}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Holder:
-    """An actor that holds a GPU, and its pending answer."""
+    """An actor that reserves one GPU, and the reference of its answer."""
 
     node: Node
     actor: Any
@@ -64,7 +68,7 @@ class _HoldingActor:
 
 @contextmanager
 def screened_cluster(address: str | None, resources: Resources) -> Iterator[Screening]:
-    """The cluster as far as the configuration wants it, its unfit GPUs held.
+    """The nodes of the cluster that the configuration allows, with their unfit GPUs set aside.
 
     Raises ClusterError or NoSuchGpuError.
     """
@@ -81,18 +85,19 @@ def screened_cluster(address: str | None, resources: Resources) -> Iterator[Scre
 def only_fit(
     cluster: Cluster, question: Question = calibration.calibrate_briefly
 ) -> Iterator[Screening]:
-    """Measure the GPUs of every model that has several; hold the unfit while the context lasts.
+    """Measure the GPUs, and keep trials off the unfit ones while the context lasts.
 
-    A model with nothing but unfit GPUs is measured on all the same, with a note.
+    A GPU model with a single GPU is not measured. If all GPUs of a model are unfit, trials run on
+    them all the same, with a note.
     """
     holders = _hold_all(cluster, question)
     try:
         # Every GPU is measured at the same time.
         answered = _answered(holders)
         answers = [_answer(holder) for holder in answered]
-        # The fit GPUs are given back to Ray; the unfit stay held.
         reasons = judge(answers)
-        aside = [answered[index] for index in reasons if _has_better(index, answers, reasons)]
+        aside = [answered[index] for index in reasons if _has_fit_equal(index, answers, reasons)]
+        # All other GPUs are given back to Ray, for the trials.
         _release([holder for holder in holders if holder not in aside])
         holders = aside
         notes = []
@@ -106,7 +111,7 @@ def only_fit(
 
 
 def _hold_all(cluster: Cluster, question: Question) -> list[_Holder]:
-    """Hold and ask every GPU of the models that have several: one alone has no equal."""
+    """Reserve and ask every GPU, except one that has no other of its model to compare with."""
     holders = []
     for part in cluster.by_hardware():
         if part.gpus < 2:
@@ -126,9 +131,12 @@ def judge(answers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             reasons[index] = f"it could not be measured: {answer['failed']}"
         else:
             measured.append(index)
-    # A slow GPU is judged against the median of its model, so only measured ones count.
+    # A GPU is slow relative to the median of its model, so GPUs that failed are left out.
     slow = unfit([answers[index] for index in measured], MAX_SLOWDOWN)
-    return reasons | {measured[position]: reason for position, reason in slow.items()}
+    for position, reason in slow.items():
+        # ``slow`` counts measured GPUs only; ``reasons`` counts all answers.
+        reasons[measured[position]] = reason
+    return reasons
 
 
 def _hold(node: Node, question: Question) -> _Holder:
@@ -144,7 +152,7 @@ def _release(holders: Iterable[_Holder]) -> None:
 
 
 def _answered(holders: Sequence[_Holder]) -> list[_Holder]:
-    """Those whose GPU has answered in time."""
+    """The actors whose GPU has answered in time."""
     if not holders:
         return []
     references = [holder.reference for holder in holders]
@@ -157,7 +165,7 @@ def _answer(holder: _Holder) -> dict[str, Any]:
     return {**where, **ray.get(holder.reference)}
 
 
-def _has_better(
+def _has_fit_equal(
     index: int, answers: Sequence[Mapping[str, Any]], unfit_indices: Collection[int]
 ) -> bool:
     """Whether some other GPU of the same model is fit."""

@@ -18,7 +18,7 @@ class NothingToResumeError(RuntimeError):
 
 @contextlib.contextmanager
 def held(target: Location, *, resume: bool, force: bool = False) -> Iterator[RunFolder]:
-    """The run folder of ``target``, which nobody else writes to meanwhile.
+    """The run folder of ``target``, locked against other writers until the end.
 
     A run at a URI is downloaded before, and uploaded at the end. Raises FileExistsError for a
     folder that holds other files than a run's unless ``force``, NothingToResumeError, and

@@ -1,4 +1,4 @@
-"""From a search to its records: what every verb that measures has in common."""
+"""What all verbs that measure have in common: run a session, and say what happens."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from orchestrator.units import count
 
 
 def command_of(verb: str) -> str:
-    """The command line that this process was started with."""
+    """The command line of this process, as one would type it."""
     return shlex.join(["python", "-m", f"orchestrator.{verb}", *sys.argv[1:]])
 
 
 def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
-    """What ``run.json`` says of a run before anything is measured."""
+    """The content of ``run.json`` before anything is measured."""
     return {
         "name": config.name,
         "command": command_of(verb),
@@ -38,7 +38,10 @@ def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
 
 
 def time_budget_seconds(config: SweepConfig, options: RunOptions, cluster: Cluster) -> float | None:
-    """The budget of the command line; without one, and without a GPU, the configuration's."""
+    """The time budget in seconds; None if there is none.
+
+    The command line comes first. The configuration's budget counts only without a GPU.
+    """
     if options.time_budget_seconds is not None:
         return options.time_budget_seconds
     if cluster.gpus:
@@ -47,7 +50,7 @@ def time_budget_seconds(config: SweepConfig, options: RunOptions, cluster: Clust
 
 
 def progress_stream(options: RunOptions) -> TextIO:
-    """Where progress is printed: stderr if stdout is for JSON."""
+    """The stream that progress is printed to: stderr if stdout is for JSON."""
     if options.as_json:
         return sys.stderr
     return sys.stdout
@@ -76,15 +79,18 @@ def opening_lines(
 def environment_lines(
     earlier: EarlierRecords, environments: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What to say of earlier rows that were measured with other versions or another driver."""
-    elsewhere = 0
+    """A line about earlier rows from another environment than today's; empty if there are none.
+
+    The line names what differs from the first of today's ``environments``.
+    """
+    outdated = 0
     differing: set[str] = set()
     for record in earlier.wanted.values():
         if record.outcome.is_final and record.environment not in environments:
-            elsewhere += 1
+            outdated += 1
             differing.update(_differing(record.environment, environments[0]))
-    if elsewhere:
-        rows = count(elsewhere, "row")
+    if outdated:
+        rows = count(outdated, "row")
         names = ", ".join(sorted(differing))
         yield (
             f"{rows} measured in another environment ({names}): measured again; each earlier row"
@@ -98,14 +104,14 @@ def _differing(earlier: Mapping[str, Any], today: Mapping[str, Any]) -> set[str]
 
 
 def say_what_is_kept(session: Session) -> None:
-    """Tell how many earlier records were kept, if any was."""
+    """Print how many earlier records were kept, if there are any."""
     if session.reused:
         kept = count(session.reused, "trial")
         session.message(f"{kept} measured before: kept (--fresh measures them again)")
 
 
 def slots_in_words(cluster: Cluster) -> str:
-    """``2 GPUs (NVIDIA H200)``, or that there is none."""
+    """``2 GPUs (NVIDIA H200)``, or a note that there is no GPU."""
     gpus = "no GPU: measuring on the CPU"
     if cluster.gpus:
         gpus = count(cluster.gpus, "GPU")
@@ -124,14 +130,14 @@ def measure(
 ) -> None:
     """Run the session on the cluster until every trial has its record, and close it.
 
-    What the trials ``to_build_for`` need is built first, once per node. ``needs`` is what the
-    configuration wants a trial to reserve, ``run`` what ``run.json`` says of the run, and
-    ``on_slots`` as in ``run_trials``. Raises RunFolderError or ClusterError.
+    ``to_build_for`` are trials whose DeepSpeed operators are built first, once per node. ``needs``
+    is what the configuration wants a trial to reserve. ``run`` is the content of ``run.json``, and
+    ``on_slots`` is passed to ``run_trials``. Raises RunFolderError or ClusterError.
     """
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})
-        # What is built once is no part of any trial, so it is built before the first.
+        # Operators are built once for all trials. No single trial should be charged for that.
         described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
         try:
@@ -140,7 +146,7 @@ def measure(
             session.write_missing_records()
             raise
         session.write_missing_records()
-        # A search that makes its trials as it goes meets earlier records only now.
+        # Some searches create trials while they run. Only now is it known which had a record.
         if session.reused > reused_at_first:
             say_what_is_kept(session)
     finally:
@@ -151,7 +157,7 @@ def measure(
 
 
 def _ops_of(trials: Iterable[TrialSpec]) -> list[str]:
-    """The DeepSpeed ops that the trials need, each once, by name."""
+    """The names of the DeepSpeed operators that the trials need, sorted, each once."""
     ops: set[str] = set()
     for spec in trials:
         ops.update(spec.settings.builds)

@@ -78,7 +78,7 @@ class Session:
 
         Only rows measured in one of ``environments`` count. A resumed run keeps every final
         outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
-        A search that makes its trials as it goes is told when it asks for the trial.
+        A search without a plan gets the record when it asks for the trial.
         """
         measured_in = list(environments)
         for trial_id, record in earlier.items():
@@ -90,7 +90,7 @@ class Session:
                 self._second_best[trial_id] = record
             else:
                 self._reusable[trial_id] = record
-        # A search with a plan is told now; one without a plan when it asks for the trial.
+        # A search with a plan gets the records now; one without a plan when it asks for the trial.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
         return self.reused
@@ -145,7 +145,7 @@ class Session:
     def ended(self, record: TrialRecord) -> None:
         """Take the record of a trial that was started."""
         self._given_out.pop(record.trial_id, None)
-        # The outcome is settled before anything is written or told.
+        # The outcome is settled before the record is written or passed on.
         record = with_budget_rule(record)
         try:
             record = self._folder.write(record)
@@ -229,7 +229,7 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Nothing more will be given out. A trial that is out may still come back."""
+        """Nothing more will be given out. A trial that was given out may still come back."""
         if self.close_reason is not None:
             return True
         return self.search.exhausted and not self._given_out
@@ -270,7 +270,7 @@ class Session:
         return (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
-        """Whether a trial's earlier record takes its place; the search is told of it then."""
+        """Whether a trial's earlier record takes its place; the search then gets the record."""
         record = self._reusable.pop(trial_id, None)
         if record is None:
             return False

@@ -1,4 +1,4 @@
-"""The interface of a search: it is asked for trials and told their records."""
+"""The interface of a search: it is asked for trials and gets their records."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from jobs.spec import TrialSpec
 class Search(ABC):
     """Decides which trials run, and in which order. It knows neither Ray nor GPUs nor the time.
 
-    Several trials may be out at once: asked for, and without a record yet. At any moment every
-    planned trial is in exactly one place: out, told (it has a record), skipped, or pending. Equal
-    records told in equal order lead to equal trials. Asking for ``exhausted``, ``skipped``,
+    Several trials may be outstanding at once: asked for, and without a record yet. At any moment
+    every planned trial has exactly one state: outstanding, recorded, skipped, or pending. Equal
+    records in equal order lead to equal trials. Asking for ``exhausted``, ``skipped``,
     ``pending`` and ``summary`` changes no later decision.
     """
 
     @abstractmethod
     def ask(self) -> TrialSpec | None:
-        """The next trial to run, which is out from now on; never one that is out or told.
+        """The next trial to run, outstanding from now on; never an outstanding or recorded one.
 
-        None if nothing is left to run, or if the search first needs a record of a trial that is
-        out.
+        None if nothing is left to run, or if the search first needs the record of an outstanding
+        trial.
         """
 
     @abstractmethod
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a trial: one that is out, or one that an earlier run measured.
+        """Take the record of a trial that is outstanding, or that an earlier run measured.
 
         Records of trials that the search does not know are ignored.
         """
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """What to run instead of ``spec``, a trial that is out and has not started.
+        """What to run instead of ``spec``, an outstanding trial that has not started.
 
-        A slot asks ahead of time, so there may be news since. The answer is ``spec`` itself, or
-        another trial that is out in its place, or None if nothing is worth running any more; then
-        ``spec`` is not out.
+        A slot asks ahead of time, so newer records may have come since. The answer is ``spec``
+        itself, or another trial that is outstanding in its place, or None if nothing is worth
+        running any more. With None, ``spec`` is not outstanding any more.
         """
         return spec
 
     @property
     @abstractmethod
     def exhausted(self) -> bool:
-        """Whether ``ask`` will never return a trial again. Trials may still be out."""
+        """Whether ``ask`` will never return a trial again. Trials may still be outstanding."""
 
     @abstractmethod
     def skipped(self) -> Iterable[TrialRecord]:
@@ -57,7 +57,7 @@ class Search(ABC):
 
     @abstractmethod
     def pending(self) -> Iterable[TrialSpec]:
-        """The planned trials that are neither out nor told nor skipped.
+        """The planned trials that are neither outstanding nor recorded nor skipped.
 
         There are none once the search is exhausted.
         """

@@ -47,7 +47,7 @@ class FollowUps(Search):
 
         Until it has a record, this is the slot time of the trial that it follows.
         """
-        self._out: dict[str, TrialSpec] = {}
+        self._outstanding: dict[str, TrialSpec] = {}
         """Trials that were asked for and have no record yet, of the search and of follow-ups."""
         self._plan: FollowUpPlan | None = None
         """The plan from all records so far; outdated unless ``_is_plan_current``."""
@@ -61,23 +61,23 @@ class FollowUps(Search):
             if trial is not None:
                 self._charged_seconds[trial.trial_id] = self._expected_seconds([trial])
         if trial is not None:
-            self._out[trial.trial_id] = trial
+            self._outstanding[trial.trial_id] = trial
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """The trial that the search wants instead; a follow-up stays as it is."""
         if spec.follow_up is not None:
             return spec
-        del self._out[spec.trial_id]
+        del self._outstanding[spec.trial_id]
         chosen = self._search.reconsider(spec)
         if chosen is not None:
-            self._out[chosen.trial_id] = chosen
+            self._outstanding[chosen.trial_id] = chosen
         return chosen
 
     def tell(self, record: TrialRecord) -> None:
         """Take the record of a trial of the search, or of a follow-up that was asked for."""
         trial_id = record.trial_id
-        self._out.pop(trial_id, None)
+        self._outstanding.pop(trial_id, None)
         self._is_plan_current = False
         if record.spec.follow_up is None:
             self._records[trial_id] = record
@@ -92,7 +92,7 @@ class FollowUps(Search):
     @property
     def exhausted(self) -> bool:
         """Whether the search has ended and no follow-up is affordable."""
-        if not self._search.exhausted or self._out:
+        if not self._search.exhausted or self._outstanding:
             return False
         return next(self._affordable(), None) is None
 
@@ -142,7 +142,7 @@ class FollowUps(Search):
                 for check in budget.cap_checks:
                     yield [check], 0.0
         # Wait with profiles while a check is running: it may change a pick, and picks come first.
-        if all(trial.purpose is Purpose.PROFILE for trial in self._out.values()):
+        if all(trial.purpose is Purpose.PROFILE for trial in self._outstanding.values()):
             for profile in plan.profiles():
                 yield [profile], 0.0
 
@@ -177,7 +177,7 @@ class FollowUps(Search):
         None while the search runs, or if its records are not of one environment.
         """
         # A follow-up waits for the last record of the search itself.
-        is_searching = any(trial.follow_up is None for trial in self._out.values())
+        is_searching = any(trial.follow_up is None for trial in self._outstanding.values())
         if is_searching or not self._search.exhausted:
             return None
         if not self._is_plan_current:

@@ -16,15 +16,15 @@ class PerGpuModel(Search):
     """Asks the search of the GPU model with the most idle slots. No model waits for another.
 
     ``searches`` maps a GPU model to the search over its own trials (``for_gpu_model``). ``slots``
-    maps it to the number of trials that run at once. Each search is told only the records of its
-    own model.
+    maps it to the number of trials that run at once. Each search gets only the records of its own
+    model.
     """
 
     def __init__(self, searches: Mapping[str, Search], slots: Mapping[str, int]) -> None:
         self._searches = searches
         self._slots = slots
-        self._out: dict[str, set[str]] = {model: set() for model in searches}
-        """GPU model -> ids of its trials that are out."""
+        self._outstanding: dict[str, set[str]] = {model: set() for model in searches}
+        """GPU model -> ids of its outstanding trials: asked for, and without a record."""
         self._tie_break_model: str | None = None
         """The model of the last trial, if that was a round of a tie-break.
 
@@ -37,7 +37,7 @@ class PerGpuModel(Search):
             trial = self._searches[model].ask()
             if trial is None:
                 continue
-            self._out[model].add(trial.trial_id)
+            self._outstanding[model].add(trial.trial_id)
             self._tie_break_model = None
             if trial.purpose is Purpose.TIE_BREAK:
                 self._tie_break_model = model
@@ -58,22 +58,22 @@ class PerGpuModel(Search):
         return models
 
     def _trials_beyond_slots(self, model: str) -> int:
-        return len(self._out[model]) - self._slots[model]
+        return len(self._outstanding[model]) - self._slots[model]
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """What the search of the trial's model runs instead of it."""
-        out = self._out[spec.gpu_model]
-        out.discard(spec.trial_id)
+        outstanding = self._outstanding[spec.gpu_model]
+        outstanding.discard(spec.trial_id)
         chosen = self._searches[spec.gpu_model].reconsider(spec)
         if chosen is not None:
-            out.add(chosen.trial_id)
+            outstanding.add(chosen.trial_id)
         return chosen
 
     def tell(self, record: TrialRecord) -> None:
         """Pass the record on to the search of its GPU model."""
         model = record.spec.gpu_model
         if model in self._searches:
-            self._out[model].discard(record.trial_id)
+            self._outstanding[model].discard(record.trial_id)
             self._searches[model].tell(record)
 
     @property

@@ -13,7 +13,7 @@ from orchestrator.search.base import Search
 class RoundRobin(Search):
     """Asks the search first that was asked longest ago.
 
-    Each search is told every record, and ignores records of trials that are not its own.
+    Each search gets every record, and ignores records of trials that are not its own.
     """
 
     def __init__(self, searches: Sequence[Search]) -> None:

@@ -1,4 +1,4 @@
-"""A module of this program run as a process of its own, wherever the command was started."""
+"""Asks a module of this program a question, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ _SHOWN_CHARACTERS = 300
 
 
 class ChildError(RuntimeError):
-    """The process did not answer; one sentence."""
+    """The process gave no answer; the text says why in one sentence."""
 
 
 def answer_of(module: str, question: Any, *, timeout_seconds: float) -> Any:
-    """What a module prints as JSON, given a question as JSON on its stdin; it sees no GPU.
+    """The answer of a module to a question.
 
-    Raises ChildError.
+    The module reads the question from stdin as JSON, and prints its answer as JSON on the last
+    line. Its process sees no GPU and may not download from Hugging Face. Raises ChildError if there
+    is no answer.
     """
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:
@@ -37,7 +39,7 @@ def answer_of(module: str, question: Any, *, timeout_seconds: float) -> Any:
         raise ChildError(error.strerror or type(error).__name__) from None
     lines = ran.stdout.splitlines()
     try:
-        # A library may print before us; the answer is the last line.
+        # A library may print other lines first.
         return json.loads(lines[-1])
     except (IndexError, ValueError):
         errors = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]

@@ -41,7 +41,8 @@ class FolderLock:
 def acquire(path: Path) -> FolderLock | None:
     """The lock at ``path``, or None if another process holds it.
 
-    Raises NotLockableError if there is no regular file, else OSError if it cannot be opened.
+    Raises NotLockableError if the path is taken by anything but a regular file. Raises
+    OSError if the file cannot be opened.
     """
     for _ in range(_ATTEMPTS):
         descriptor = _open(path, os.O_RDWR | os.O_CREAT)
@@ -68,9 +69,9 @@ def is_held(path: Path) -> bool:
 
 def _open(path: Path, flags: int) -> int:
     """Open a regular file, without blocking on a pipe and without following a link."""
-    safely = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    safe_flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags | safely, 0o666)
+        descriptor = os.open(path, flags | safe_flags, 0o666)
     except OSError as error:
         # These errors mean a pipe without a reader, a link, a folder or a missing device.
         if error.errno in (errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV):

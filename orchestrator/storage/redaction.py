@@ -61,7 +61,7 @@ def redacted(value: Any, name: str = "") -> Any:
     Any text that looks like a token of a known service is one, too.
     """
     if isinstance(value, Mapping):
-        return {key: redacted(item, _deeper(name, str(key))) for key, item in value.items()}
+        return {key: redacted(item, _name_inside(name, str(key))) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [redacted(item, name) for item in value]
     if isinstance(value, str):
@@ -73,7 +73,7 @@ def redacted(value: Any, name: str = "") -> Any:
     return value
 
 
-def _deeper(name: str, key: str) -> str:
+def _name_inside(name: str, key: str) -> str:
     """The name to judge a nested value by.
 
     It is ``name`` if that names a secret, because everything below it is secret. Else it is

@@ -1,5 +1,6 @@
-"""The run folder as the driver writes it: one atomic file per finished trial, and one driver at a
-time.
+"""Writes the run folder: one file per finished trial, each in one atomic step.
+
+Only one driver at a time can write to a folder.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ class RunFolderLostError(RunFolderError):
 class RunFolder:
     """A run's records on disk.
 
-    Each is written beside and moved into place: a killed driver leaves no half file.
+    Each file is written under another name and then moved into place. So a killed driver leaves no
+    incomplete file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.superseded = Superseded(path)
-        """Moves records aside that others replace."""
+        """Moves records aside that are replaced by others."""
         self._lock: FolderLock | None = None
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""
@@ -59,7 +61,8 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process.
 
-        Raises RunFolderBusyError if another one does, else RunFolderError.
+        Raises RunFolderBusyError if another process holds it, and RunFolderError if it cannot be
+        locked.
         """
         try:
             # The lock file lies in the folder, so the folder comes first.
@@ -117,8 +120,9 @@ class RunFolder:
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> TrialRecord:
-        """Write a record, in place of any earlier one of the same trial; returns the record as
-        written.
+        """Write a record. It replaces any earlier record of the same trial.
+
+        Returns the record as it was written.
 
         An earlier measurement is moved aside first. What the trial printed goes to a log file. The
         record keeps its last characters, or nothing if all went well.
@@ -126,7 +130,7 @@ class RunFolder:
         self.check_ours()
         path = self._path_of(record.trial_id)
         self._set_aside_replaced(path, record)
-        # The text first: the record names its file.
+        # The log file comes first, because the record names it.
         if record.delivery.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
@@ -143,23 +147,23 @@ class RunFolder:
         written = self.write(record)
         old_path = self._path_of(trial_id)
         for path in {old_path, *self._files.pop(trial_id, set())}:
-            holds = read_record(path)
-            # Another record may have taken the old name meanwhile.
-            if holds is not None and holds.started_at == record.started_at:
+            content = read_record(path)
+            # Another record may have been written under the old name since.
+            if content is not None and content.started_at == record.started_at:
                 path.unlink()
         return written
 
     def _with_log_file(self, record: TrialRecord) -> TrialRecord:
         name = f"{LOGS}/{record.trial_id}.txt"
         written = ""
-        # Without a log the record is still worth writing; whether the disk takes that, it finds out
-        # itself.
+        # A record without its log is still worth writing. An error that affects the record, too,
+        # shows when the record is written.
         with contextlib.suppress(OSError):
             (self.path / LOGS).mkdir(exist_ok=True)
             with written_beside(self.path / name) as partial:
                 partial.write_text(record.delivery.log)
             written = name
-        # The record keeps an excerpt only if there is something to explain.
+        # The record itself keeps the end of the log only if there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
         excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
@@ -167,7 +171,7 @@ class RunFolder:
         return delivered(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
-        """Move a trial's record aside: today's plan does not name it, or it is measured anew."""
+        """Move a trial's record aside, for example because today's plan does not name the trial."""
         self.check_ours()
         path = self._path_of(trial_id)
         with _named_errors(path):
@@ -176,7 +180,7 @@ class RunFolder:
         self._set_aside_other_files(trial_id, path)
 
     def set_tables_aside(self) -> None:
-        """Move the tables aside: today's have other rows."""
+        """Move the tables aside, because they hold rows of records that were moved."""
         self.check_ours()
         with _named_errors(self.path):
             self.superseded.take_tables()
@@ -224,15 +228,15 @@ class RunFolder:
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     with _named_errors(path), written_beside(path) as partial, open(partial, "w") as file:
-        file.write(json.dumps(content))  # in C; json.dump is not
-        # A machine that loses power after the move must find the content, too.
+        file.write(json.dumps(content))  # faster than json.dump, which is not in C
+        # The content must be on disk before the move, in case the machine loses power.
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a sentence about ``path``. Raises RunFolderError."""
+    """Turn an OSError into a RunFolderError with a sentence about ``path``."""
     try:
         yield
     except OSError as error:

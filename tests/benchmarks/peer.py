@@ -18,7 +18,7 @@ import torch
 from transformers import Trainer, TrainingArguments, default_data_collator
 
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.techniques.axes.adapter import lora
+from jobs.techniques.axes.fine_tuning.adapter import lora
 from jobs.trial import data, models
 from tests.benchmarks.bare_training import plain_arguments
 

@@ -4,7 +4,7 @@ they find.
     python -m tests.benchmarks.replay [TRIALS.parquet ...] [--seeds 100]
     python -m tests.benchmarks.replay --sensitivity
 
-In a replay a search is told, for every trial it asks for, the record that the table has. The
+In a replay a search gets, for every trial it asks for, the record that the table has. The
 figures are exact and repeatable, and need no GPU. Random order and Optuna get the slot seconds that
 the frontier search took.
 """

@@ -2,7 +2,7 @@
 
     python -m tests.chaos.reader FOLDER RESULT
 
-Until it is told to end (SIGTERM) it counts its reads, and keeps what went wrong, in RESULT.
+Until SIGTERM it counts its reads, and keeps what went wrong, in RESULT.
 """
 
 from __future__ import annotations

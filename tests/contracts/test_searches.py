@@ -99,18 +99,20 @@ def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
 def run_to_the_end(
     search: Search, *, at_once: int = 1, outcome: Outcome | None = None
 ) -> list[TrialSpec]:
-    """Ask and tell, with some trials out at once, until the search is exhausted; what was run, in
-    order."""
+    """Ask and tell, with some trials outstanding, until the search is exhausted.
+
+    Returns what was run, in order.
+    """
     ran: list[TrialSpec] = []
-    out: list[TrialSpec] = []
+    outstanding: list[TrialSpec] = []
     while True:
-        while len(out) < at_once and (trial := search.ask()) is not None:
-            out.append(trial)
-        if not out:
+        while len(outstanding) < at_once and (trial := search.ask()) is not None:
+            outstanding.append(trial)
+        if not outstanding:
             assert search.exhausted, "it asks for nothing, waits for nothing and is not exhausted"
             return ran
-        # Beyond the first, the trials that are out have not started when the search is told of it.
-        started = search.reconsider(out.pop(0))
+        # Beyond the first, the outstanding trials have not started when the search gets its record.
+        started = search.reconsider(outstanding.pop(0))
         if started is not None:
             ran.append(started)
             search.tell(record_of(started, outcome))
@@ -119,7 +121,7 @@ def run_to_the_end(
 def assert_accounts_for_the_plan(
     search: Search, asked: Iterable[TrialSpec], earlier: Iterable[TrialRecord] = ()
 ) -> None:
-    """Asked, told earlier, skipped and pending are disjoint and together the plan."""
+    """Asked, recorded earlier, skipped and pending are disjoint and together the plan."""
     parts = [*ids(asked), *ids(earlier), *ids(search.skipped()), *ids(search.pending())]
     assert sorted(parts) == sorted(ids(PLAN))
 
@@ -169,7 +171,7 @@ def test_search_without_trials_is_exhausted_at_once(make: MakeSearch) -> None:
 
 
 @every_search
-def test_search_told_every_record_is_exhausted_at_once(make: MakeSearch) -> None:
+def test_search_with_every_record_is_exhausted_at_once(make: MakeSearch) -> None:
     search = make(PLAN)
     for spec in PLAN:
         search.tell(record_of(spec))
@@ -205,21 +207,23 @@ def test_search_cut_short_anywhere_accounts_for_the_plan(
         search.tell(record)
     actions = st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40)
     asked: list[TrialSpec] = []
-    out: list[TrialSpec] = []
+    outstanding: list[TrialSpec] = []
     for action in data.draw(actions, label="actions"):
         if action == "ask" and (trial := search.ask()) is not None:
-            assert trial.trial_id not in ids([*asked, *earlier]), "out or told already"
+            assert trial.trial_id not in ids([*asked, *earlier]), "asked for already"
             asked.append(trial)
-            out.append(trial)
-        elif action == "reconsider" and out:
-            given_up = out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))
+            outstanding.append(trial)
+        elif action == "reconsider" and outstanding:
+            index = data.draw(st.integers(0, len(outstanding) - 1), label="which")
+            given_up = outstanding.pop(index)
             asked.remove(given_up)
             if (trial := search.reconsider(given_up)) is not None:
-                assert trial.trial_id not in ids([*asked, *earlier]), "out or told already"
+                assert trial.trial_id not in ids([*asked, *earlier]), "asked for already"
                 asked.append(trial)
-                out.append(trial)
-        elif action == "tell" and out:
-            ended = out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))
+                outstanding.append(trial)
+        elif action == "tell" and outstanding:
+            index = data.draw(st.integers(0, len(outstanding) - 1), label="which")
+            ended = outstanding.pop(index)
             search.tell(record_of(ended))
         if search.exhausted:
             assert list(search.pending()) == []

@@ -9,12 +9,14 @@ from typing import Any, get_args
 
 import pytest
 import transformers
+from transformers.training_args import OptimizerNames
 
 from jobs.spec import HookPlace, spec_from_json, to_json
 from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
 from jobs.techniques.hooks import registered
 from jobs.trial import requirements
+from orchestrator.planning.validity import RULES
 from tests.conftest import build_tiny_spec
 
 
@@ -57,9 +59,45 @@ def test_variant_is_sound(axis: Axis, name: str, variant: Variant) -> None:
         assert callable(registered(hook.name))
     for argument in variant.training_arguments:
         assert {argument, RENAMED.get(argument, argument)} & KNOWN_ARGUMENTS
+    if "optim" in variant.training_arguments:
+        assert variant.training_arguments["optim"] in list(OptimizerNames)
     copy = spec_from_json(json.loads(json.dumps(to_json(spec))))
     assert copy.trial_id == spec.trial_id
     assert to_json(copy) == to_json(spec)
+
+
+class AskedTraits(tuple[str, ...]):
+    """The traits of a variant that notes which ones a rule asks for; it has all or none."""
+
+    asked: set[object]
+    has_all: bool
+
+    def __contains__(self, trait: object) -> bool:
+        self.asked.add(trait)
+        return self.has_all
+
+
+def traits_that_rules_ask_for() -> set[object]:
+    """Every trait that some rule asks for, whatever else is chosen."""
+    asked: set[object] = set()
+    for has_all in (True, False):
+        traits = AskedTraits()
+        traits.asked = asked
+        traits.has_all = has_all
+        # Some rules ask only about a certain number format.
+        for arguments in ({"fp16": True}, {}):
+            variant = Variant(doc="", training_arguments=arguments, traits=traits)
+            for rule in RULES:
+                rule.applies({"accumulation": 2}, {"optimizer": variant, "precision": variant})
+    return asked
+
+
+def test_every_trait_of_a_row_is_asked_for_by_a_rule() -> None:
+    asked = traits_that_rules_ask_for()
+    assert {"lomo", "offloaded_optimizer", "half_precision_only"} <= asked
+    for axis in AXES.values():
+        for name, variant in axis.variants.items():
+            assert set(variant.traits) <= asked, f"{axis.name}={name}"
 
 
 def test_docs_have_one_style() -> None:

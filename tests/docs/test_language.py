@@ -1,9 +1,12 @@
-"""The prose of the documentation: short sentences, plain words, links to files that exist."""
+"""The words of the documentation and of the code: short sentences, plain words, working links."""
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import statistics
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +29,11 @@ PRIVATE_WORDS = re.compile(
     r"\b(whoever|somebody|nobody|docs' way|visitor|starvation|foretold|fatter|leaner)\b",
     re.IGNORECASE,
 )
+PRIVATE_WORDS_IN_CODE = re.compile(
+    rf"{PRIVATE_WORDS.pattern}|\b(told|alike|starved)\b|\b(is|are|be) out\b(?! of)", re.IGNORECASE
+)
+"""In comments and docstrings; for names the same words without their spaces."""
+PACKAGES = ("orchestrator", "jobs", "tests")
 _MARKDOWN = MarkdownIt().enable("table")
 # A sentence ends before a space and the beginning of another one.
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z0-9`“\"(])")
@@ -83,3 +91,46 @@ def test_links_of_a_page_lead_to_files(page: Path) -> None:
                 if not path.exists():
                     missing.append(target)
     assert missing == []
+
+
+def described(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every comment and docstring, and of every name as separate words."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+        elif token.type == tokenize.NAME:
+            # An underscore is no word boundary of a regular expression.
+            yield token.start[0], token.string.replace("_", " ")
+    for node in ast.walk(ast.parse(source)):
+        # Docstrings, and the strings that describe a constant or a field.
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.lineno, str(node.value.value)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_words_of_the_code_are_the_fields_own(package: str) -> None:
+    private = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for line, text in described(path.read_text(encoding="utf-8")):
+            if PRIVATE_WORDS_IN_CODE.search(text):
+                private.append(f"{path.relative_to(ROOT)}:{line}: {text}")
+    assert private == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "limit = 1  # nobody asks",
+        'def f():\n    """What it was told."""',
+        'LIMIT = 1\n"""Trials that are out."""',
+        "def test_rows_that_are_measured_alike(): ...",
+        "_ALIKE = 1",
+    ],
+)
+def test_words_of_the_code_that_are_private_are_found(source: str) -> None:
+    assert any(PRIVATE_WORDS_IN_CODE.search(text) for _, text in described(source))
+
+
+@pytest.mark.parametrize("source", ["folder = 'nobody'", "# a trial that is out of memory"])
+def test_words_of_the_code_that_are_data_are_allowed(source: str) -> None:
+    assert not any(PRIVATE_WORDS_IN_CODE.search(text) for _, text in described(source))

@@ -29,7 +29,7 @@ from tests.docs.calling import parser_of
 
 SHOWN = ("", "text")
 """Languages of blocks that say nothing to type."""
-_ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_EQUAL_OUTPUT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def run_shell(command: str, expected: str, folder: Path) -> None:
         text=True,
     )
     assert ran.returncode == 0, f"$ {command}\n{ran.stdout}\n{ran.stderr}"
-    shown = doctest.OutputChecker().check_output(expected, ran.stdout, _ALIKE)
+    shown = doctest.OutputChecker().check_output(expected, ran.stdout, _EQUAL_OUTPUT)
     assert not expected or shown, (
         f"$ {command}\nthe page shows\n{expected}\nand it prints\n{ran.stdout}"
     )
@@ -164,7 +164,7 @@ def test_no_block_is_passed_over(page: Path) -> None:
         assert block.needs in ("", *NEEDS), f"{named(page)}, line {block.line}: needs what?"
         known = ("bash", "console", "python", "yaml", "json", *SHOWN)
         assert block.language in known, (
-            f"{named(page)}, line {block.line}: nobody runs {block.language}"
+            f"{named(page)}, line {block.line}: no test runs {block.language}"
         )
         assert block.language not in SHOWN or not list(calls(block.code)), (
             f"{named(page)}, line {block.line}"

@@ -17,24 +17,18 @@ from typing import Any
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.gpu.shared import BERT_LARGE, gpu_marks
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {{sequence_length: 512, samples: 512}}
 trials:
@@ -45,6 +39,7 @@ measure:
   relative_error: 0
   inspect: false
 """
+)
 
 CASES = {
     "fp32_bs4": "{precision: fp32, micro_batch: 4}",
@@ -59,12 +54,7 @@ GPU_BOUND = ("fp32_bs4", "bf16_bs64_checkpoint")
 
 Figures = Mapping[str, Any]
 
-# The GPU is found through NVML: a CUDA context of this process would count in what is measured.
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=900)
 
 
 @functools.cache

@@ -16,11 +16,11 @@ import pytest
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES
 from jobs.techniques.base import merge
+from tests.gpu.shared import gpu_marks
 
 _BERT = {
     "hidden_size": 1024,
@@ -95,11 +95,7 @@ CASES: dict[str, tuple[ModelSpec, dict[str, Any]]] = {
     ),
 }
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=600)
 
 
 def make_spec(model: ModelSpec, choices: dict[str, Any], *, profile: bool = True) -> TrialSpec:

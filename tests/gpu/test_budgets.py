@@ -11,23 +11,17 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.search.follow_up_trials import under_cap
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import GIB
+from tests.gpu.shared import BERT_LARGE, gpu_marks
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {sequence_length: 512, samples: 1024}
 axes:
@@ -37,12 +31,9 @@ measure: {warmup_steps: 2, steps: 4}
 follow_up: {tie_break_rounds: 0, profile: none}
 budgets: [12GiB, 14GiB, 16GiB, 18GiB, 20GiB, 22GiB, 24GiB, 26GiB, 28GiB, 30GiB]
 """
+)
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=600)
 
 
 @pytest.fixture(scope="module")

@@ -24,21 +24,15 @@ from jobs.node import environment, nvml
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_folder import RunFolder
+from tests.gpu.shared import BERT_LARGE, UUIDS, gpu_marks
 
 ROOT = Path(__file__).parents[2]
-UUIDS = nvml.visible_uuids()
 SWEEP_SECONDS = 240.0
 PLAYED_GIB = 24
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {sequence_length: 512, samples: 1024}
 axes:
@@ -49,6 +43,7 @@ measure: {warmup_steps: 2, steps: 4, relative_error: 0}
 follow_up: {tie_break_rounds: 0, profile: none}
 resources: {screen_gpus: false}
 """
+)
 TRIALS = 6
 TOO_LARGE = (64, "keep")
 """39 GiB of an H200."""
@@ -61,11 +56,7 @@ with screened_cluster(None, Resources()) as screening:
     print(json.dumps({"slots": screening.cluster.slots, **screening.to_json()}))
 """
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(len(UUIDS) < 2, reason="needs two CUDA devices"),
-]
+pytestmark = gpu_marks(timeout_seconds=600, gpus=2)
 
 
 def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:

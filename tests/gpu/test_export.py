@@ -13,22 +13,16 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
 from jobs.node.process_variables import process_variables
 from jobs.record import Outcome, TrialRecord
 from orchestrator.export import export
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.gpu.shared import BERT_LARGE, gpu_marks
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {{sequence_length: 512, samples: 512}}
 trials:
@@ -38,6 +32,7 @@ measure:
   steps: 4
   relative_error: 0
 """
+)
 
 CASES = {
     "bf16": "{precision: bf16, micro_batch: 16}",
@@ -57,12 +52,7 @@ CASES = {
 AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
 """Options of an exported script that trains on what the trial trained on, and nothing else."""
 
-# NVML instead of PyTorch: this process must hold no CUDA context while trials are measured.
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=900)
 
 
 @pytest.fixture(scope="module")

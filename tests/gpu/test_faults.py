@@ -20,22 +20,16 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.gpu.shared import BERT_LARGE, UUIDS, gpu_marks
 from tests.support.faults import with_fault
 
-UUIDS = nvml.visible_uuids()
 RELEASE_SECONDS = 30.0
 DRIVER_BYTES = 2**20
 """The driver's own memory grows by some pages when a process is killed."""
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {{sequence_length: 512, samples: 1024}}
 trials:
@@ -45,12 +39,9 @@ measure:
   steps: 3
   relative_error: 0
 """
+)
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not UUIDS, reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=600)
 
 Faulty = Callable[[TrialSpec], TrialSpec]
 

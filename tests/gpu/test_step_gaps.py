@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.gpu.shared import BERT_LARGE, gpu_marks
 from tests.support.faults import with_fault
 
 PAUSE = 0.05
@@ -21,15 +21,9 @@ PAUSE = 0.05
 TOLERANCE = 0.1
 """Of the pause: how far a figure may be off. The host's own work varies by about a millisecond."""
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
+CONFIG = (
+    BERT_LARGE
+    + """\
 data:
   synthetic: {{sequence_length: 512, samples: 1024}}
 trials:
@@ -39,6 +33,7 @@ measure:
   steps: 15
   relative_error: 0
 """
+)
 
 CASES = {
     "eager": "{precision: bf16, micro_batch: 16}",
@@ -47,12 +42,7 @@ CASES = {
     "deepspeed": "{precision: bf16, micro_batch: 16, offload: zero2_cpu_optimizer}",
 }
 
-# The GPU is found through NVML: a CUDA context of this process would count in what is measured.
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks(timeout_seconds=900)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Texts that act on whoever shows or executes them, and the sign that one of them has."""
+"""Texts that act on the program that shows or executes them, and the sign that one of them has."""
 
 from __future__ import annotations
 

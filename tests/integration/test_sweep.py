@@ -57,7 +57,7 @@ class Sweep:
         return records
 
     def ended(self) -> list[str]:
-        """Ids of the trials whose end was told, in order."""
+        """Ids of the trials whose end was reported, in order."""
         return [trial_id for kind, trial_id in self.observer.events if kind == "ended"]
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.two_model_cluster FOLDER
 
-Two nodes of one machine are told apart by a variable in their environment: "large" has two GPUs,
+A variable in their environment distinguishes two nodes of one machine: "large" has two GPUs,
 one of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran.
 Nodes join a second sweep. What came of all this goes to stdout as JSON.
 """

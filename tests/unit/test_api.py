@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import orchestrator
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
@@ -134,6 +136,14 @@ def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path: Pa
         orchestrator.sweep(tmp_path / "sweep.yaml")
     with pytest.raises(ConfigError, match="there is no file"):
         orchestrator.predict(tmp_path / "sweep.yaml")
+
+
+def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path: Path) -> None:
+    config = tmp_path / "sweep.yaml"
+    config.write_text("model: {task: causal-lm, architecture: gpt2}\n")
+    (trial,) = plan(load_config(config)).trials
+    with pytest.raises(ValueError, match="no trial ffffffffffff in this plan"):
+        orchestrator.predict(config, trials=[trial.trial_id[:6], "f" * 12])
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@
 
 All checks run on every node of a cluster.
 
-machine.py    looks at the node once and judges nothing (disk.py: the speed of a folder)
+machine.py    gathers the facts about the node, without judging them
+disk.py       measures the speed of a folder's disk
 base.py       what a check and a finding are
 gpus.py, packages.py, toolchain.py, host.py
-              the checks: pure functions from a ``Machine`` to findings; each file ends in its rows
+              the checks: pure functions from a ``Machine`` to findings; each file ends
+              with its rows of ``CHECKS``
 rates.py      compares measured GPUs with each other
 
 To add a check, add a function and a row.

@@ -1,8 +1,17 @@
 """Activations axis: keep what the backward pass needs, recompute it, or move it to the host."""
 
-from typing import Any
+from __future__ import annotations
 
-from jobs.techniques.base import Axis, Variant
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import Hook
+from jobs.techniques.base import Axis, NamePattern, Variant
+from jobs.techniques.hooks import hook
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.spec import Task
 
 RENAMED = {
     "gradient_checkpointing": "activation_checkpointing",
@@ -19,10 +28,23 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": kwargs,
         },
-        requires=requires,
         traits=("checkpointing",),
+        requires=requires,
     )
 
+
+def _budget(name: str) -> Variant:
+    """The row of ``budget_<share>``."""
+    budget = float(name.removeprefix("budget_"))
+    return Variant(
+        doc=f"Compiled code keeps at most {budget * 100:g} % of the activations that it would keep "
+        "otherwise, and recomputes what costs least",
+        hooks={"partitioner": Hook("activation_budget", {"budget": budget})},
+        traits=("activation_budget",),
+    )
+
+
+_BUDGETS = ("budget_0.05", "budget_0.1", "budget_0.2", "budget_0.5", "budget_0.8")
 
 ACTIVATIONS = Axis(
     name="activations",
@@ -53,5 +75,59 @@ ACTIVATIONS = Axis(
             use_reentrant=False,
             offload=True,
         ),
+        "checkpoint_selective": Variant(
+            doc="Checkpointing that keeps the results of matrix products and attention, and "
+            "recomputes the cheap operations between them",
+            hooks={"checkpointing": Hook("selective_checkpointing")},
+            traits=("checkpointing", "selective"),
+        ),
+        **{name: _budget(name) for name in _BUDGETS},
     },
+    pattern=NamePattern(
+        form="budget_<share>",
+        doc="Any share between 0 and 1, such as `budget_0.35`, written without trailing zeros; "
+        "`torch._functorch.config.activation_memory_budget`",
+        pattern=r"budget_0\.[0-9]*[1-9]",
+        variant=_budget,
+    ),
 )
+
+
+@hook("activation_budget")
+def activation_budget(*, budget: float) -> None:
+    """Have the compiler keep this share of the activations between forward and backward pass."""
+    from torch._functorch import config
+
+    config.activation_memory_budget = budget
+
+
+@hook("selective_checkpointing")
+def selective_checkpointing(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with its layers checkpointed, except for matrix products and attention."""
+    import functools
+
+    import torch
+    from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+    aten = torch.ops.aten
+    # The fused attention kernels and the matrix products of PyTorch, under their ATen names.
+    kept = [
+        aten.mm.default,
+        aten.addmm.default,
+        aten.bmm.default,
+        aten.baddbmm.default,
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_efficient_attention.default,
+        aten._scaled_dot_product_cudnn_attention.default,
+        aten._scaled_dot_product_flash_attention_for_cpu.default,
+    ]
+    options = {
+        "use_reentrant": False,
+        "context_fn": functools.partial(create_selective_checkpoint_contexts, kept),
+    }
+    # transformers 5.23 renamed the method; older versions have the second name only.
+    enable: Any = getattr(model, "activation_checkpointing_enable", None)
+    if enable is None:
+        enable = model.gradient_checkpointing_enable
+    enable(options)
+    return model

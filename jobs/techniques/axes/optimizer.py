@@ -17,7 +17,7 @@ def _named(
 ) -> Variant:
     """An optimizer that the Trainer has by name (``TrainingArguments.optim``).
 
-    Unless told otherwise it trains differently from the default, AdamW.
+    By default it counts as training differently from AdamW, the axis's own default.
     """
     arguments = {"optim": name}
     return Variant(
@@ -26,7 +26,7 @@ def _named(
 
 
 def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
-    return _named(name, doc, requires=("package:bitsandbytes", *requires), traits=("bitsandbytes",))
+    return _named(name, doc, requires=("package:bitsandbytes", *requires))
 
 
 def _low_rank(name: str, doc: str, package: str) -> Variant:
@@ -66,24 +66,20 @@ OPTIMIZER = Axis(
         "adamw_foreach": Variant(
             doc="AdamW built by hand with multi-tensor (foreach) kernels: costs temporary memory",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": True})},
-            traits=("custom_optimizer",),
         ),
         "adamw_forloop": Variant(
             doc="AdamW built by hand that updates one tensor at a time: slow, no large temporaries",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
-            traits=("custom_optimizer",),
         ),
         "adamw_torch_8bit": _named(
             "adamw_torch_8bit",
             "torchao's AdamW with 8-bit states: a quarter of AdamW's state memory",
             requires=("package:torchao",),
-            traits=("torchao",),
         ),
         "adamw_torch_4bit": _named(
             "adamw_torch_4bit",
             "torchao's AdamW with 4-bit states: an eighth of AdamW's state memory",
             requires=("package:torchao",),
-            traits=("torchao",),
         ),
         "adafactor": _named(
             "adafactor",
@@ -151,7 +147,6 @@ OPTIMIZER = Axis(
             hooks={"optimizer": Hook("bitsandbytes_adam8bit")},
             requires=("package:bitsandbytes",),
             numerical_effect="training",
-            traits=("bitsandbytes", "custom_optimizer"),
         ),
         # Low-rank gradients: GaLore (arXiv 2403.03507) and APOLLO (arXiv 2412.05270).
         "galore_adamw": _low_rank(

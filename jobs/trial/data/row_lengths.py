@@ -45,7 +45,7 @@ class RowLengths:
         """
         total = np.zeros(len(self.tokens))
         for lengths in self.by_column.values():
-            # Columns count alike: each length is a share of the column's longest.
+            # Columns have equal weight: each length is a share of the column's longest.
             total += lengths / max(1, lengths.max())
         longest = [int(lengths.argmax()) for lengths in self.by_column.values()]
         # Stable: among equally long rows, the order of the file decides.

@@ -7,6 +7,7 @@ only between equal hosts.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from orchestrator.analysis.comparison.changes import BETTER, WORSE, Change, Comparison
 from orchestrator.analysis.comparison.losses import loss_changes
@@ -28,6 +29,43 @@ MAX_ERROR = 0.25
 """A row whose mean step is known no better than this is not judged by its speed."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Matching:
+    """The configurations of both runs, and how many only one of them has."""
+
+    results: list[tuple[Result, Result]]
+    only_before: int
+    only_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The pairs that ended ok in both runs, and those left after each reason not to judge one."""
+
+    matched: list[Pair]
+    precise: list[Pair]
+    """Their speeds are known well."""
+    of_device: list[Pair]
+    """Of these, no host sets the pace."""
+    judged: list[Pair]
+    """Of these, the GPU sets the pace or the hosts are equal."""
+
+    @property
+    def unsteady(self) -> int:
+        """Pairs whose speeds are not known well."""
+        return len(self.matched) - len(self.precise)
+
+    @property
+    def host_bound(self) -> int:
+        """Pairs whose pace the host sets."""
+        return len(self.precise) - len(self.of_device)
+
+    @property
+    def other_hosts(self) -> int:
+        """Pairs whose pace depends on hosts that differ."""
+        return len(self.of_device) - len(self.judged)
+
+
 def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
     """Match two runs by configuration.
 
@@ -35,38 +73,65 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
 
     ``different_hosts``: judge the speeds of rows that are not GPU-bound even if the hosts differ.
     """
-    earlier, later = results_by_key(before), results_by_key(after)
-    results = [(earlier[key], later[key]) for key in earlier if key in later]
-    both = _ended_ok_twice(results)
-
-    # Which speeds can be judged: those that are known well, and whose pace no host sets.
-    precise = [pair for pair in both if _is_precise(pair)]
-    of_device = [pair for pair in precise if pace_of_pair(pair) is not Pace.HOST]
+    matching = _match(before, after)
     same_host = different_hosts or not any(differences(before, after, HOSTS))
-    judged = [pair for pair in of_device if same_host or pace_of_pair(pair) is Pace.GPU]
-    speeds = speed_changes(before, judged)
-
-    same_schedule = not any(differences(before, after, SCHEDULE))
-    changes = [
-        *outcome_changes(before, after, results),
-        *speeds.single,
-        *memory_changes(before, both),
-        *loss_changes(before, after, both, same_schedule=same_schedule),
-    ]
+    pairs = _pairs(matching.results, same_host)
+    speeds = speed_changes(before, pairs.judged)
+    changes = [*speeds.single, *_other_changes(before, after, matching.results, pairs.matched)]
     return Comparison(
-        matched=len(both),
-        unsteady=len(both) - len(precise),
-        host_bound=len(precise) - len(of_device),
-        other_hosts=len(of_device) - len(judged),
-        losses_compared=same_schedule,
+        matched=len(pairs.matched),
+        unsteady=pairs.unsteady,
+        host_bound=pairs.host_bound,
+        other_hosts=pairs.other_hosts,
+        losses_compared=_have_same_schedule(before, after),
         changes=tuple(sorted(changes, key=_order)),
         shift=speeds.shift,
         technique_shifts=speeds.of_techniques,
         smallest_visible=speeds.smallest_visible,
-        only_before=len(earlier.keys() - later.keys()),
-        only_after=len(later.keys() - earlier.keys()),
+        only_before=matching.only_before,
+        only_after=matching.only_after,
         differences=tuple(differences(before, after)),
     )
+
+
+def _match(before: Dataset, after: Dataset) -> _Matching:
+    earlier, later = results_by_key(before), results_by_key(after)
+    return _Matching(
+        results=[(earlier[key], later[key]) for key in earlier if key in later],
+        only_before=len(earlier.keys() - later.keys()),
+        only_after=len(later.keys() - earlier.keys()),
+    )
+
+
+def _have_same_schedule(before: Dataset, after: Dataset) -> bool:
+    """Whether seed and length of training are equal, which decide the losses."""
+    return not any(differences(before, after, SCHEDULE))
+
+
+def _other_changes(
+    before: Dataset,
+    after: Dataset,
+    results: list[tuple[Result, Result]],
+    matched: list[Pair],
+) -> list[Change]:
+    """Changes of outcome, memory and losses."""
+    same_schedule = _have_same_schedule(before, after)
+    return [
+        *outcome_changes(before, after, results),
+        *memory_changes(before, matched),
+        *loss_changes(before, after, matched, same_schedule=same_schedule),
+    ]
+
+
+def _pairs(results: list[tuple[Result, Result]], same_host: bool) -> _Pairs:
+    """Which speeds can be judged: those that are known well, and whose pace no host sets."""
+    matched = _ended_ok_twice(results)
+    precise = [pair for pair in matched if _is_precise(pair)]
+    of_device = [pair for pair in precise if pace_of_pair(pair) is not Pace.HOST]
+    judged = of_device
+    if not same_host:
+        judged = [pair for pair in of_device if pace_of_pair(pair) is Pace.GPU]
+    return _Pairs(matched, precise, of_device, judged)
 
 
 def _ended_ok_twice(results: list[tuple[Result, Result]]) -> list[Pair]:
@@ -78,7 +143,9 @@ def _ended_ok_twice(results: list[tuple[Result, Result]]) -> list[Pair]:
 
 
 def _is_precise(pair: Pair) -> bool:
-    return all((own.row.get("samples_per_second_ci95") or math.inf) < MAX_ERROR for own in pair)
+    errors = [own.row.get("samples_per_second_ci95") for own in pair]
+    # An error of exactly 0 is a known one: equal steps on a coarse clock.
+    return all(error is not None and error < MAX_ERROR for error in errors)
 
 
 def _order(change: Change) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""The explanation of one trial against another: both are found, checked, and broken down."""
+"""The explanation of two trials: finds both, checks them, and breaks their difference down."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NAMED_IN_ERROR = 4
 
 
 class NotExplainableError(ValueError):
-    """Two trials of which nothing can be explained; the text says why."""
+    """The difference of two trials cannot be explained; the text says why."""
 
 
 def explain(run: Dataset, before: str, after: str) -> Explanation:
-    """Compare two trials of a run, named by the beginning of their identifiers.
+    """Compare two trials of a run, each named by the beginning of its id.
 
-    Raises LookupError for a name that no trial or several have, NotExplainableError for trials that
-    were not measured, or not in the same environment.
+    Raises LookupError if a name fits no trial, or several. Raises NotExplainableError if a trial
+    was not measured, or if the trials were not measured in the same environment.
     """
     rows = (_find(run, before), _find(run, after))
     _check(rows)
@@ -58,7 +58,7 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
 
 
 def _find(run: Dataset, name: str) -> Row:
-    """The row of the trial with this identifier, else of the only trial that begins with it."""
+    """The row of the trial with this id, else of the only trial whose id begins with it."""
     matching = [row for row in run.table.rows if row["trial_id"].startswith(name)]
     exact = [row for row in matching if row["trial_id"] == name]
     candidates = exact or matching
@@ -71,6 +71,7 @@ def _find(run: Dataset, name: str) -> Row:
 
 
 def _check(rows: Rows) -> None:
+    """Raise NotExplainableError unless both trials have a speed, in the same environment."""
     for row in rows:
         speed = row.get("samples_per_second") or 0
         if row["outcome"] != Outcome.OK or not 0 < speed < math.inf:
@@ -85,7 +86,11 @@ def _check(rows: Rows) -> None:
 
 
 def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
-    """Both trials' anatomies at their own speed; None unless both were profiled."""
+    """Both trials' anatomies; None unless both were profiled.
+
+    Idle time and rates are computed from the step time of the compared trial itself, because that
+    comes from more steps than a profile has.
+    """
     configurations = [(row["trial_id"],) for row in rows]
     sources = profile_sources(configurations, run.follow_ups, run.anatomies)
     anatomies = []

@@ -1,14 +1,15 @@
 """Loss parity: which trials have other losses than a reference at equal seed, data and batch.
 
-Means over each half of the training are compared, relative to the reference's mean over the whole.
+The mean losses of each half of the training are compared. The difference is relative to the
+reference's mean loss over the whole training.
 
 - Rows that draw the same random numbers differ only in how activations are kept or data is loaded:
   they must agree to within their precision's rounding.
 - Other rows train similarly but not equally: another split of the batch, precision or kernel draws
   other dropout masks, and another loop orders the data differently. They may differ by as much as
   the reference's own losses scatter from step to step. That is wide for few steps and small
-  batches, so a mismatch is certain and a match is not proof. Where a loss of zero or of twice the
-  reference's could pass, nothing was checked, and the check says so.
+  batches, so a mismatch is certain, but a match is no proof. If a loss of zero, or of twice the
+  reference's, would pass too, the state is "not checked".
 """
 
 from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks, loss_flags

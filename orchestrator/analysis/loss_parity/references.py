@@ -1,4 +1,8 @@
-"""Which rows a row's losses have to agree with, and how closely."""
+"""The references of a row: the rows whose losses it has to match, and how closely.
+
+The reference is the plainest row of a group: the one that is nearest to the defaults. Two rows have
+the same draws if they draw the same random numbers and compute in the same order and precision.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,11 @@ from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss
 from orchestrator.storage.tables.rows import Row
 
 OTHER_BATCH = 0.5
-"""By how much more rows may differ from a reference of another effective batch, which sees other
-data.
+"""Further relative difference that is allowed if the reference has another effective batch.
+
+Such a reference sees other samples in each step.
 """
-_SAME_DRAWS = ("activations", "dataloader")
+_SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 
@@ -25,9 +30,9 @@ Group = tuple[str, int]
 
 
 class References:
-    """Which rows of one environment a row has to agree with.
+    """The rows of one environment, searched for the references of a row.
 
-    ``rows`` have finite losses; ``axes`` maps an axis to its column.
+    All ``rows`` have finite losses. ``axes`` maps an axis to its column.
     """
 
     def __init__(self, rows: Iterable[Row], axes: Mapping[str, str]) -> None:
@@ -40,8 +45,9 @@ class References:
             self._plainest_of_draws.setdefault(_draws(row, axes), row)
 
     def of(self, row: Row) -> list[Row]:
-        """The plainest row with the same draws, and the plainest row of the group; never the row
-        itself.
+        """The references of a row: the plainest one with the same draws, and that of its group.
+
+        The list may be empty, and never holds the row itself.
         """
         candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
         chosen: dict[str, Row] = {}
@@ -51,7 +57,7 @@ class References:
         return list(chosen.values())
 
     def is_reference(self, row: Row) -> bool:
-        """Whether a row is its group's plainest, trained without accumulation."""
+        """Whether a row is the plainest of its group and was trained without accumulation."""
         plainest = self._plainest_of_group.get(_group(row))
         if plainest is None or row["accumulation"] != 1:
             return False
@@ -60,8 +66,8 @@ class References:
     def _of_group(self, row: Row) -> Row | None:
         """The plainest row of the same recipe and effective batch.
 
-        Where that was only ever accumulated, a neighbouring group without accumulation: the same
-        recipe at the nearest other batch, else another recipe at the same batch.
+        If every row of this group accumulates, a neighbouring group without accumulation serves:
+        the same recipe at the nearest other batch, else another recipe at the same batch.
         """
         group = _group(row)
         plainest = self._plainest_of_group.get(group)
@@ -70,20 +76,22 @@ class References:
         neighbours: dict[tuple[bool, float], Row] = {}
         for other_group, other in self._plainest_of_group.items():
             if other["accumulation"] == 1 and _share_recipe_or_batch(group, other_group):
-                # Batches are near by their ratio: 8 is as far from 16 as 32 is.
+                # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
                 distance = abs(math.log(other_group[1] / group[1]))
-                neighbours[(other_group[0] != group[0], distance)] = other
+                # Groups of the same recipe sort first, then those with near batches.
+                has_other_recipe = other_group[0] != group[0]
+                neighbours[(has_other_recipe, distance)] = other
         if not neighbours:
             return plainest
         return neighbours[min(neighbours)]
 
     def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
-        """Sort key: rows without accumulation first, then those with fewest axes moved."""
-        moved = 0
+        """Sort key: little accumulation first, then few axes that leave their default."""
+        changed = 0
         for axis, column in self._axes.items():
             if axis in AXES and axis not in _BATCH_AXES and row[column] != AXES[axis].default:
-                moved += 1
-        return row["accumulation"], moved
+                changed += 1
+        return row["accumulation"], changed
 
 
 def _share_recipe_or_batch(group: Group, other: Group) -> bool:
@@ -103,7 +111,7 @@ def _group(row: Row) -> Group:
 
 
 def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """What decides the random numbers, the precision and the order of a row's computation."""
+    """The values that decide a row's random numbers, its precision and its order of computation."""
     chosen = [row[column] for axis, column in axes.items() if axis not in _SAME_DRAWS]
     return (*_group(row), *chosen)
 
@@ -115,12 +123,12 @@ def compared(
     others: Sequence[float],
     axes: Mapping[str, str],
 ) -> tuple[LossWindow, ...]:
-    """What is compared of two rows' losses.
+    """Compares the losses of a row, ``own``, with those of a reference, ``others``.
 
-    Before the first update the recipe does not matter; afterwards it does, and rows of different
-    recipes are compared in that step alone.
+    Rows of different recipes are compared in the first step alone. Its loss precedes every update,
+    so the recipe does not affect it.
     """
-    # Equal draws allow no more than rounding, other draws as much as chance.
+    # Rows with the same draws may differ by rounding alone, other rows by chance as well.
     rounding = None
     if _draws(reference, axes) == _draws(row, axes):
         rounding = rounding_of(row, axes)
@@ -136,8 +144,8 @@ def compared(
 def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
     """By how much the losses of rows with the same draws may differ at a row's precision.
 
-    Arguments of the user's own, such as ``bf16: true``, set a precision beside the axis; what ran
-    says so.
+    The axis may not show the precision: a training argument such as ``bf16: true`` sets it, too.
+    So the columns that were read from the trained model count as well.
     """
     formats = [
         row.get(axes.get("precision", "precision")) or "fp32",

@@ -41,7 +41,7 @@ class CheckState(enum.StrEnum):
     MISMATCH = "mismatch"
     """The losses differ from the reference's by more than chance, or are not finite."""
     NOT_CHECKED = "not checked"
-    """There is no reference, no losses, or so few steps that a wrong loss could not be told."""
+    """There is no reference, no losses, or so few steps that a wrong loss could not show."""
     REFERENCE = "reference"
     """Other trials are compared with this one, and it with none."""
 

@@ -30,8 +30,8 @@ def recommend(
 ) -> Recommendation:
     """The answer from the configurations of one environment; ``recipe`` is the one that is ranked.
 
-    A configuration that failed a cap check of the memory asked for is out, whatever its peak was on
-    the whole GPU. One whose losses contradict their reference is out, too, and counted.
+    A configuration that failed a cap check of the memory asked for does not fit, whatever its peak
+    was on the whole GPU. One whose losses contradict their reference is left out and counted.
     """
     listed = list(configurations)
 

@@ -61,8 +61,8 @@ def _contenders(
 ) -> list[Configuration]:
     """The configurations that can be the best at some effective batch and some memory budget.
 
-    With equal micro-batch, accumulation, recipe and gradients, another batch changes the figures of
-    all alike, so only their Pareto front counts. It is a small share of a large run.
+    With equal micro-batch, accumulation, recipe and gradients, another batch changes all figures by
+    the same factor, so only their Pareto front counts. It is a small share of a large run.
     """
 
     def score(configuration: Configuration) -> float:

@@ -273,7 +273,7 @@ def _classes(node: ast.expr | None) -> dict[str, str]:
 
 
 def _class_name(node: ast.expr) -> str:
-    """The class, or the model type if the class is chosen by it; empty if neither is told."""
+    """The class, or the model type if the class is chosen by it; empty if neither is known."""
     match node:
         case ast.Name(id="AutoConfig"):
             return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import tempfile
 import warnings
@@ -18,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import TrialSpec
+from jobs.spec.settings import MODEL_PLACES
 from jobs.tasks import AUTO_CLASSES
 from jobs.techniques.hooks import bound
 from jobs.trial import models
@@ -100,20 +102,24 @@ class FakeStep:
     def _built_model(self) -> torch.nn.Module:
         spec = self._model_spec
         kwargs = self._spec.settings.model_kwargs
+        base = bound(self._spec, "base")
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
             auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
             dtype = getattr(torch, kwargs.get("dtype", "float32"))
-            model = auto_class.from_config(
+            make = functools.partial(
+                auto_class.from_config,
                 models.architecture_config(spec),
                 trust_remote_code=spec.trust_remote_code,
                 **{**kwargs, "dtype": dtype},
             )
+            model = make() if base is None else base(make, False, torch.device("cpu"))
         else:
-            model = models.build(spec, kwargs, torch.device("cpu"))
-        adapt = bound(self._spec, "model")
-        if adapt is not None:
-            model = adapt(model, spec.task, self._arguments)
+            model = models.build(spec, kwargs, torch.device("cpu"), place=base)
+        for place in MODEL_PLACES:
+            change = bound(self._spec, place)
+            if change is not None:
+                model = change(model, spec.task, self._arguments)
         built: torch.nn.Module = model
         return built
 

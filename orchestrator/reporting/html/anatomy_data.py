@@ -42,7 +42,10 @@ def _ratios(anatomy: Anatomy) -> list[str]:
 
 
 def _rules(anatomy: Anatomy) -> list[list[Any]]:
-    """Of each rule of thumb that applies: name, measured, expected, unit, whether it held."""
+    """The rules of thumb that apply, each as a list.
+
+    It has the name, the measured and the expected value, the unit, and 1 if the rule held.
+    """
     rules = []
     for entry in anatomy.entries:
         if entry.held is not None:
@@ -53,8 +56,8 @@ def _rules(anatomy: Anatomy) -> list[list[Any]]:
 def _timeline(timeline: Timeline) -> dict[str, Any]:
     # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
     sizes = {}
-    for name, held_bytes in timeline.held.items():
-        sizes[name] = [round(size / MIB, 1) for size in held_bytes]
+    for name, samples in timeline.held.items():
+        sizes[name] = [round(nbytes / MIB, 1) for nbytes in samples]
     return {
         "seconds": [float(f"{seconds:.5g}") for seconds in timeline.seconds],
         "mib": sizes,

@@ -55,7 +55,7 @@ def render(report: Report) -> str:
         name=dataset.name or "Run",
         policy=content_security_policy([script, library]),
         script=Markup(script),
-        first=first_verdict(data, dataset),
+        first=first_decision(data, dataset),
         opening=list(_opening(report, left_out(dataset, shown))),
         front=_front(dataset),
         budgets=_budgets(dataset),
@@ -125,7 +125,7 @@ def _visible(value: Any) -> Any:
     return value
 
 
-def first_verdict(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
+def first_decision(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
     """The decision that the page opens with, in words: it reads without a script, too."""
     if dataset.main is None:
         return None

@@ -31,7 +31,7 @@ def encoded_axes(dataset: Dataset, results: EnvironmentResults) -> tuple[str | N
             numeric.append(axis)
         else:
             named.append(axis)
-    # Names are told apart better by colour than sizes are.
+    # Colour separates names better than it separates sizes.
     fitting = named + numeric
     colour = _first_of((*_FIRST_COLOUR_AXES, *fitting), fitting)
     left = [axis for axis in fitting if axis != colour]

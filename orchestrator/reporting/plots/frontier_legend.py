@@ -20,11 +20,12 @@ _MAX_NAME = 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
-    """An axis shown by colours or by markers: its values, and the sign of each."""
+    """An axis that is shown by colours or by markers."""
 
     axis: str | None
     """None: all configurations have the same sign."""
     signs: Mapping[Choice, str]
+    """Value of the axis -> its colour or marker."""
 
     def sign_of(self, configuration: Configuration) -> str:
         """The colour or the marker of a configuration."""
@@ -81,17 +82,19 @@ def _dot(colour: str, marker: str) -> Any:
 
 
 def _line_keys(results: EnvironmentResults) -> list[tuple[Choice, Any]]:
+    """The entries of the Pareto front: text and line style of each."""
     from matplotlib.lines import Line2D
 
-    has_others = len(results.fronts) > 1
-    ranked = "no other is better"
-    if has_others:
-        ranked = recipe_name(results, results.recipe)
+    # With several recipes there are several fronts, so the line is named by its recipe.
+    has_other_recipes = len(results.fronts) > 1
+    front_name = "no other is better"
+    if has_other_recipes:
+        front_name = recipe_name(results, results.recipe)
     ring = Line2D(
         [], [], color=INK, linewidth=1.8, marker="o", markerfacecolor="none", markersize=9
     )
-    keys: list[tuple[Choice, Any]] = [(ranked, ring)]
-    if has_others:
+    keys: list[tuple[Choice, Any]] = [(front_name, ring)]
+    if has_other_recipes:
         dotted = Line2D([], [], color=SOFT, linewidth=1.3, linestyle=DOTTED)
         pale = Line2D([], [], color=SOFT, marker="o", linestyle="", markersize=4, alpha=0.4)
         keys += [("across recipes", dotted), ("other recipes", pale)]

@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def make(dataset: Dataset) -> Content | None:
-    """What was run and failed comes first, then what was skipped; the most frequent first."""
+    """One row for each kind of failure. None if every trial ended ok."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in dataset.rows:
         if row["outcome"] != Outcome.OK:
@@ -31,7 +31,7 @@ def make(dataset: Dataset) -> Content | None:
     if not groups:
         return None
     rows = [_row(dataset, group) for group in groups.values()]
-    # What ran and failed is more urgent than what was skipped.
+    # Trials that failed come before trials that were skipped, and frequent kinds before rare ones.
     rows.sort(key=_order)
     return Content(
         title="Failed and skipped",

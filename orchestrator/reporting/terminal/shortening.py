@@ -8,7 +8,7 @@ _ELLIPSIS = " …"
 def shortened(text: str, characters: int) -> str:
     """The text in one line, cut between two words if it is longer than ``characters``.
 
-    A first word that is longer by itself stays whole: half a path or name helps nobody.
+    A first word that is longer by itself stays whole: half a path or name is of no use.
     """
     line = " ".join(text.split())
     if len(line) <= characters:

@@ -4,24 +4,25 @@ connection.py    the cluster: joined or started, its nodes described, ops built 
 tune_run.py      a session's trials run by Tune
 searcher.py      trials from the session to Tune
 tune_callback.py Tune's events for the session: starts, records, lost actors
-scheduler.py     which waiting trial takes a slot that is left
+scheduler.py     which waiting trial takes a slot that becomes free
 messages.py      what the driver and a slot's actor send each other
 slot_actor.py    the actor that keeps a GPU's slot
 gpu_slot.py      what the actor does: runs trials, and watches a GPU that is unfit
 membership.py    nodes that join and leave during a sweep
-slots.py         the slots that there are by now, and where trials run
-ray_nodes.py     Ray's nodes: listed, and asked from inside
-unfit_gpus.py    GPUs that gave their trials back
-head_watchdog.py the cluster's head, which may be lost
-own_ray.py       a Ray that is started here: watched, and ended whole
-slot_watch.py    slots that do not answer: killed, their trials run elsewhere
+slots.py         the slots that exist now, and the nodes on which trials may run
+ray_nodes.py     lists Ray's nodes, and runs questions on them
+unfit_gpus.py    GPUs that cannot run their trials now
+head_watchdog.py notices that the cluster's head was lost
+own_ray.py       a local Ray started for the sweep: watched, and ended with all its processes
+slot_watch.py    kills slots that do not answer, so that their trials run elsewhere
 """
 
 from __future__ import annotations
 
 import os
 
-# Tune reads these when it is imported: its own per-trial files and signal handling are not wanted.
+# Ray and Tune read these variables when they are imported or started, so they come before that.
+# We do not want Tune's own files per trial, or its handling of Ctrl-C.
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")

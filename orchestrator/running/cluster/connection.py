@@ -191,7 +191,7 @@ def _survey() -> tuple[Node, ...]:
         # One that was cut off a moment ago is still listed as alive.
         if not isinstance(answer, ray.exceptions.RayError):
             node_environment, cores = answer
-            # Ray may be told of more cores than the process may use.
+            # Ray may have been started with more cores than the process may use.
             cpus = min(node.cpus, cores)
             described.append(dataclasses.replace(node, environment=node_environment, cpus=cpus))
     if not described:

@@ -19,14 +19,19 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
 
 INFRASTRUCTURE_RETRIES = 2
-"""How often a trial is begun again that lost its slot, actor or node, or that shared its GPU."""
+"""A limit for trials that lost their slot, actor or node, or that shared their GPU.
+
+Within a slot it is the number of attempts. After a lost actor or node it is the number of restarts.
+"""
 RELEASE_SECONDS = 10.0
-"""How long to wait for memory that another process holds. Some processes leave soon, and the
-driver takes a moment to free the memory of a killed one."""
+"""How long to wait for memory that another process holds.
+
+Some processes leave soon, and the driver takes a moment to free the memory of a killed process.
+"""
 OWN_RELEASE_SECONDS = 120.0
-"""How much longer to wait for the memory of our own processes that are ending."""
+"""Longest wait, beyond that, for the memory of our own processes that are ending."""
 WATCH_SECONDS = 2.0
-"""Between two looks at an unfit GPU."""
+"""Pause between two checks of an unfit GPU."""
 _POLL_SECONDS = 0.02
 _REASON_CHARACTERS = 300
 _RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
@@ -35,10 +40,10 @@ _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 
 
 class GpuProbe:
-    """Questions about the visible GPU. An answer is why the GPU is unfit; empty: it is fit."""
+    """Checks of the visible GPU. Each returns why the GPU is unfit, or "" if it is fit."""
 
     def session(self) -> contextlib.AbstractContextManager[object]:
-        """Keeps NVML initialised, which every question would otherwise do for itself."""
+        """Keeps NVML initialised. Without it, each check initialises NVML anew."""
         return nvml.session()
 
     def lost(self) -> str:
@@ -46,11 +51,11 @@ class GpuProbe:
         return nvml.lost()
 
     def dead(self) -> str:
-        """Why CUDA cannot compute on the GPU. Asks in a process of its own, which takes seconds."""
+        """Why CUDA cannot compute on the GPU. Starts a process to find out, which takes seconds."""
         return cuda_probe.dead()
 
     def shared(self, own_processes: int) -> str:
-        """Which other processes use the GPU, besides ``own_processes`` of ours that wait on it."""
+        """Which other processes use the GPU. ``own_processes`` of ours may wait on it."""
         return nvml.shared(waiting=own_processes)
 
     def gpu_model(self) -> str:
@@ -59,7 +64,7 @@ class GpuProbe:
 
 
 class TrialSlot(Protocol):
-    """What is used of ``jobs.isolation.slot.Slot``."""
+    """The part of ``jobs.isolation.slot.Slot`` that a GPU slot uses."""
 
     @property
     def children(self) -> int: ...
@@ -70,10 +75,10 @@ class TrialSlot(Protocol):
 
 
 class GpuSlot:
-    """Runs what it is assigned, one trial per step.
+    """Runs the trials that it is assigned, one per step.
 
-    A GPU that turns out unfit gives its trials back: the step returns an ``UnfitGpu``. Further
-    steps only look whether it is fit again.
+    If the GPU turns out unfit, the step returns an ``UnfitGpu``, and the driver takes the trials
+    back. Further steps only check whether the GPU is fit again.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class GpuSlot:
         self._unfit: UnfitGpu | None = None
 
     def assign(self, assignment: Assignment) -> None:
-        """Take over what to run in the next steps."""
+        """Set the trials that the next steps run."""
         self._assignment = assignment
         self._steps_done = 0
         self._ends_at = self._clock() + assignment.seconds_left
@@ -115,10 +120,10 @@ class GpuSlot:
         return self._steps_done >= len(self._assignment.specs)
 
     def step(self) -> TrialRecord | UnfitGpu | None:
-        """Run the next trial, or look after the unfit GPU. None: there is nothing to run."""
+        """Run the next trial, or check the unfit GPU again. None if there is nothing to run."""
         if self._unfit is not None:
             self._sleep(self._watch_seconds)
-            self._unfit = dataclasses.replace(self._unfit, reason=self._reason_still())
+            self._unfit = dataclasses.replace(self._unfit, reason=self._current_reason())
             return self._unfit
         if self.is_done:
             return None
@@ -163,18 +168,18 @@ class GpuSlot:
     def _run(self, spec: TrialSpec) -> TrialRecord:
         if self._slot is None:
             self._slot = self._make_slot(spec.needs.cpus)
-        # A trial that was begun gets a second at least, so that it ends with an outcome.
+        # Even without time left, a started trial gets one second, and then times out as usual.
         seconds_left = max(1.0, self._ends_at - self._clock())
         return self._slot.run(spec, min(spec.measure.timeout_seconds, seconds_left))
 
     def _should_repeat(self, record: TrialRecord) -> bool:
-        """Whether other processes came onto the GPU during the trial, which disturbs all of it,
-        and a second attempt may be undisturbed.
+        """Whether other processes disturbed the trial, and a second attempt may be undisturbed.
 
-        It may if they have left again, or if the trial can go to another GPU. If they were there
-        during the trial before, too, they stay: to repeat every trial would double the sweep.
+        That is likely if the other processes have left again, or if the trial can go to another
+        GPU. The trial is not repeated if the one before it was disturbed as well.
         """
-        # Two disturbed trials in a row mean that the other processes stay.
+        # After two disturbed trials in a row the other processes are taken to stay. To repeat every
+        # trial would double the time of the sweep.
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -186,7 +191,7 @@ class GpuSlot:
             return not self._shared_for_good()
 
     def _check_before(self) -> UnfitGpu | None:
-        """What speaks against beginning a trial on the GPU."""
+        """Why no trial can start on the GPU now; None if one can."""
         with self._probe.session():
             reason = self._probe.lost()
             if reason:
@@ -201,14 +206,15 @@ class GpuSlot:
                 )
             may_share = self._assignment.may_share
             if may_share and self._slot is not None:
-                return None  # known to be shared, so there is nothing to wait for
+                # The slot waited for other processes to leave before its first trial.
+                return None
             reason = self._shared_for_good()
             if reason and not may_share:
                 return self._found_unfit(GpuProblem.SHARED, reason)
         return None
 
     def _check_after(self, record: TrialRecord) -> UnfitGpu | None:
-        """What is wrong with the GPU, if that may be the cause of the trial's end."""
+        """Why the GPU is unfit, if the trial ended as if the GPU were; else None."""
         if not _may_blame_gpu(record):
             return None
         reason = self._probe.lost()
@@ -223,22 +229,22 @@ class GpuSlot:
         planned = self._assignment.gpu_model
         return UnfitGpu(problem=problem, reason=reason, planned_model=planned)
 
-    def _reason_still(self) -> str:
-        """Why the unfit GPU still is; empty once it is fit again."""
+    def _current_reason(self) -> str:
+        """Why the GPU is still unfit; empty once it is fit again."""
         assert self._unfit is not None
         if self._unfit.problem is GpuProblem.LOST:
             return self._probe.lost()
         if self._unfit.problem is GpuProblem.SHARED:
             return self._shared()
-        return self._unfit.reason  # its node has to be replaced
+        return self._unfit.reason  # a dead GPU, or one of another model, does not become fit
 
     def _shared_for_good(self) -> str:
         """Which other processes use the GPU and do not leave soon; empty if there are none."""
         give_up_at = self._clock() + self._release_seconds
         while True:
             reason = self._shared()
-            # Of our own processes one may wait. Others are ending, and still hold memory. They are
-            # waited for longer, but not without end: a hung driver may never let them go.
+            # One of our own processes may wait for the next trial. Any more are ending and still
+            # hold memory. They get more time, but a limit: a hung driver may never free it.
             seconds_over = self._clock() - give_up_at
             only_others = seconds_over >= 0 and self._own_processes <= 1
             if not reason or only_others or seconds_over >= OWN_RELEASE_SECONDS:
@@ -250,6 +256,7 @@ class GpuSlot:
 
     @property
     def _own_processes(self) -> int:
+        """Our own processes that use the GPU, or did a moment ago."""
         if self._slot is None:
             return 0
         return self._slot.children
@@ -273,19 +280,19 @@ def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialReco
 
 
 def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> TrialRecord:
-    """The record of the last attempt, which started with the first and cost the time of both."""
+    """The record of the last attempt, with the start of the first and the time of both."""
     if earlier is None:
         return record
-    # Both attempts took slot time; the search pays for both.
+    # Both attempts took time in the slot, so the search is charged for both.
     seconds = earlier.slot_seconds + record.slot_seconds
     return delivered(record, started_at=earlier.started_at, slot_seconds=seconds)
 
 
 def _may_blame_gpu(record: TrialRecord) -> bool:
-    """Whether the trial ended in a way that an ill GPU could explain."""
+    """Whether a broken GPU could explain how the trial ended."""
     if record.outcome in (Outcome.CRASHED, Outcome.TIMED_OUT):
         return True
     if record.rule in (NOT_STARTED, SLOT_UNRESPONSIVE):
         return True
-    said = f"{record.reason} {record.delivery.log}"
-    return record.outcome is Outcome.FAILED and _CUDA_ERROR.search(said) is not None
+    text = f"{record.reason} {record.delivery.log}"
+    return record.outcome is Outcome.FAILED and _CUDA_ERROR.search(text) is not None

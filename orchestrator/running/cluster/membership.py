@@ -161,7 +161,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self.on_slots(self.slots.by_model())
 
     def _watch_emptiness(self, now: float) -> None:
-        """Note since when no fit GPU has been there for the trials that are out."""
+        """Note since when no fit GPU has been there for the trials that wait for one."""
         # Only models that trials wait for count: an idle model may be gone.
         waiting = self._session.gpu_models_given_out
         if not waiting or any(self._has_fit_slot(model) for model in waiting):

@@ -15,12 +15,12 @@ UNFIT = "unfit"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment:
-    """What a slot is to run. The driver sends it before it asks the actor to train."""
+    """The trials that a slot runs next. The driver sends them before it asks the actor to train."""
 
     specs: tuple[TrialSpec, ...]
     """One after another; empty if there is nothing left to run."""
     seconds_left: float
-    """Of the sweep's time budget. A duration, because the clocks of two machines differ."""
+    """What is left of the sweep's time budget. Not a time, because clocks of machines differ."""
     may_share: bool
     """Whether to measure on the GPU although other processes use it, too."""
     gpu_model: str
@@ -29,13 +29,13 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotProcess:
-    """The process of a slot's actor, so that it can be killed where it does not answer."""
+    """The process of a slot's actor, so that it can be killed if the actor does not answer."""
 
     node_id: str
     """Ray's id of its node."""
     pid: int
     started_at: float
-    """Unix time, seconds: tells it from a later process of the same number."""
+    """Unix time in seconds. A later process with the same pid has another start time."""
 
 
 class GpuProblem(enum.StrEnum):
@@ -53,7 +53,7 @@ class GpuProblem(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnfitGpu:
-    """A GPU that gave its trials back, and why."""
+    """A GPU that cannot run its trials now, and why. The trials go to other GPUs."""
 
     problem: GpuProblem
     reason: str
@@ -61,8 +61,8 @@ class UnfitGpu:
     planned_model: str
     """The model that its trials are planned for."""
     found_model: str = ""
-    """The model that it is, where no trial is planned for that."""
+    """The GPU's real model, if no trial is planned for this model."""
     gpu: str = ""
-    """Its name in messages: ``GPU 0 of node1``."""
+    """The name of the GPU in messages: ``GPU 0 of node1``."""
     node_id: str = ""
     """Ray's id of its node."""

@@ -79,4 +79,4 @@ class SessionSearcher(Unpickled, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing: the Tune callback has told the session already."""
+        """Nothing: the Tune callback has already passed the record to the session."""

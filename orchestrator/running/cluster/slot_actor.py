@@ -20,9 +20,9 @@ from orchestrator.running.cluster.slot_watch import this_process
 class SlotTrainable(tune.Trainable):
     """An actor that keeps one slot for as long as it lives. Each step is one of our trials.
 
-    The driver calls ``assign`` before ``train``; calls of one actor run in order. Ray cannot be
-    told to leave a GPU out. So the actor of an unfit GPU reports it and keeps the GPU: its further
-    steps only look whether the GPU is fit again, which ends the Tune trial.
+    The driver calls ``assign`` before ``train``; calls of one actor run in order. Ray
+    offers no way to leave a GPU out. So the actor of an unfit GPU reports it and keeps the GPU: its
+    further steps only look whether the GPU is fit again, which ends the Tune trial.
     """
 
     def setup(self, config: dict[str, Any]) -> None:

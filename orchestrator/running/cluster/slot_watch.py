@@ -1,7 +1,7 @@
 """A bound on the wait for a slot: one that does not answer is killed, and its trial runs elsewhere.
 
 A trial's timeout is kept by its slot's parent. If the actor itself stands still (SIGSTOP, a dead
-network filesystem, a hung node), nobody keeps it.
+network filesystem, a hung node), the parent cannot keep it.
 """
 
 from __future__ import annotations

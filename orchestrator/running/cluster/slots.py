@@ -1,4 +1,4 @@
-"""The slots that a cluster has by now, and where each GPU model's trials may run."""
+"""The slots that a cluster has now, and the nodes on which each GPU model's trials may run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.running.nodes import Cluster
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """Which nodes have come and gone between two looks."""
+    """Which nodes joined and left since the last update."""
 
     joined: tuple[RayNode, ...]
     lost: int
     before: int
-    """Nodes that were there before."""
+    """How many nodes there were at the last update."""
 
 
 class Slots:
@@ -30,7 +30,7 @@ class Slots:
         # Each GPU model is a cluster of its own with its own reservation.
         parts = cluster.by_gpu_model()
         self.placements = {model: part.placement(asked) for model, part in parts.items()}
-        """GPU model of a trial ("" for any) -> where it may run."""
+        """GPU model of a trial ("" for any) -> the nodes where it may run, and its reservation."""
         self.has_gpus = cluster.gpus > 0
         self.is_pinned = cluster.pinned or len(parts) > 1
         """Whether trials are kept on certain nodes."""
@@ -41,19 +41,19 @@ class Slots:
                 self._models[node.node_id] = name
         self._set_aside = {node.node_id: node.set_aside for node in cluster.nodes}
         self._there = {node.node_id: node.gpus or 1 for node in cluster.trial_nodes}
-        """Id of a usable node that is there -> its slots."""
+        """Id of each node that is present and can run trials -> its slots."""
 
     @property
     def total(self) -> int:
-        """Trials that can run at once on what is there."""
+        """How many trials can run at once now."""
         return sum(max(0, slots) for slots in self.by_model().values())
 
     def by_model(self) -> dict[str, int]:
-        """GPU model of a trial -> its slots on the nodes that are there, unfit GPUs included."""
+        """GPU model of a trial -> its slots, unfit GPUs that were found later included."""
         return {model: self.of(model) for model in self.placements}
 
     def of(self, gpu_model: str) -> int:
-        """A model's GPUs on the nodes that are there, less those set aside before the sweep."""
+        """The GPUs of a model that are present now, minus those set aside before the sweep."""
         slots = 0
         for node_id, gpus in self._there.items():
             if self._models.get(node_id, "") == gpu_model:
@@ -61,13 +61,16 @@ class Slots:
         return slots
 
     def model_of(self, hardware: str) -> str:
-        """A GPU model's name as trials have it: "" if the sweep began with one model."""
+        """The ``gpu_model`` that trials for this GPU model have: "" if the sweep began with one."""
         if hardware in self.placements:
             return hardware
         return ""
 
     def use(self, node_id: str, hardware: str) -> bool:
-        """Let trials run on a node that has joined; False if none is planned for its GPU model."""
+        """Let trials run on a node that has joined.
+
+        Returns False, and does nothing, if no trial is planned for the node's GPU model.
+        """
         model = self.model_of(hardware)
         placement = self.placements.get(model)
         if not self.has_gpus or placement is None or placement.hardware != hardware:
@@ -78,9 +81,9 @@ class Slots:
         return True
 
     def update(self, alive: Mapping[str, RayNode]) -> NodeChanges:
-        """Count the slots of the nodes that are alive (id -> node)."""
+        """Count the slots again; ``alive`` maps a node's id to the node."""
         usable = {node_id: node for node_id, node in alive.items() if self._is_usable(node)}
-        # What differs from the last look.
+        # Compare with the nodes of the last update.
         joined = [node for node_id, node in usable.items() if node_id not in self._there]
         lost = self._there.keys() - usable.keys()
         changes = NodeChanges(tuple(joined), len(lost), len(self._there))
@@ -91,7 +94,7 @@ class Slots:
         return changes
 
     def _is_usable(self, node: RayNode) -> bool:
-        """Whether it can run trials: with a GPU, unless the sweep runs without any."""
+        """Whether trials can run on the node. It needs a GPU, unless the sweep runs without any."""
         resource = "CPU"
         if self.has_gpus:
             resource = "GPU"

@@ -26,8 +26,8 @@ from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.session import Session
 
-# Tune prints a traceback for every actor that dies. The session says it in a line, and the record
-# has the reason.
+# Tune prints a traceback for every actor that dies. Here the session prints one line instead, and
+# the record has the reason.
 logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
 
@@ -42,18 +42,20 @@ def run_trials(
 ) -> tuple[str, ...]:
     """Run the session's trials until it has finished; returns sentences about unfit GPUs.
 
-    ``asked`` is what the configuration wants a trial to reserve; zeros in it mean a GPU's share of
-    its node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
-    ``trainable`` is the slots' actor, with the method ``assign``. ``retries`` is how often a trial
-    is begun again that lost its actor. Raises ClusterError if no slot can be started.
+    ``asked`` is what the configuration wants a trial to reserve. A zero in it stands for the share
+    of the node that belongs to one GPU. ``on_slots`` is called with the slots of each GPU model
+    when they may have changed. ``trainable`` is the class of a slot's actor; it has the method
+    ``assign``. A trial that lost its actor is started again at most ``retries`` times. Raises
+    ClusterError if no slot can be started.
     """
-    # Our parts, each told of the session: who joins, what runs, what has ended.
+    # Three parts report to the session: nodes that join, trials that run, actors that are lost.
     membership = Membership(session, cluster, asked)
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
     membership.on_slots = _slots_listener(limiter, membership, on_slots)
     environment = cluster.trial_nodes[0].environment
-    # In a Ray of its own no other user can keep the slots from starting.
+    # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
+    # will, so the sweep gives up.
     on_stall = None
     if cluster.is_own:
         on_stall = membership.give_up
@@ -62,7 +64,7 @@ def run_trials(
     with (
         own_folder("orchestrator-tune-") as storage,
         _interruptible(session),
-        # A search that computes on more threads takes them from the trials on this host.
+        # The search computes on one thread, because trials on this host need the other cores.
         threadpool_limits(1),
     ):
         callbacks: list[tune.Callback] = [callback, membership, watch]
@@ -79,13 +81,13 @@ def _tuner(
     membership: Membership,
     storage: str,
 ) -> tune.Tuner:
-    """Tune as we use it: it places trials, keeps actors, and writes nothing down."""
+    """A tuner that places trials and keeps actors. It saves no results and no checkpoints."""
     return tune.Tuner(
         tune.with_resources(trainable, _reservation),
         tune_config=tune.TuneConfig(
             search_alg=limiter,
             scheduler=SlotScheduler(lambda: membership.slots.total),
-            # Without end: the searcher says when there are no more.
+            # No limit: the searcher says when there are no more trials.
             num_samples=-1,
             # An actor keeps its slot warm for the next trial.
             reuse_actors=True,
@@ -110,7 +112,7 @@ def _slots_listener(
     membership: Membership,
     on_slots: Callable[[Mapping[str, int]], object] | None,
 ) -> Callable[[Mapping[str, int]], None]:
-    """Lets Tune have as many trials as there are slots by now, and passes the slots on."""
+    """A listener that sets how many trials Tune may run at once, and calls ``on_slots``."""
 
     def listen(slots: Mapping[str, int]) -> None:
         limiter.set_max_concurrency(membership.trials_at_once)
@@ -129,7 +131,7 @@ def _reservation(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
 def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
-    """Equal reservations as one object, because Tune keeps one for every trial."""
+    """One object for all equal reservations. Otherwise Tune would keep one for every trial."""
     selectors = None
     if label_selector:
         selectors = [{"ray.io/node-id": label_selector}]
@@ -137,13 +139,13 @@ def _equal_reservation(
 
 
 def _trial_id(trial: Any) -> str:
-    """The name of a Tune trial's folder, which would else be its whole config."""
+    """A short name for a Tune trial's folder. By default it would be the whole config."""
     return str(trial.trial_id)
 
 
 @contextmanager
 def _interruptible(session: Session) -> Iterator[None]:
-    """The first Ctrl-C lets running trials finish; the second gives up on them."""
+    """The first Ctrl-C lets running trials finish. The second ends the sweep at once."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         session.interrupt()

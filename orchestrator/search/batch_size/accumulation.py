@@ -1,4 +1,7 @@
-"""Toward an effective batch: which micro-batch to accumulate next."""
+"""Toward an effective batch: which micro-batch to accumulate next.
+
+A way, or split, is a micro-batch and an accumulation whose product is the effective batch.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +66,8 @@ def _unmeasured_splits(
 
 def _optimizer_seconds(speeds: Curve, ways: Mapping[Batch, BatchMeasurement]) -> float:
     """Seconds of the optimizer in a step, as far as measured splits show."""
-    # Before a split was measured, the optimizer's time counts as 0. Then every pass costs what it
-    # cost alone.
+    # Before a split was measured, the optimizer's time counts as 0. Every pass is then predicted to
+    # take as long as a whole step without accumulation.
     if _best(ways) is None:
         return 0.0
     accumulated = {}

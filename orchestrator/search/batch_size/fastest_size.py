@@ -23,7 +23,9 @@ _SHRINKAGE = 4
 
 
 def next_near_fastest(sizes: MeasuredSizes, tolerance: float) -> int | None:
-    """A size between the fastest size and a neighbor that is slower and far away; None for none.
+    """A size between the fastest size and a neighbor that is slower and far away.
+
+    None if there is no such neighbor, or no size between the two that is still to be measured.
 
     ``tolerance`` is the share by which speeds may differ and still count as equal.
     """
@@ -60,11 +62,11 @@ def next_near_saturation(sizes: MeasuredSizes, tolerance: float) -> int | None:
     ``tolerance`` is the share below the highest speed that still counts as saturated.
     """
     fitting = sizes.fitting
-    begin = saturation(tuple(fitting.values()), tolerance)
-    if begin is None or begin.micro_batch == 1:
+    saturated = saturation(tuple(fitting.values()), tolerance)
+    if saturated is None or saturated.micro_batch == 1:
         return None
     # The saturation lies between the smallest fast size and the next smaller size, which is slow.
-    above = begin.micro_batch
+    above = saturated.micro_batch
     smaller = [size for size in fitting if size < above]
     below = max(smaller, default=0)
     if not below:
@@ -92,7 +94,7 @@ def _predicted_saturation(
     wanted = (1 - tolerance) * best.speed
     if not speeds[below] < wanted <= speeds[above]:
         return None
-    # A size just above the slow one would repeat its answer, so the prediction is moved up.
+    # A size just above the slow one would be slow as well, so the prediction is moved up.
     return max(size_of_speed(speeds, below, above, wanted), below * _MIN_STEP_UP)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from jobs.infrastructure import RULES as INFRASTRUCTURE_RULES
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.analysis.batch_size import (
@@ -70,33 +71,39 @@ class BatchSizeSearch(Search):
         self._records: dict[Batch, TrialRecord] = {}
         self._ruled_out: dict[Batch, TrialRecord] = {}
         """Batches that can have no trial."""
-        self._out: set[str] = set()
+        self._machine_failure = ""
+        """The rule and reason of a trial that the machine failed; "" if there was none."""
+        self._outstanding: set[str] = set()
         """Ids of trials that were asked for and have no record yet."""
 
     def ask(self) -> TrialSpec | None:
         """The trial of the next batch; None while a trial is running, and at the end."""
         trial = self._next_trial()
         if trial is not None:
-            self._out.add(trial.trial_id)
+            self._outstanding.add(trial.trial_id)
         return trial
 
     def tell(self, record: TrialRecord) -> None:
         """Take the record of a running trial, or one of an earlier run for a trial of this search.
 
-        Other records are ignored.
+        Other records are ignored. A trial that the machine failed says nothing about its size, so
+        the search ends there, and a resumed run repeats the trial.
         """
         batch = _batch_of(record.spec)
-        was_out = record.trial_id in self._out
-        if not was_out and (batch in self._records or not self.knows(record.spec)):
+        was_outstanding = record.trial_id in self._outstanding
+        if not was_outstanding and (batch in self._records or not self.knows(record.spec)):
             return
-        self._out.discard(record.trial_id)
+        self._outstanding.discard(record.trial_id)
+        if record.rule in INFRASTRUCTURE_RULES:
+            self._machine_failure = f"{record.rule}: {record.reason}; --resume repeats the trial"
+            return
         self._records[batch] = record
         self._sizes[batch] = measurement_of(record, self._margin)
 
     @property
     def exhausted(self) -> bool:
         """Whether every question is answered, or no answer can be found."""
-        return not self._out and self._next_trial() is None
+        return not self._outstanding and self._next_trial() is None
 
     def skipped(self) -> Iterable[TrialRecord]:
         """The records of batches that can have no trial."""
@@ -140,7 +147,7 @@ class BatchSizeSearch(Search):
 
         Batches that cannot have a trial are noted as ruled out, and the rules are asked again.
         """
-        while not self._out and not self._why_hopeless():
+        while not self._outstanding and not self._why_ended_early():
             batch = self._next_batch()
             if batch is None:
                 return None
@@ -194,6 +201,10 @@ class BatchSizeSearch(Search):
         seconds = batch.accumulation * pass_seconds(speeds, batch.micro_batch)
         return max(_MIN_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
 
+    def _why_ended_early(self) -> str:
+        """Why nothing more is asked for, although questions are open; "" if the search goes on."""
+        return self._machine_failure or self._why_hopeless()
+
     def _why_hopeless(self) -> str:
         """Why no size will fit; "" if one may.
 
@@ -209,9 +220,9 @@ class BatchSizeSearch(Search):
 
     def _why_unfinished(self) -> str:
         """Why the search did not finish; "" if it did."""
-        hopeless = self._why_hopeless()
-        if hopeless or self.exhausted:
-            return hopeless
+        ended_early = self._why_ended_early()
+        if ended_early or self.exhausted:
+            return ended_early
         return "it was ended before its last trial"
 
     def _device_bytes(self) -> int | None:

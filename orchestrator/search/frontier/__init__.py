@@ -3,7 +3,7 @@
 search.py              the loop: surrogate, pruning, acquisition, audit
 candidates.py          the plan as candidates on curves along the micro-batch
 measurements.py        what was measured of a candidate
-plan_state.py          which trials are open, out or ended
+plan_state.py          which trials are open, outstanding or ended
 initial_design.py      what is measured before there is a surrogate
 surrogate.py           memory and speed of every candidate, with bounds
 cost_model.py          one cost: a physical law, and a Gaussian process around it

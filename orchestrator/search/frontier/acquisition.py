@@ -42,7 +42,7 @@ class Choices:
     """Candidates that could be measured."""
     measured: Sequence[Point]
     running: Sequence[Point]
-    """Candidates whose trials are out, as predicted."""
+    """Candidates with an outstanding trial, as predicted."""
 
     @property
     def points(self) -> list[Point]:

@@ -18,7 +18,7 @@ import numpy as np
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, OptimizerFamily
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.similarity import shared_choices
+from orchestrator.search.frontier.similarity import curve_covariance, prior_covariance
 
 
 class Branch(enum.IntEnum):
@@ -96,7 +96,7 @@ def layout_of(
         family_numbers.append(_family_number(candidate, families))
         sizes.append(candidate.micro_batch)
         passes.append(candidate.accumulation)
-    of_curves = _curve_covariance(list(curves), hyperparameters)
+    of_curves = curve_covariance(list(curves), hyperparameters)
     return ParameterLayout(
         sizes=np.array(sizes, float),
         extra_shares=_extra_shares(passes, is_time=is_time),
@@ -104,7 +104,7 @@ def layout_of(
         families=np.array(family_numbers, int),
         curve_count=len(curves),
         family_count=len(families),
-        prior_covariance=_prior_covariance(
+        prior_covariance=prior_covariance(
             of_curves, len(families), hyperparameters, is_time=is_time
         ),
     )
@@ -124,43 +124,6 @@ def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -
     if candidate.has_reference_optimizer:
         return -1
     return families[candidate.optimizer_family]
-
-
-def _curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters) -> Array:
-    """Prior covariance of one kind of parameter between curves, shape (curves, curves).
-
-    It is a sum of three kernels. One is constant. One is additive over the axes (Duvenaud et al.,
-    Additive Gaussian Processes, 2011). One is shared only by equal or similar curves.
-    """
-    shared = shared_choices(curves, hyperparameters.similar_value_share)
-    # The terms are what all curves share, what equal values share, and what equal curves share.
-    constant = hyperparameters.common_deviation**2
-    additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
-    joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
-    return np.asarray(constant + additive + joint)
-
-
-def _prior_covariance(
-    of_curves: Array, family_count: int, hyperparameters: Hyperparameters, *, is_time: bool
-) -> Array:
-    """Prior covariance of all parameters.
-
-    Floors, bases and slopes each have the block ``of_curves``. Extras have a variance of 1.
-    """
-    count = len(of_curves)
-    floors = slice(0, count)
-    bases = slice(count, 2 * count)
-    slopes = slice(2 * count, 3 * count)
-    covariance = np.eye(3 * count + family_count)
-    for kind in (floors, bases, slopes):
-        covariance[kind, kind] = of_curves
-    if is_time:
-        # Base and slope are times of the same GPU. So a curve with a small base probably has a
-        # small slope. What all curves share (``common_deviation``) stays independent.
-        between = of_curves - hyperparameters.common_deviation**2
-        covariance[bases, slopes] = hyperparameters.base_slope_correlation * between
-        covariance[slopes, bases] = hyperparameters.base_slope_correlation * between
-    return covariance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

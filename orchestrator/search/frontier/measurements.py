@@ -26,7 +26,7 @@ class Measurement:
     host_bound_share: float | None = None
     """Share of the micro-batches after which the GPU ran out of work; None if unknown.
 
-    At 1 the speed is the host's."""
+    At 1 the host alone limits the speed."""
     launch_bound_share: float = 0.0
     """At most this share of the time the GPU waited for the host in the middle of a step."""
 
@@ -80,7 +80,7 @@ def _combined(repeats: Sequence[Measurement]) -> Measurement | None:
 
 
 def _worse(left: Measurement, right: Measurement) -> Measurement:
-    """The larger of each figure but the speed. A share that only one of them knows is taken."""
+    """The larger of each figure, except the speed. An unknown share counts as the smaller one."""
     shares = [left.host_bound_share, right.host_bound_share]
     return replace(
         left,

@@ -1,4 +1,4 @@
-"""Which trials of the plan are open, out or ended."""
+"""Which trials of the plan are open, outstanding or ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.search.frontier.candidates import Candidate
 class PlanState:
     """A trial is open until it is asked for or has a record.
 
-    It is out from when it is asked for until its record.
+    It is outstanding from when it is asked for until its record.
     """
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
@@ -20,7 +20,7 @@ class PlanState:
         for candidate in candidates:
             for trial_id in candidate.trial_ids:
                 self._candidate_of[trial_id] = candidate
-        self._out: set[str] = set()
+        self._outstanding: set[str] = set()
         self._ended: set[str] = set()
 
     @property
@@ -34,18 +34,18 @@ class PlanState:
         return len(self._ended)
 
     @property
-    def is_anything_out(self) -> bool:
-        """Whether a trial is out."""
-        return bool(self._out)
+    def has_outstanding_trials(self) -> bool:
+        """Whether a trial is outstanding."""
+        return bool(self._outstanding)
 
     def candidate_of(self, trial_id: str) -> Candidate | None:
         """The candidate of a trial; None if the plan does not have it."""
         return self._candidate_of.get(trial_id)
 
-    def candidates_out(self) -> list[Candidate]:
-        """The candidates with a trial that is out."""
-        # Two repeats of a candidate may be out. A dict keeps it once.
-        candidates = map(self._candidate_of.__getitem__, self._out)
+    def outstanding_candidates(self) -> list[Candidate]:
+        """The candidates with an outstanding trial."""
+        # Two repeats of a candidate may be outstanding. A dict keeps it once.
+        candidates = map(self._candidate_of.__getitem__, self._outstanding)
         return list(dict.fromkeys(candidates))
 
     def open_trials(self, candidate: Candidate) -> list[TrialSpec]:
@@ -66,16 +66,16 @@ class PlanState:
 
     def take(self, trial_id: str) -> None:
         """The trial is asked for."""
-        self._out.add(trial_id)
+        self._outstanding.add(trial_id)
 
     def give_back(self, trial_id: str) -> None:
         """The trial is open again."""
-        self._out.discard(trial_id)
+        self._outstanding.discard(trial_id)
 
     def end(self, trial_id: str) -> bool:
         """The trial has a record; False if it had one before."""
         is_first_record = trial_id not in self._ended
-        self._out.discard(trial_id)
+        self._outstanding.discard(trial_id)
         self._ended.add(trial_id)
         return is_first_record
 
@@ -87,4 +87,4 @@ class PlanState:
         return trials
 
     def _is_open(self, trial_id: str) -> bool:
-        return trial_id not in self._out and trial_id not in self._ended
+        return trial_id not in self._outstanding and trial_id not in self._ended

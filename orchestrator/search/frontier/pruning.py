@@ -22,8 +22,8 @@ Of normally distributed figures 1 in 160 is beyond it."""
 MAX_EXTRAPOLATION = 16
 """Predictions count up to this many times the largest micro-batch that ran on the curve.
 
-Runs on the reference curve count, too. A curve seen only on its floor does not show where it leaves
-the floor."""
+Runs on the reference curve count, too. Up to some micro-batch the cost is a constant floor
+(``cost_law``). Trials there do not show at which micro-batch the cost begins to grow."""
 HOST_PACE_VARIATION = 0.1
 """The pace of a host varies by this much from trial to trial. Nearer speeds of a host are equal."""
 
@@ -36,10 +36,10 @@ class PruningDecision:
     reason: str
     """One sentence."""
     tolerance: float | None = None
-    """What makes the decision wrong.
+    """The test by which a measurement of the candidate shows that the decision was wrong.
 
-    A share: the candidate is faster, by more than this share, than every measured candidate that
-    needs no more memory. None: the candidate fits at all."""
+    With a share, the candidate has to be faster, by more than this share, than every measured
+    candidate that needs no more memory. With None it only has to fit."""
 
 
 class Pruning:
@@ -57,19 +57,20 @@ class Pruning:
         self._tolerance = tolerance
         # The rows of the matrix of speed ratios below.
         self._row = {candidate: row for row, candidate in enumerate(candidates)}
-        self._asking_no_more_of_the_host = asking_no_more_of_the_host(candidates)
+        self._no_heavier_on_host = asking_no_more_of_the_host(candidates)
+        """Candidate -> the candidates whose steps ask no more work of the host."""
         self._largest_run: dict[Curve, int] = {}
         """Curve -> the largest micro-batch that ran, however it ended."""
         self._out_of_memory: dict[Techniques, list[tuple[Candidate, str]]] = {}
         """Techniques -> what ran out of memory, and in which trial."""
         self._device_bytes = 0
         self.measurements: dict[Candidate, Measurement] = {}
-        """What was measured, of candidates that ended ok."""
+        """The measurements of the candidates that ended ok."""
         self._speed_ratios: Array = np.zeros((len(candidates), 0))
         """``Surrogate.highest_speed_ratios`` of all candidates to the measured ones."""
 
     def ended(self, candidate: Candidate, record: TrialRecord) -> None:
-        """Take note of a trial of a candidate, however it ended."""
+        """Take note of a trial of a candidate, whatever its outcome."""
         curve = candidate.curve
         self._largest_run[curve] = max(self._largest_run.get(curve, 0), candidate.micro_batch)
         device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
@@ -79,14 +80,14 @@ class Pruning:
             failures.append((candidate, record.trial_id))
 
     def measured(self, candidate: Candidate, measurement: Measurement | None) -> None:
-        """Take note of a candidate's measurement, in place of an earlier one; None: it has none."""
+        """Replace a candidate's measurement. None removes it: no repeat ended ok."""
         self.measurements.pop(candidate, None)
         if measurement is not None:
             self.measurements[candidate] = measurement
             self._surrogate.observe(candidate, measurement)
 
     def predictions(self) -> Mapping[Candidate, Prediction]:
-        """Of every candidate; empty before any measurement.
+        """The prediction of every candidate; empty before any measurement.
 
         Decisions follow from the measurements at the time of this call.
         """
@@ -108,7 +109,8 @@ class Pruning:
     ) -> PruningDecision | None:
         """Why a candidate need not be measured; None if it has to be.
 
-        Without a prediction it is ruled out only by what surely needs no more memory.
+        Without a prediction, a candidate is pruned only if one that surely needs no more memory ran
+        out of memory.
         """
         decision = self._out_of_memory_below(candidate)
         if decision is not None or prediction is None or self._is_extrapolated(candidate):
@@ -147,7 +149,7 @@ class Pruning:
     def _more_than_the_device(
         self, candidate: Candidate, prediction: Prediction
     ) -> PruningDecision | None:
-        """Even its least memory is more than the device has."""
+        """Even the lowest likely memory of the candidate is more than the device has."""
         if not 0 < self._device_bytes < prediction.least_memory:
             return None
         trial_ids = self._trials_near(candidate)
@@ -166,13 +168,14 @@ class Pruning:
         return near or everywhere
 
     def _dominated(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
-        """At its best it is no better, by more than the tolerance, than a measured candidate.
+        """A measured candidate is about as good as this one at its best, or better.
 
-        A measurement that is slower than this candidate is likely to be was unlucky, and rules out
-        nothing.
+        About means within the tolerance. A measured candidate that is slower than the prediction
+        for this one is no evidence, so it prunes nothing.
         """
         likely_speed = (1 - self._tolerance) * prediction.speed
-        # Each rival that ran as fast as expected, with how much faster the candidate may be.
+        # The measured candidates that are fast enough. The ratio says how many times their speed
+        # this candidate may reach at most.
         ratios = self._speed_ratios[self._row[candidate]]
         rivals = []
         for column, _, rival in self._rivals(candidate, prediction.least_memory):
@@ -180,7 +183,7 @@ class Pruning:
                 rivals.append((ratios[column], rival))
         if not rivals:
             return None
-        # The rival that bounds the candidate most.
+        # The rival with the lowest ratio decides.
         ratio, best = min(rivals, key=_ratio)
         if (1 - self._tolerance) * ratio > 1:
             return None
@@ -188,16 +191,17 @@ class Pruning:
         return PruningDecision("dominated", reason, self._tolerance)
 
     def _host_bound(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
-        """The host set the whole speed of a measured candidate, and this one asks no less of it.
+        """A measured candidate was limited by the host alone, and this one asks as much of it.
 
-        A measurement that is slower than this candidate is likely to be, by more than a host's pace
-        varies, was unlucky and rules out nothing.
+        A measured candidate that is slower than the prediction for this one, by more than a host's
+        pace varies, is no evidence. It prunes nothing.
         """
         likely_speed = (1 - HOST_PACE_VARIATION) * prediction.speed
-        asking_no_more = self._asking_no_more_of_the_host[candidate]
+        no_heavier_on_host = self._no_heavier_on_host[candidate]
         for _, other, rival in self._rivals(candidate, prediction.least_memory):
-            is_the_hosts = rival.host_bound_share == 1 and rival.samples_per_second >= likely_speed
-            if is_the_hosts and other in asking_no_more:
+            is_host_bound = rival.host_bound_share == 1
+            is_as_fast_as_expected = rival.samples_per_second >= likely_speed
+            if is_host_bound and is_as_fast_as_expected and other in no_heavier_on_host:
                 reason = pruning_reasons.host_bound(prediction, rival, HOST_PACE_VARIATION)
                 return PruningDecision("host_bound", reason, HOST_PACE_VARIATION)
         return None
@@ -205,9 +209,9 @@ class Pruning:
     def _rivals(
         self, candidate: Candidate, memory_bytes: float
     ) -> Iterator[tuple[int, Candidate, Measurement]]:
-        """The measured candidates of its training recipe that need about no more memory.
+        """The measured candidates of the same training recipe that need about no more memory.
 
-        Each with its number among all measured candidates.
+        Each comes with its number among all measured candidates, and its measurement.
         """
         # Not analysis.pareto: this is dominance within a tolerance, and by bounds that depend on
         # both candidates.
@@ -223,7 +227,7 @@ def _ratio(rival: tuple[float, Measurement]) -> float:
 
 
 def _needs_no_less_memory(candidate: Candidate, other: Candidate) -> bool:
-    """Whether it surely needs at least the memory of another candidate with the same techniques.
+    """Whether a candidate surely needs at least the memory of another with the same techniques.
 
     Memory grows with the micro-batch, and with the step from one pass to several.
     """

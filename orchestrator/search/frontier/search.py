@@ -125,8 +125,8 @@ class FrontierSearch(Search):
 
     @property
     def exhausted(self) -> bool:
-        """Whether no candidate is left to measure or to audit, and no trial is out."""
-        return self._current_decisions().next is None and not self._plan.is_anything_out
+        """Whether no candidate is left to measure or to audit, and no trial is outstanding."""
+        return self._current_decisions().next is None and not self._plan.has_outstanding_trials
 
     def skipped(self) -> Iterable[TrialRecord]:
         """The open trials of pruned candidates, as the decisions are now."""
@@ -210,7 +210,7 @@ class FrontierSearch(Search):
         for candidate, measurement in self._pruning.measurements.items():
             measured.append((candidate, as_prediction(measurement)))
         running = []
-        for candidate in self._plan.candidates_out():
+        for candidate in self._plan.outstanding_candidates():
             if candidate in predictions:
                 running.append((candidate, predictions[candidate]))
         choices = Choices(
@@ -259,7 +259,7 @@ class FrontierSearch(Search):
     ) -> Candidate | None:
         """A pruned candidate to audit, once all other trials have ended."""
         # An audit waits for the trials of the search, which may still change what is pruned.
-        if not all(map(self._auditor.is_audited, self._plan.candidates_out())):
+        if not all(map(self._auditor.is_audited, self._plan.outstanding_candidates())):
             return None
         seconds = {}
         for candidate in pruned:

@@ -9,6 +9,7 @@ import numpy as np
 from jobs.spec import Choice
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, Regime
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.technique_knowledge import includes_host_work_of, representative
 
 
@@ -57,6 +58,43 @@ def shared_choices(curves: Iterable[Curve], similar_value_share: float) -> Array
 
 def _pairwise_equal(codes: Indices) -> Mask:
     return np.asarray(codes[:, None] == codes[None])
+
+
+def curve_covariance(curves: Sequence[Curve], hyperparameters: Hyperparameters) -> Array:
+    """Prior covariance of one kind of parameter between curves, shape (curves, curves).
+
+    It is a sum of three kernels. One is constant. One is additive over the axes (Duvenaud et al.,
+    Additive Gaussian Processes, 2011). One is shared only by equal or similar curves.
+    """
+    shared = shared_choices(curves, hyperparameters.similar_value_share)
+    # The terms are what all curves share, what equal values share, and what equal curves share.
+    constant = hyperparameters.common_deviation**2
+    additive = hyperparameters.axis_deviation**2 * shared.mean(axis=2)
+    joint = hyperparameters.curve_deviation**2 * shared.min(axis=2)
+    return np.asarray(constant + additive + joint)
+
+
+def prior_covariance(
+    of_curves: Array, family_count: int, hyperparameters: Hyperparameters, *, is_time: bool
+) -> Array:
+    """Prior covariance of all parameters of a cost, in the order of ``ParameterLayout``.
+
+    Floors, bases and slopes each have the block ``of_curves``. Extras have a variance of 1.
+    """
+    count = len(of_curves)
+    floors = slice(0, count)
+    bases = slice(count, 2 * count)
+    slopes = slice(2 * count, 3 * count)
+    covariance = np.eye(3 * count + family_count)
+    for kind in (floors, bases, slopes):
+        covariance[kind, kind] = of_curves
+    if is_time:
+        # Base and slope are times of the same GPU. So a curve with a small base probably has a
+        # small slope. What all curves share (``common_deviation``) stays independent.
+        between = of_curves - hyperparameters.common_deviation**2
+        covariance[bases, slopes] = hyperparameters.base_slope_correlation * between
+        covariance[slopes, bases] = hyperparameters.base_slope_correlation * between
+    return covariance
 
 
 def similarity_groups(candidates: Sequence[Candidate]) -> dict[Candidate, int]:

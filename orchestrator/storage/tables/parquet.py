@@ -1,5 +1,6 @@
-"""The run's Parquet files as they are written: units and meanings in the fields' metadata, the run
-in the schema's.
+"""Writes the Parquet files of a run.
+
+The metadata of a field hold its unit and meaning. The metadata of the schema describe the run.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from orchestrator.storage.tables.trial_table import TrialTable
 
 
 def arrow_table(trials: TrialTable) -> pa.Table:
-    """The table as it is written.
-
-    Raises pyarrow.ArrowInvalid if a value is not of its declared type.
+    """The trials as an Arrow table, ready to be written.
 
     Fields carry ``unit``, ``doc`` and, for an axis, ``axis``; the schema carries ``run``,
     ``config``, ``command``, ``environments``, ``tool_version`` and ``schema_version``.
+
+    Raises pyarrow.ArrowInvalid if a value is not of its declared type.
     """
-    # Whatever version the run was read from, its table is written as today's.
+    # A run of an older version is written in today's version of the schema.
     run = dataclasses.replace(trials.run, schema_version=SCHEMA_VERSION)
     metadata = {
         "run": json.dumps(dataclasses.asdict(run), sort_keys=True),
@@ -44,8 +45,9 @@ def arrow_table(trials: TrialTable) -> pa.Table:
 
 
 def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """One row for every optimizer step of every trial, warm-up included; seconds as measured,
-    missing ones null.
+    """One row for every optimizer step of every trial, warm-up included.
+
+    A value that a step does not have is null.
     """
     rows: list[dict[str, Any]] = []
     for record in records:
@@ -55,7 +57,7 @@ def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
 
 def _step_rows(record: TrialRecord) -> list[dict[str, Any]]:
     steps = max(map(len, record.steps.values()), default=0)
-    # The trial may have extended its warm-up until the steps were steady; its own count is true.
+    # The trial may have extended the warm-up that it was given. Its own count says how far.
     warmup_steps = record.measurements.get("warmup_steps", record.spec.measure.warmup_steps)
     rows = []
     for step in range(steps):
@@ -70,8 +72,9 @@ def _step_rows(record: TrialRecord) -> list[dict[str, Any]]:
 
 
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """One row for every figure of every profiled trial, and for every class of memory over its
-    step.
+    """The anatomies of all profiled trials, one row for every figure.
+
+    The memory over a step has one row for every kind of memory.
     """
     rows: list[dict[str, Any]] = []
     for record in records:
@@ -92,8 +95,11 @@ def append_columns(
 
 
 def write(table: pa.Table, path: Path) -> Path:
-    """Write a table beside its place and move it there, so that no reader meets half a file."""
+    """Write a table under another name and move it into place.
+
+    So no reader ever finds an incomplete file. Returns ``path``.
+    """
     with written_beside(path) as partial:
-        # Checksums let a reader tell a damaged page from a table.
+        # With checksums a reader notices a damaged page.
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
     return path

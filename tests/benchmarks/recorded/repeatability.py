@@ -1,10 +1,12 @@
 """How far a second trial of a configuration is from the first, by what sets the pace of its steps.
 
-Every pair of runs is compared configuration by configuration. The difference of two speeds is taken
-as Student's t with a scale of three parts: the trials' own intervals, a share of the step, and a
-time that does not grow with the step. The likeliest share, time and degrees of freedom are printed.
-Then, what all GPU-bound rows of two runs share. The figures are those of
-``orchestrator.analysis.repeatability``.
+Every pair of runs is compared configuration by configuration. Rows whose pace is not known are left
+out. The difference of two speeds is taken as Student's t with a scale of three parts: the trials'
+own intervals, a share of the step, and a time that does not grow with the step. The likeliest
+share, time and degrees of freedom are printed. Then follows what GPU-bound rows of two runs share:
+all of them, and those of one technique against the others.
+
+``orchestrator.analysis.repeatability`` has the printed figures.
 """
 
 from __future__ import annotations
@@ -13,21 +15,28 @@ import argparse
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
 
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.analysis.repeatability import Pace, pace_of
+from orchestrator.analysis.repeatability import Pace, Variation, is_pace_known, pace_of
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.runs import full_label, ok_rows
 
 MAX_OWN_ERROR = 0.25
 """Rows whose own interval is wider are left out."""
+MIN_PAIRS = 20
+"""With fewer pairs of a pace, nothing is fitted to them."""
+MIN_ROWS = 5
+"""Fewer rows of two runs, or of one technique in them, are not averaged."""
+MOST_DEGREES = 30.0
+"""The largest number of degrees of freedom that a fit gives: Student's t is nearly normal there."""
 PACES = list(Pace)
 
 
@@ -37,6 +46,7 @@ class Pair:
 
     runs: tuple[str, str]
     pace: Pace
+    choices: Mapping[str, Any]
     log_ratio: float
     step_seconds: float
     own_error: float
@@ -57,10 +67,11 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
 def pairs(runs: Sequence[tuple[str, Dataset]]) -> list[Pair]:
     """Every configuration that two runs measured in equal environments, models and data."""
     tables = [(name, _by_configuration(dataset)) for name, dataset in runs]
+    axes = {name: dataset.axes for name, dataset in runs}
     found = []
     for (name, first), (other, second) in itertools.combinations(tables, 2):
-        for key in first.keys() & second.keys():
-            found.append(_pair((name, other), first[key], second[key]))
+        for key in sorted(first.keys() & second.keys()):
+            found.append(_pair((name, other), first[key], second[key], axes[name]))
     return [pair for pair in found if pair is not None]
 
 
@@ -69,74 +80,140 @@ def _by_configuration(dataset: Dataset) -> dict[tuple[str, ...], Row]:
     setting = repr([config.get(part) for part in ("model", "data", "training_arguments")])
     rows = {}
     for row in ok_rows(dataset):
-        if not has_any(flags_of(row), SHARED):
+        if is_pace_known(row) and not has_any(flags_of(row), SHARED):
             rows[row["environment_id"], setting, full_label(dataset, row)] = row
     return rows
 
 
-def _pair(runs: tuple[str, str], first: Row, second: Row) -> Pair | None:
-    errors = [row.get("samples_per_second_ci95") or math.inf for row in (first, second)]
-    if max(errors) > MAX_OWN_ERROR:
+def _pair(
+    runs: tuple[str, str], first: Row, second: Row, columns: Mapping[str, str]
+) -> Pair | None:
+    if not (_is_precise(first) and _is_precise(second)):
         return None
-    slower = max((pace_of(first), pace_of(second)), key=PACES.index)
+    errors = [row["samples_per_second_ci95"] for row in (first, second)]
+    paces = (pace_of(first), pace_of(second))
     steps = [row["effective_batch"] / row["samples_per_second"] for row in (first, second)]
     return Pair(
         runs=runs,
-        pace=slower,
+        pace=max(paces, key=PACES.index),
+        choices={axis: first.get(column) for axis, column in columns.items()},
         log_ratio=math.log(second["samples_per_second"] / first["samples_per_second"]),
         step_seconds=sum(steps) / 2,
         own_error=math.hypot(*errors) / 1.96,
     )
 
 
+def _is_precise(row: Row) -> bool:
+    error = row.get("samples_per_second_ci95")
+    return error is not None and error <= MAX_OWN_ERROR
+
+
 def report(found: Sequence[Pair]) -> Iterator[str]:
-    """The fit of each pace, and the shift that GPU-bound rows of two runs share."""
+    """The fit of each pace, and what GPU-bound rows of two runs share."""
     for pace in Pace:
         of_pace = [pair for pair in found if pair.pace is pace]
-        if len(of_pace) > 20:
-            yield from _fit(pace, of_pace)
-    yield from _shift([pair for pair in found if pair.pace is Pace.GPU])
+        if len(of_pace) <= MIN_PAIRS:
+            yield f"{pace}: {len(of_pace)} pairs: too few to fit"
+            continue
+        variation = fit(of_pace)
+        yield f"{pace}: {len(of_pace)} pairs: {_described(variation, of_pace)}"
+        if pace is Pace.GPU:
+            yield from shared_spread(of_pace, variation)
 
 
-def _fit(pace: Pace, found: Sequence[Pair]) -> Iterator[str]:
+def fit(found: Sequence[Pair]) -> Variation:
+    """The likeliest spread of single trials, given the differences of pairs."""
     ratio = np.array([pair.log_ratio for pair in found])
-    step = np.array([pair.step_seconds for pair in found])
-    own = np.array([pair.own_error for pair in found])
-
-    def scale(relative: float, seconds: float) -> np.ndarray:
-        # Two trials differ by sqrt(2) times the spread of one.
-        return np.sqrt(own**2 + 2 * relative**2 + 2 * (seconds / step) ** 2)
 
     def cost(logs: np.ndarray) -> float:
-        relative, seconds, degrees = np.exp(np.clip(logs, -12, 3.4))
-        spread = scale(relative, seconds)
-        density = stats.t.logpdf(ratio / spread, degrees) - np.log(spread)
+        variation = _variation(logs)
+        spread = _scale(found, variation)
+        density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
         return float(-density.sum())
 
     starts = itertools.product((0.003, 0.03), (0.0005, 0.005), (3, 20))
     fits = [optimize.minimize(cost, np.log(start), method="Nelder-Mead") for start in starts]
     best = min(fits, key=lambda fit: fit.fun)
-    relative, seconds, degrees = np.exp(np.clip(best.x, -12, 3.4))
-    limit = stats.t.ppf(0.975, degrees) * scale(relative, seconds)
+    return _variation(best.x)
+
+
+def _variation(logs: np.ndarray) -> Variation:
+    """The fit works on logarithms, which keeps every figure positive."""
+    relative, seconds, degrees = np.exp(np.clip(logs, -12, math.log(MOST_DEGREES)))
+    return Variation(float(relative), float(seconds), float(degrees))
+
+
+def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
+    """The scale of each pair's difference."""
+    step = np.array([pair.step_seconds for pair in found])
+    own = np.array([pair.own_error for pair in found])
+    # Two trials differ by sqrt(2) times the spread of one.
+    constant = variation.seconds / step
+    scale: np.ndarray = np.sqrt(own**2 + 2 * variation.relative**2 + 2 * constant**2)
+    return scale
+
+
+def _described(variation: Variation, found: Sequence[Pair]) -> str:
+    degrees = variation.degrees_of_freedom
+    ratio = np.array([pair.log_ratio for pair in found])
+    limit = stats.t.ppf(0.975, degrees) * _scale(found, variation)
     inside = float(np.mean(np.abs(ratio) <= limit))
-    yield (
-        f"{pace}: {len(found)} pairs: {relative:.2%} of the step and {1e3 * seconds:.1f} ms, "
+    return (
+        f"{variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
         f"{degrees:.1f} degrees of freedom; {inside:.1%} inside their 95 % interval"
     )
 
 
-def _shift(found: Sequence[Pair]) -> Iterator[str]:
-    """The spread of the runs' mean differences beyond what their rows explain."""
+def shared_spread(found: Sequence[Pair], variation: Variation) -> Iterator[str]:
+    """What the rows of two runs share beyond what their own spread explains."""
+    large = [rows for rows in _by_runs(found) if len(rows) >= MIN_ROWS]
+    of_all = [_weighted_mean(rows, variation) for rows in large]
+    if of_all:
+        yield f"{len(of_all)} pairs of runs: all their GPU-bound rows share {_beyond(of_all):.2%}"
+    of_techniques = []
+    for rows in large:
+        of_techniques += list(_technique_differences(rows, variation))
+    if of_techniques:
+        yield (
+            f"{len(of_techniques)} techniques in them, each against the other rows: "
+            f"a technique's GPU-bound rows share {_beyond(of_techniques):.2%}"
+        )
+
+
+def _by_runs(found: Sequence[Pair]) -> list[list[Pair]]:
     by_runs: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for pair in found:
         by_runs[pair.runs].append(pair)
-    means, errors = [], []
-    for rows in by_runs.values():
-        if len(rows) >= 10:
-            ratios = [pair.log_ratio for pair in rows]
-            means.append(float(np.mean(ratios)))
-            errors.append(float(np.std(ratios, ddof=1) / math.sqrt(len(ratios))))
-    if means:
-        # Method of moments: the means' variance is the shared part's plus their own.
-        beyond = np.mean(np.square(means)) - np.mean(np.square(errors))
-        yield f"{len(means)} pairs of runs: GPU-bound rows share {math.sqrt(max(beyond, 0)):.2%}"
+    return list(by_runs.values())
+
+
+def _weighted_mean(rows: Sequence[Pair], variation: Variation) -> tuple[float, float]:
+    """Mean log ratio, weighted by inverse variances as ``compare`` does, and its standard error."""
+    weights = _scale(rows, variation) ** -2
+    ratios = np.array([pair.log_ratio for pair in rows])
+    return float((weights * ratios).sum() / weights.sum()), float(weights.sum() ** -0.5)
+
+
+def _technique_differences(
+    rows: Sequence[Pair], variation: Variation
+) -> Iterator[tuple[float, float]]:
+    """The mean of each technique's rows minus that of the other rows, and its standard error."""
+    techniques = {item for pair in rows for item in _techniques(pair)}
+    for technique in sorted(techniques):
+        group = [pair for pair in rows if technique in _techniques(pair)]
+        others = [pair for pair in rows if technique not in _techniques(pair)]
+        if min(len(group), len(others)) >= MIN_ROWS:
+            mean, error = _weighted_mean(group, variation)
+            other_mean, other_error = _weighted_mean(others, variation)
+            yield mean - other_mean, math.hypot(error, other_error)
+
+
+def _techniques(pair: Pair) -> set[tuple[str, str]]:
+    return {(axis, str(value)) for axis, value in pair.choices.items()}
+
+
+def _beyond(means: Sequence[tuple[float, float]]) -> float:
+    """The standard deviation of means beyond their own standard errors, by method of moments."""
+    # The expected square of a mean is the shared variance plus the mean's own.
+    excess = [mean**2 - error**2 for mean, error in means]
+    return math.sqrt(max(sum(excess) / len(excess), 0.0))

@@ -238,6 +238,14 @@ def test_compare_does_not_judge_a_speed_that_is_hardly_known() -> None:
     assert (comparison.matched, comparison.unsteady, comparison.changes) == (1, 1, ())
 
 
+def test_compare_judges_a_speed_whose_interval_is_exactly_zero() -> None:
+    exact = {**GPU_BOUND, "samples_per_second_ci95": 0.0}
+    before = make_record(speed=0.1, measurements=exact)
+    after = make_record(speed=0.09, measurements=exact)
+    comparison = compared([before], [after])
+    assert (comparison.unsteady, kinds(comparison.changes)) == (0, ["slower"])
+
+
 @pytest.mark.parametrize(("waiting_for_launches", "expected"), [(0.0, ["slower"]), (0.3, [])])
 def test_compare_tolerates_more_where_the_host_has_a_part(
     waiting_for_launches: float, expected: list[str]

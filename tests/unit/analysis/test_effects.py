@@ -97,7 +97,7 @@ def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:
     return records
 
 
-def test_technique_effects_are_told_at_the_useful_micro_batch() -> None:
+def test_technique_effects_are_stated_at_the_useful_micro_batch() -> None:
     """bf16 gains nothing at a micro-batch of 1, where the GPU waits, and four times at 16."""
     records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0, 32: 41.0})
     records += by_batch("bf16", {1: 10.0, 4: 60.0, 16: 160.0})

@@ -116,7 +116,7 @@ def test_explain_a_trial_with_itself_finds_nothing(tmp_path: Path) -> None:
         ({"environment": {**H200, "torch": "1.0"}}, "different hardware or versions"),
     ],
 )
-def test_explain_refuses_what_was_not_measured_alike(
+def test_explain_refuses_what_was_not_measured_equally(
     other: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     second = make_record(micro_batch=8, **other)

@@ -218,7 +218,7 @@ def test_recorded_checks_with_wide_bounds_are_no_match(run: str) -> None:
 
 
 def test_loss_checks_know_losses_that_rise_and_fall_together() -> None:
-    """Few steps that scatter by more than their mean, but alike in both trials."""
+    """Few steps that scatter by more than their mean, but equally in both trials."""
     wild = [0.7, 2.6, 1.3, 0.6, 1.5]
     close = [loss * (1.02 if step % 2 else 0.98) for step, loss in enumerate(wild)]
     bf16 = {"precision": "bf16"}

@@ -15,7 +15,7 @@ def test_scaling_flag_of_a_right_or_unchecked_loss_is_none(ratio: float | None) 
     assert scaling_flag(ratio, 4) is None
 
 
-def test_scaling_flag_names_a_loss_that_nobody_divides() -> None:
+def test_scaling_flag_names_a_loss_that_is_never_divided() -> None:
     assert scaling_flag(4.01, 4) == Flag(FlagKind.LOSS_TIMES_ACCUMULATION, 4.01)
 
 

@@ -1,4 +1,4 @@
-"""Experiment loggers: told of every measured trial, and never in the sweep's way."""
+"""Experiment loggers: they get every measured trial, and never stop the sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AXES = ("micro_batch",)
 
 
 class Remembering:
-    """A logger that remembers, and fails when it is told to. ``made`` are all of them."""
+    """A logger that remembers, and fails on request. ``made`` are all of them."""
 
     made: ClassVar[list[Remembering]] = []
 
@@ -85,7 +85,7 @@ OK = record_of(
 OOM = record_of(Outcome.OUT_OF_MEMORY, 64, peak_allocated_bytes=2**34)
 
 
-def test_logger_is_told_measured_trials_in_order(tmp_path: Path) -> None:
+def test_logger_gets_measured_trials_in_order(tmp_path: Path) -> None:
     observer, logger = observer_of(tmp_path)
     observer.started(OK.spec)
     observer.ended(OK, measured=False)

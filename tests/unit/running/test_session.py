@@ -237,7 +237,7 @@ def test_start_asks_the_search_again(tmp_path: Path) -> None:
     assert session.start(given_out) == (), "nothing is worth running any more"
 
 
-def test_start_again_after_a_lost_slot_asks_nobody(tmp_path: Path) -> None:
+def test_start_again_after_a_lost_slot_asks_no_search(tmp_path: Path) -> None:
     session = Sweep(tmp_path, make=PrefersLast).session
     started = session.start(session.next_trials())
     session.requeue(started)
@@ -292,7 +292,7 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}, "there is room again"
 
 
-def test_observers_are_told_everything_in_order(sweep: Sweep) -> None:
+def test_observers_get_everything_in_order(sweep: Sweep) -> None:
     kept = record_of(TRIALS[0])
     sweep.session.reuse({kept.trial_id: kept}, [HERE], resume=True)
     (spec,) = sweep.session.start(sweep.session.next_trials())

@@ -136,7 +136,7 @@ def test_sweep_without_an_ok_trial_has_failed(
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:
-    """Trials that ended alike."""
+    """Trials that ended equally."""
     is_started = outcome not in (Outcome.UNSUPPORTED, Outcome.SKIPPED)
     started_at = 1_700_000_000.0 if is_started else 0.0
     return [

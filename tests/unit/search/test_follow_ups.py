@@ -130,7 +130,7 @@ def test_follow_ups_of_a_resumed_search_are_the_same() -> None:
     resumed = follow_ups()
     for record in device.ran[: len(TRIALS)]:
         resumed.tell(record)
-    # One of the two was measured before the interruption: it is told when it is asked for.
+    # One of the two was measured before the interruption: its record comes when it is asked for.
     first = resumed.ask()
     assert first == records[0].spec
     resumed.tell(records[0])

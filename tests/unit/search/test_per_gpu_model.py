@@ -1,4 +1,4 @@
-"""Searches of several GPU models as one: no model waits for another, each is told its own
+"""Searches of several GPU models as one: no model waits for another, each gets its own
 records."""
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ def record_of(spec: TrialSpec) -> TrialRecord:
 
 def ask_all(search: Search) -> list[TrialSpec]:
     """Everything that it gives out at once."""
-    out = []
+    asked = []
     while (trial := search.ask()) is not None:
-        out.append(trial)
-    return out
+        asked.append(trial)
+    return asked
 
 
 def test_per_gpu_model_gives_every_model_its_slots_and_one_more() -> None:
-    out = ask_all(grids())
-    assert Counter(trial.gpu_model for trial in out) == {"A100": 2, "H200": 4}
+    outstanding = ask_all(grids())
+    assert Counter(trial.gpu_model for trial in outstanding) == {"A100": 2, "H200": 4}
 
 
 def test_per_gpu_model_does_not_wait_for_a_slow_model() -> None:
     search = grids()
-    out = ask_all(search)
+    outstanding = ask_all(search)
     for _ in range(8):
-        ended = next(trial for trial in out if trial.gpu_model == "H200")
-        out.remove(ended)
+        ended = next(trial for trial in outstanding if trial.gpu_model == "H200")
+        outstanding.remove(ended)
         search.tell(record_of(ended))
         following = search.ask()
         assert following is not None
         assert following.gpu_model == "H200", "the A100 has all that it can run"
-        out.append(following)
-    for trial in out:
+        outstanding.append(following)
+    for trial in outstanding:
         search.tell(record_of(trial))
     assert Counter(trial.gpu_model for trial in search.pending()) == {"A100": 10}
 

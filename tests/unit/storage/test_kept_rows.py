@@ -52,7 +52,7 @@ def test_report_refuses_to_lose_rows_and_names_the_records(
     assert {path.name: path.read_bytes() for path in folder.glob("*.parquet")} == tables
 
 
-def test_report_writes_fewer_rows_when_told_and_keeps_the_old_table(folder: Path) -> None:
+def test_report_writes_fewer_rows_on_request_and_keeps_the_old_table(folder: Path) -> None:
     assert report.main([str(folder), "--no-browser", "--allow-fewer-rows"]) == 0
     assert rows(folder) == 4
     (kept,) = folder.glob("superseded/*/trials.parquet")

@@ -13,7 +13,7 @@ import yaml
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator import batch_size, cli
+from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import read_choice, technique_sets
@@ -183,7 +183,7 @@ def test_mistakes_are_answered_before_anything_runs(
     ("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)]
 )
 def test_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
-    assert cli.margin(text) == margin
+    assert argument_types.margin(text) == margin
 
 
 DRY_RUN = """\

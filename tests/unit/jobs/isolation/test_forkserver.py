@@ -51,7 +51,7 @@ class FakeChild:
         self.is_alive = True
         self.result = folder / f"{len(gpu.children)}.json"
         self.context_bytes = -1
-        """What it was told; -1: it had no trial."""
+        """What it was sent; -1: it had no trial."""
         gpu.contexts += has_context
         gpu.children.append(self)
 

@@ -213,7 +213,7 @@ def test_bounded_timeout_leaves_shorter_ones() -> None:
 # Messages.
 
 
-def test_channel_that_nobody_reads_gives_up_on_a_long_message() -> None:
+def test_channel_without_a_reader_gives_up_on_a_long_message() -> None:
     reading, writing = os.pipe()
     replies, _ = os.pipe()
     channel = Channel(writing, replies)

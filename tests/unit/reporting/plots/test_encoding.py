@@ -1,4 +1,4 @@
-"""What report.html and frontier.png show alike."""
+"""What report.html and frontier.png have in common."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs import infrastructure
 from orchestrator.analysis.batch_size import BatchSizeAnswer
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.units import GIB
@@ -51,6 +52,25 @@ def test_search_counts_fewer_of_long_steps_and_knows_such_trials() -> None:
     steps = {record.spec.micro_batch: record.spec.measure.steps for record in device.ran}
     assert (steps[16], steps[248]) == (5, 2)
     assert all(BatchSizeSearch(make_trial).knows(record.spec) for record in device.ran)
+
+
+@pytest.mark.parametrize("rule", sorted(infrastructure.RULES))
+def test_search_ends_where_the_machine_fails_and_resumes_there(rule: str) -> None:
+    device = Device()
+    search = BatchSizeSearch(make_trial)
+    first = search.ask()
+    assert first is not None
+    search.tell(device.run(first))
+    second = search.ask()
+    assert second is not None
+    search.tell(infrastructure.unmeasured(second, rule, "the machine was to blame"))
+    assert search.exhausted
+    assert [size.micro_batch for size in search.answer.sizes] == [first.micro_batch]
+    assert search.answer.unfinished.startswith(f"{rule}: the machine was to blame")
+    # A resumed run knows the first trial alone, and asks for the second one again.
+    resumed = BatchSizeSearch(make_trial)
+    resumed.tell(device.run(first))
+    assert resumed.ask() == second
 
 
 FP32 = {"base_mib": 3_931, "floor_mib": 5_184, "sample_mib": 807, "samples_per_second": 44}

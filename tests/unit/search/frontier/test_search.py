@@ -119,13 +119,13 @@ def test_search_measures_or_skips_every_trial_with_evidence(table: Table) -> Non
 
 @settings(deadline=None, max_examples=20)
 @given(table=GRIDS, seed=st.integers(0, 5))
-def test_search_told_equal_records_asks_for_equal_trials(table: Table, seed: int) -> None:
+def test_search_with_equal_records_asks_for_equal_trials(table: Table, seed: int) -> None:
     assert run(table, seed=seed)[1] == run(table, seed=seed)[1]
 
 
 @settings(deadline=None, max_examples=20)
 @given(table=GRIDS, data=st.data())
-def test_search_never_asks_for_a_trial_that_it_was_told(table: Table, data: st.DataObject) -> None:
+def test_search_never_asks_for_a_recorded_trial(table: Table, data: st.DataObject) -> None:
     search = FrontierSearch([record.spec for record in table.values()])
     earlier = data.draw(st.lists(st.sampled_from(list(table)), unique=True))
     for trial_id in earlier:
@@ -257,7 +257,7 @@ def test_trials_of_different_recipes_are_all_measured() -> None:
     assert sorted(run(table)[1]) == sorted(table)
 
 
-def test_trials_that_are_out_are_not_asked_for_again() -> None:
+def test_outstanding_trials_are_not_asked_for_again() -> None:
     specs = batches(1, 2, 4, 8)
     search = FrontierSearch(specs)
     asked = [trial.trial_id for _ in specs if (trial := search.ask()) is not None]

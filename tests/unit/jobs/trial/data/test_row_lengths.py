@@ -35,7 +35,7 @@ def test_worst_micro_batch_holds_the_longest_row_of_each_column() -> None:
     assert sorted(worst) == [0, 3]
 
 
-def test_worst_micro_batch_of_one_row_counts_columns_alike() -> None:
+def test_worst_micro_batch_of_one_row_counts_columns_equally() -> None:
     ragged = lengths(input_ids=[100, 98], labels=[1, 50])
     assert ragged.worst_micro_batches(1, 1) == [[0]]
 

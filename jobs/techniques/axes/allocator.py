@@ -1,0 +1,51 @@
+"""Allocator axis: settings of PyTorch's caching allocator on the GPU."""
+
+from __future__ import annotations
+
+from jobs.spec import Hook
+from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
+
+
+def _set(doc: str, settings: str) -> Variant:
+    """``settings`` are written as in the environment variable PYTORCH_ALLOC_CONF."""
+    return Variant(
+        doc=doc,
+        hooks={"allocator": Hook("allocator_settings", {"settings": settings})},
+        requires=("cuda",),
+    )
+
+
+ALLOCATOR = Axis(
+    name="allocator",
+    doc="Settings of PyTorch's caching allocator on the GPU",
+    default="default",
+    variants={
+        "default": Variant(doc="PyTorch's own settings, or those of PYTORCH_ALLOC_CONF"),
+        "expandable_segments": _set(
+            "Segments that grow page by page: saves the memory that fragmentation wastes",
+            "expandable_segments:True",
+        ),
+        "max_split_128": _set(
+            "Free blocks above 128 MiB are not split: less fragmentation, but blocks that stay "
+            "partly unused",
+            "max_split_size_mb:128",
+        ),
+        "roundup_power2": _set(
+            "Requests are rounded up to an eighth of a power of two: freed blocks are reused more "
+            "often",
+            "roundup_power2_divisions:8",
+        ),
+    },
+)
+
+
+@hook("allocator_settings")
+def allocator_settings(*, settings: str) -> None:
+    """Set up the allocator before it holds any memory.
+
+    ``settings`` are written as in PYTORCH_ALLOC_CONF.
+    """
+    import torch
+
+    torch.cuda.memory._set_allocator_settings(settings)

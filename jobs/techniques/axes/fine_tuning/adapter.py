@@ -1,0 +1,201 @@
+"""Adapter axis: parameter-efficient fine-tuning through PEFT."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import Hook
+from jobs.techniques.axes.fine_tuning.peft_methods import METHODS, Method
+from jobs.techniques.base import Axis, Family, Variant
+from jobs.techniques.hooks import hook
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.spec import Task
+
+
+def _lora(doc: str, **arguments: Any) -> Variant:
+    return Variant(
+        doc=doc,
+        hooks={"model": Hook("lora", arguments)},
+        requires=("package:peft",),
+        numerical_effect="training",
+    )
+
+
+def _family(name: str, method: Method) -> Family:
+    return Family(
+        doc=method.doc,
+        config_class=method.config_class,
+        build=functools.partial(_variant, name, method),
+        decided=_NOT_TAKEN,
+    )
+
+
+def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Variant:
+    """The row of a method of PEFT with parameters of its configuration class."""
+    requires = ["package:peft"]
+    if method.reads_text:
+        requires.append("text_task")
+        tokens = parameters.get("num_virtual_tokens", "")
+        requires.append(f"virtual_tokens:{tokens}")
+    return Variant(
+        doc=method.doc,
+        hooks={"model": Hook("peft_adapter", {"method": name, "parameters": dict(parameters)})},
+        requires=tuple(requires),
+        numerical_effect="training",
+        traits=("peft", *method.traits),
+    )
+
+
+# It is here because ``peft_adapter`` must stand alone.
+_NOT_TAKEN = {
+    "auto_mapping": "it names classes to import",
+    "base_model_name_or_path": "the key model names the model",
+    "cartridge_init": "it loads files",
+    "eva_config": "it needs data before the training",
+    "corda_config": "it needs data before the training",
+    "inference_mode": "a trial trains",
+    "megatron_config": "it imports another library's modules",
+    "megatron_core": "it imports another library's modules",
+    "peft_type": "the name of the technique decides it",
+    "peft_version": "the installed version decides it",
+    "prompt_tuning_init_state_dict_path": "it loads a file",
+    "revision": "nothing is downloaded",
+    "task_type": "the key model.task decides it",
+    "tokenizer_kwargs": "it loads a tokenizer",
+    "tokenizer_name_or_path": "it loads a tokenizer",
+}
+"""Field of PEFT's configuration classes that no technique takes -> why."""
+
+ADAPTER = Axis(
+    name="adapter",
+    doc="Which parameters are trained: all of them, or those of an adapter",
+    default="none",
+    variants={
+        "none": Variant(doc="Full fine-tuning: every parameter is trained"),
+        "lora_r8": _lora(
+            "LoRA of rank 8 on PEFT's default modules (query and value): saves nearly all "
+            "gradients and optimizer states",
+            rank=8,
+        ),
+        "lora_r64": _lora(
+            "LoRA of rank 64 on PEFT's default modules: eight times the parameters of rank 8",
+            rank=64,
+        ),
+        "lora_r8_all_linear": _lora(
+            "LoRA of rank 8 on every linear layer: more adapters, which cost time",
+            rank=8,
+            target_modules="all-linear",
+        ),
+    },
+    families={name: _family(name, method) for name, method in METHODS.items()},
+)
+
+# Task -> PEFT's ``task_type``, where PEFT has one. It is here because the hooks must stand alone.
+_TASK_TYPES = {
+    "sequence-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "causal-lm": "CAUSAL_LM",
+    "seq2seq-lm": "SEQ_2_SEQ_LM",
+}
+
+
+@hook("lora")
+def lora(
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    rank: int,
+    target_modules: str | None = None,
+    alpha: int = 16,
+) -> torch.nn.Module:
+    """``model`` with LoRA adapters; only they and the task's head are trainable.
+
+    ``arguments`` are the ``TrainingArguments``.
+    """
+    from peft import LoraConfig, get_peft_model
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=0.0,
+        target_modules=target_modules or _default_modules(model, KNOWN),
+        task_type=_TASK_TYPES.get(task),
+    )
+    adapted: torch.nn.Module = get_peft_model(model, config)
+    _require_input_gradients(model, arguments)
+    return adapted
+
+
+@hook("peft_adapter")
+def peft_adapter(
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+) -> torch.nn.Module:
+    """``model`` with an adapter of a PEFT ``method``.
+
+    ``parameters`` are fields of the method's configuration class. Only the adapter and the task's
+    head are trainable. Raises ValueError if PEFT cannot put this
+    adapter into this model, or for a parameter that would import code or load files.
+    """
+    from peft import get_peft_model
+    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
+    from peft.utils import PeftType
+
+    # The parameters may come from another person's run, so a name is looked up, never imported.
+    refused = sorted(_NOT_TAKEN.keys() & parameters.keys())
+    if refused:
+        raise ValueError(f"the adapter's parameter {refused[0]} is not taken")
+    fields = dict(parameters)
+    try:
+        kind = PeftType(method.upper())
+        known = getattr(TUNERS.get(kind), "target_module_mapping", None)
+        if "target_modules" not in fields and known and method not in _NOT_FOR_LINEAR_LAYERS:
+            fields["target_modules"] = _default_modules(model, known)
+        config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
+        adapted: torch.nn.Module = get_peft_model(model, config)
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise ValueError(f"PEFT does not support this adapter here: {error}") from error
+    _require_input_gradients(model, arguments)
+    return adapted
+
+
+# Methods whose adapters are not those of linear layers.
+_NOT_FOR_LINEAR_LAYERS = ("ia3", "ln_tuning")
+
+
+def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
+    """Let reentrant checkpointing train a model whose embeddings are frozen."""
+    # The newer name of the argument first: transformers 5.23 renamed it.
+    checkpointing = (
+        getattr(arguments, "activation_checkpointing_kwargs", None)
+        or arguments.gradient_checkpointing_kwargs
+    )
+    if (checkpointing or {}).get("use_reentrant"):
+        # Reentrant checkpointing needs an input that requires gradients. Frozen embeddings do not
+        # give one.
+        model.enable_input_require_grads()  # type: ignore[operator]
+
+
+def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
+    """PEFT's own default for the architecture; every linear layer where PEFT has none.
+
+    ``known`` maps model types to PEFT's defaults. They are named, because PEFT 0.21 forgets its
+    default for mixtures of experts.
+    """
+    model_type = getattr(model.config, "model_type", "")
+    default = known.get(model_type) or "all-linear"
+    if isinstance(default, str):
+        return default
+    return list(default)

@@ -1,0 +1,202 @@
+"""The written form of a technique with parameters: ``lora(r=16,target_modules=all-linear)``.
+
+The value of an axis is a text in every column, label and id. This module alone writes and reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_WORD = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+"""A text that needs no quotes."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SPACE = re.compile(r"\s*")
+_KEYWORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_MOST_BITS = 63
+"""Parquet's widest integer has 64 bits, one of them the sign."""
+_DEEPEST = 8
+
+
+class ParametersError(ValueError):
+    """A text is not the written form of a technique with parameters."""
+
+
+def written(name: str, parameters: Mapping[str, Any]) -> str:
+    """The one written form of a technique: parameters in alphabetical order, without spaces.
+
+    Without parameters it is the name. Raises ParametersError for a value that is neither None, a
+    boolean, a finite number, a text, nor a list or mapping of these.
+    """
+    if not parameters:
+        return name
+    items = [f"{key}={_value_text(parameters[key])}" for key in sorted(parameters)]
+    return f"{name}({','.join(items)})"
+
+
+def read(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the parameters in a written form; spaces between its parts are allowed.
+
+    Raises ParametersError, which says what is wrong.
+    """
+    reader = _Reader(text)
+    name = reader.word("a name")
+    parameters: dict[str, Any] = {}
+    if not reader.is_at_end():
+        parameters = reader.parameters()
+    if not reader.is_at_end():
+        raise ParametersError(f'"{reader.rest()}" follows the closing parenthesis')
+    return name, parameters
+
+
+def _value_text(value: Any) -> str:
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int():
+            return str(value)
+        case float():
+            if not math.isfinite(value):
+                raise ParametersError(f"{value} is not a finite number")
+            return repr(value)
+        case str():
+            return _quoted_if_needed(value)
+        case list() | tuple():
+            return f"[{','.join(map(_value_text, value))}]"
+        case Mapping():
+            items = [f"{_quoted_if_needed(key)}:{_value_text(value[key])}" for key in sorted(value)]
+            return f"{{{','.join(items)}}}"
+        case _:
+            raise ParametersError(f"a {type(value).__name__} is not a plain value")
+
+
+def _quoted_if_needed(text: str) -> str:
+    # A word such as "true" would be read as a boolean.
+    if _WORD.fullmatch(text) and text not in _KEYWORDS:
+        return text
+    return json.dumps(text)
+
+
+class _Reader:
+    """Reads a written form from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def is_at_end(self) -> bool:
+        """Whether only spaces are left."""
+        self._match(_SPACE)
+        return self._position == len(self._text)
+
+    def rest(self) -> str:
+        """What has not been read."""
+        return self._text[self._position :]
+
+    def word(self, what: str) -> str:
+        """The next word. ``what`` describes it in an error."""
+        self._match(_SPACE)
+        word = self._match(_WORD)
+        if word is None:
+            raise ParametersError(f"{what} is missing before {self._shown_rest()}")
+        return word
+
+    def parameters(self) -> dict[str, Any]:
+        """``(name=value,...)``."""
+        self._expect("(")
+        parameters: dict[str, Any] = {}
+        while not self._accepts(")"):
+            if parameters:
+                self._expect(",")
+            name = self.word("the name of a parameter")
+            if name in parameters:
+                raise ParametersError(f"{name} is given twice")
+            self._expect("=")
+            parameters[name] = self._value(depth=0)
+        return parameters
+
+    def _value(self, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ParametersError("the values are nested too deeply")
+        if self._accepts("["):
+            return self._list(depth)
+        if self._accepts("{"):
+            return self._mapping(depth)
+        return self._scalar()
+
+    def _list(self, depth: int) -> list[Any]:
+        values: list[Any] = []
+        while not self._accepts("]"):
+            if values:
+                self._expect(",")
+            values.append(self._value(depth + 1))
+        return values
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        while not self._accepts("}"):
+            if mapping:
+                self._expect(",")
+            key = self._scalar()
+            if not isinstance(key, str) or key in mapping:
+                raise ParametersError(f"{key} is no new name in a mapping")
+            self._expect(":")
+            mapping[key] = self._value(depth + 1)
+        return mapping
+
+    def _scalar(self) -> Any:
+        self._match(_SPACE)
+        quoted = self._match(_TEXT)
+        if quoted is not None:
+            return _unquoted(quoted)
+        number = self._match(_NUMBER)
+        if number is not None:
+            return _number(number)
+        word = self.word("a value")
+        return _KEYWORDS.get(word, word)
+
+    def _accepts(self, symbol: str) -> bool:
+        self._match(_SPACE)
+        if self._text.startswith(symbol, self._position):
+            self._position += len(symbol)
+            return True
+        return False
+
+    def _expect(self, symbol: str) -> None:
+        if not self._accepts(symbol):
+            raise ParametersError(f'"{symbol}" is missing before {self._shown_rest()}')
+
+    def _match(self, pattern: re.Pattern[str]) -> str | None:
+        match = pattern.match(self._text, self._position)
+        if match is None:
+            return None
+        self._position = match.end()
+        return match[0]
+
+    def _shown_rest(self) -> str:
+        rest = self.rest()
+        return f'"{rest}"' if rest else "the end"
+
+
+def _unquoted(quoted: str) -> str:
+    try:
+        text: str = json.loads(quoted)
+    except ValueError:
+        raise ParametersError(f"{quoted} is no text in double quotes") from None
+    return text
+
+
+def _number(text: str) -> int | float:
+    if re.fullmatch(r"-?\d+", text):
+        integer = int(text)
+        if integer.bit_length() > _MOST_BITS:
+            raise ParametersError(f"{text} is beyond the integers of 64 bits")
+        return integer
+    number = float(text)
+    if not math.isfinite(number):
+        raise ParametersError(f"{text} is beyond the numbers of 64 bits")
+    return number

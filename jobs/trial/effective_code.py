@@ -1,0 +1,146 @@
+"""Which code really ran: compiled graphs, fused losses, replaced layers, allocator settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.record import Column
+
+if TYPE_CHECKING:
+    import torch
+
+COLUMNS = (
+    Column("compiled_graphs", "int64", "Graphs that torch.compile made"),
+    Column("compile_graph_breaks", "int64", "Graph breaks that torch.compile met"),
+    Column("compile_seconds", "float64", "Time spent compiling in torch.compile", unit="s"),
+    Column(
+        "compile_cache_hits",
+        "int64",
+        "Graphs whose code came from the node's compile cache, where an earlier trial had left it",
+    ),
+    Column(
+        "compile_cache_misses",
+        "int64",
+        "Graphs whose code was not in the node's compile cache",
+    ),
+    Column(
+        "activation_memory_budget",
+        "float64",
+        "Share of the activations that the compiler was allowed to keep for the backward pass; 1 "
+        "unless a budget was set, null without compilation",
+    ),
+    Column(
+        "loss_implementation",
+        "string",
+        "Who computed the loss of a causal language model: plain (transformers), chunked, liger or "
+        "cce",
+    ),
+    Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
+    Column(
+        "allocator_settings",
+        "string",
+        "Settings of PyTorch's allocator that differ from its defaults; empty if none does",
+    ),
+)
+
+
+def code(model: torch.nn.Module) -> dict[str, Any]:
+    """Values for those of ``COLUMNS`` that apply. ``model`` is without wrappers."""
+    return {**_compilation(), **_loss(model), **_layers(model), **_allocator()}
+
+
+def _compilation() -> dict[str, Any]:
+    """What torch.compile made and how long it took; empty without compilation."""
+    from torch._dynamo.utils import compilation_time_metrics, counters
+    from torch._functorch import config
+
+    # Dynamo counts for the whole process, which runs one trial only.
+    graphs = counters["stats"].get("unique_graphs", 0)
+    if not graphs:
+        return {}
+    # The entry point of the compiler has another name in older versions of PyTorch.
+    times = (
+        compilation_time_metrics.get("_compile.compile_inner")
+        or compilation_time_metrics.get("entire_frame_compile")
+        or ()
+    )
+    # AOTAutograd's cache is asked first. Inductor's is asked for what that one does not have.
+    hits = counters["aot_autograd"].get("autograd_cache_hit", 0)
+    misses = counters["aot_autograd"].get("autograd_cache_miss", 0)
+    bypasses = counters["aot_autograd"].get("autograd_cache_bypass", 0)
+    return {
+        "compiled_graphs": graphs,
+        "compile_graph_breaks": sum(counters["graph_break"].values()),
+        "compile_seconds": float(sum(times)),
+        "compile_cache_hits": hits,
+        "compile_cache_misses": misses + bypasses,
+        "activation_memory_budget": float(config.activation_memory_budget),
+    }
+
+
+def _loss(model: Any) -> dict[str, Any]:
+    """Who computed the loss; empty for a model whose loss has no vocabulary."""
+    inner = _inside_adapter(model)
+    # Liger's own patch of a model, as use_liger_kernel makes it, replaces its whole forward.
+    forward = getattr(inner, "_original_forward", None) or getattr(inner, "forward", None)
+    if _module_of(forward).startswith("liger_kernel."):
+        return {"loss_implementation": "liger"}
+    loss_function = getattr(inner, "loss_function", None)
+    # torch.compile keeps the function that it wraps.
+    loss_function = getattr(loss_function, "_torchdynamo_orig_callable", loss_function)
+    implementation = getattr(loss_function, "implementation", None)
+    if implementation is not None:
+        return {"loss_implementation": implementation}
+    if getattr(loss_function, "__name__", "") == "ForCausalLMLoss":
+        return {"loss_implementation": "plain"}
+    return {}
+
+
+def _inside_adapter(model: Any) -> Any:
+    """The model itself, without PEFT's wrapper."""
+    if hasattr(model, "get_base_model"):
+        return model.get_base_model()
+    return model
+
+
+def _layers(model: torch.nn.Module) -> dict[str, Any]:
+    """How many modules run Liger's code; empty if none does."""
+    replaced = 0
+    for module in model.modules():
+        # Liger binds its own forward to a module that transformers made.
+        if _module_of(module.forward).startswith("liger_kernel."):
+            replaced += 1
+    if not replaced:
+        return {}
+    return {"liger_modules": replaced}
+
+
+def _module_of(function: Any) -> str:
+    """The name of the module that defines a function or method."""
+    return str(getattr(getattr(function, "__func__", function), "__module__", "") or "")
+
+
+def _allocator() -> dict[str, Any]:
+    """The allocator's settings, from its own description; empty without a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    settings: Mapping[str, Any] = torch.cuda.memory._snapshot().get("allocator_settings", {})
+    changed = []
+    for name, value in sorted(settings.items()):
+        if name in _PLAIN and value != _PLAIN[name]:
+            changed.append(f"{name}:{value}")
+    divisions = settings.get("roundup_power2_divisions") or {}
+    if any(divisions.values()):
+        changed.append(f"roundup_power2_divisions:{max(divisions.values())}")
+    return {"allocator_settings": ", ".join(changed)}
+
+
+_PLAIN: Mapping[str, Any] = {
+    "expandable_segments": False,
+    "garbage_collection_threshold": 0.0,
+    "max_split_size": -1,
+}
+"""Setting of the CUDA caching allocator -> its default (c10/cuda/CUDAAllocatorConfig.h)."""

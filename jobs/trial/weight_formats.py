@@ -1,0 +1,196 @@
+"""In which formats the weights of a model really are, read from the live tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.flags import Flag, FlagKind
+from jobs.record import Column
+
+if TYPE_CHECKING:
+    import torch
+
+COLUMNS = (
+    Column(
+        "parameter_dtypes",
+        "string",
+        "Formats of the parameters, the most frequent first: dtypes, or the format that a "
+        "quantized weight is packed in",
+    ),
+    Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
+    Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
+    Column(
+        "weights_4bit_bytes",
+        "int64",
+        "Bytes of the parameters that are packed in 4 bits, with their scales",
+        unit="B",
+    ),
+    Column(
+        "weights_8bit_bytes",
+        "int64",
+        "Bytes of the parameters that are in 8 bits, with their scales",
+        unit="B",
+    ),
+    Column("weights_16bit_bytes", "int64", "Bytes of the parameters in 16 bits", unit="B"),
+    Column("weights_32bit_bytes", "int64", "Bytes of the parameters in 32 bits", unit="B"),
+    Column(
+        "base_quantized_share",
+        "float64",
+        "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings and output "
+        "layer left out; null if no quantized base was asked for",
+    ),
+)
+
+_QUANTIZED_BITS = 8
+_MOST_UNQUANTIZED = 0.05
+"""A small layer beside the others, such as a patch projection, is no reason for a flag."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weight:
+    """One parameter as it is stored."""
+
+    elements: int
+    """Of the weight, not of what it is packed in."""
+    bits: int
+    """Of one element."""
+    nbytes: int
+    """With the scales of a quantized weight."""
+    format: str
+    is_trained: bool
+    is_layer: bool
+    """Whether it is a matrix of a layer: neither an embedding, the output layer, nor a vector."""
+
+
+def weights_of(model: torch.nn.Module) -> list[Weight]:
+    """Every parameter of the model once."""
+    import torch
+
+    outside = {id(module) for module in _output_layers(model)}
+    weights: list[Weight] = []
+    counted: set[int] = set()
+    for module in model.modules():
+        is_layer = not isinstance(module, torch.nn.Embedding) and id(module) not in outside
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) not in counted:
+                counted.add(id(parameter))
+                weights.append(_weight(parameter, is_layer=is_layer))
+    return weights
+
+
+def measurements(model: torch.nn.Module) -> dict[str, Any]:
+    """Values of ``COLUMNS``."""
+    weights = weights_of(model)
+    elements_by_format: Counter[str] = Counter()
+    bytes_by_bits: Counter[int] = Counter()
+    for weight in weights:
+        elements_by_format[weight.format] += weight.elements
+        bytes_by_bits[weight.bits] += weight.nbytes
+    values: dict[str, Any] = {
+        "parameter_dtypes": ", ".join(name for name, _ in elements_by_format.most_common()),
+        "parameters_total": sum(elements_by_format.values()),
+        "parameters_trainable": sum(weight.elements for weight in weights if weight.is_trained),
+    }
+    for bits in (4, 8, 16, 32):
+        values[f"weights_{bits}bit_bytes"] = bytes_by_bits[bits]
+    # transformers marks a model that it was asked to quantize, whatever came of that.
+    if getattr(_inside_adapter(model), "is_quantized", False):
+        values["base_quantized_share"] = _quantized_share(weights)
+    return values
+
+
+def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors that hold a parameter: itself, or its packed values and their scales."""
+    yield from plain_tensors(parameter)
+    packed = getattr(parameter, "quant_state", None)
+    if packed is not None:
+        yield from _tensors_in(packed)
+    scales = getattr(parameter, "SCB", None)
+    if scales is not None:
+        yield scales
+
+
+def plain_tensors(tensor: Any) -> Iterator[torch.Tensor]:
+    """A tensor itself; the tensors inside a subclass, by PyTorch's protocol of such classes."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        part = getattr(tensor, name)
+        if part is not None:
+            yield from plain_tensors(part)
+
+
+def unquantized_flag(share: float | None) -> Flag | None:
+    """The flag of a base that should be quantized, and is not, from its quantized share."""
+    if share is None or 1 - share <= _MOST_UNQUANTIZED:
+        return None
+    return Flag(FlagKind.NOT_QUANTIZED, 1 - share)
+
+
+def _quantized_share(weights: list[Weight]) -> float | None:
+    """Elements of the frozen layers' matrices in few bits, divided by all of theirs."""
+    frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
+    total = sum(weight.elements for weight in frozen)
+    if not total:
+        return None
+    quantized = sum(weight.elements for weight in frozen if weight.bits <= _QUANTIZED_BITS)
+    return quantized / total
+
+
+def _weight(parameter: Any, *, is_layer: bool) -> Weight:
+    # ZeRO-3 leaves empty shells in the model, which know their real size.
+    elements = int(getattr(parameter, "ds_numel", parameter.numel()))
+    bits = 8 * parameter.element_size()
+    name = str(parameter.dtype).removeprefix("torch.")
+    parts = list(plain_tensors(parameter))
+    packed = getattr(parameter, "quant_state", None)
+    if packed is not None:
+        # bitsandbytes packs two elements into a byte, and knows the shape that they had.
+        elements = packed.shape.numel()
+        bits = 4
+        name = packed.quant_type
+    elif parts[0] is not parameter:
+        # torchao's tensor has the dtype of its values. Its largest part holds them packed.
+        largest = max(part.nbytes for part in parts)
+        bits = round(8 * largest / max(elements, 1))
+        name = f"int{bits}"
+    return Weight(
+        elements=elements,
+        bits=bits,
+        nbytes=sum(tensor.nbytes for tensor in stored_tensors(parameter)),
+        format=name,
+        is_trained=parameter.requires_grad,
+        is_layer=is_layer and parameter.dim() > 1,
+    )
+
+
+def _inside_adapter(model: Any) -> Any:
+    """The model itself, without an adapter around it."""
+    if hasattr(model, "get_base_model"):
+        return model.get_base_model()
+    return model
+
+
+def _output_layers(model: Any) -> Iterator[Any]:
+    """The layer that makes the output, of which quantizers leave the format."""
+    model = _inside_adapter(model)
+    if not hasattr(model, "get_output_embeddings"):
+        return
+    layer = model.get_output_embeddings()
+    if layer is not None:
+        # An adapter of the output layer holds the layer itself.
+        yield from layer.modules()
+
+
+def _tensors_in(state: Any) -> Iterator[torch.Tensor]:
+    """The scales of a packed weight, and those of its scales if they are quantized themselves."""
+    for tensor in (state.absmax, state.code, state.offset):
+        if tensor is not None:
+            yield tensor
+    if state.state2 is not None:
+        yield from _tensors_in(state.state2)

@@ -1,0 +1,59 @@
+"""The types of command-line arguments: sizes, durations, shares, counts and runs, from their text.
+
+Each raises ``argparse.ArgumentTypeError`` with a sentence, which argparse prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+
+from orchestrator.storage.location import Location, location
+from orchestrator.units import duration_seconds, size_bytes
+
+
+def run_location(text: str) -> Location:
+    """Parse an argument that is a run's folder or URI."""
+    try:
+        return location(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def duration(text: str) -> float:
+    """Parse an argument such as 15m. Returns seconds."""
+    try:
+        return duration_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def count(text: str) -> int:
+    """Parse an argument that is an integer of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """Parse an argument such as 2% or 0.02. Returns a share below 1."""
+    with contextlib.suppress(ValueError):
+        value = float(text.removesuffix("%"))
+        if text.endswith("%"):
+            value /= 100  # percent
+        if 0 <= value < 1:
+            return value
+    raise argparse.ArgumentTypeError(f"must be a share below 1 such as 2% or 0.02, not {text}")
+
+
+def margin(text: str) -> float:
+    """Parse a margin. Returns a share below 1 for 5%, and bytes for 4GiB."""
+    with contextlib.suppress(ValueError):
+        # Try a size first. No share, such as 5% or 0.05, is a valid size.
+        return float(size_bytes(text))
+    try:
+        return share(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"must be a share or a size such as 5% or 4GiB, not {text}"
+        ) from None

@@ -1,0 +1,89 @@
+"""Whether a plain value is of the type that an annotation in a library's source names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "list": (list,),
+    "List": (list,),
+    "Sequence": (list,),
+    "tuple": (list,),
+    "Tuple": (list,),
+    "set": (list,),
+    "dict": (dict,),
+    "Dict": (dict,),
+    "Mapping": (dict,),
+    "None": (type(None),),
+}
+"""Name of a type -> what a config file writes for it."""
+
+
+def accepts(annotation: ast.expr | None, value: Any) -> bool:
+    """Whether a parameter with this annotation takes the value.
+
+    A type that is not one of Python's own takes any value: its library decides.
+    """
+    match annotation:
+        case ast.Constant(value=None):
+            return value is None
+        case ast.Constant(value=str() as text):
+            return accepts(ast.parse(text, mode="eval").body, value)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _is_instance(value, name)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return accepts(left, value) or accepts(right, value)
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return _accepts_subscript(name, _elements(annotation.slice), value)
+        case _:
+            return True
+
+
+def converted(annotation: ast.expr | None, value: Any) -> Any:
+    """The value as the one of its equals that a config should hold: 0 of a float is 0.0."""
+    is_float = isinstance(annotation, ast.Name) and annotation.id == "float"
+    if is_float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _is_instance(value: Any, name: str) -> bool:
+    types = _PLAIN.get(name)
+    if types is None:
+        return True
+    # To Python a boolean is an integer.
+    if isinstance(value, bool):
+        return bool in types
+    return isinstance(value, types)
+
+
+def _accepts_subscript(name: str, elements: Sequence[ast.expr], value: Any) -> bool:
+    if name == "Union":
+        return any(accepts(element, value) for element in elements)
+    if name == "Optional":
+        return value is None or accepts(elements[0], value)
+    if name == "Literal":
+        # By type, too: to Python 1 and True are equal.
+        constants = [item.value for item in elements if isinstance(item, ast.Constant)]
+        return any(type(value) is type(item) and value == item for item in constants)
+    if name == "Annotated":
+        return accepts(elements[0], value)
+    if not _is_instance(value, name):
+        return False
+    if isinstance(value, dict) and name in ("dict", "Dict", "Mapping"):
+        return all(accepts(elements[-1], item) for item in value.values())
+    if isinstance(value, list) and name in ("list", "List", "Sequence", "set"):
+        return all(accepts(elements[0], item) for item in value)
+    return True
+
+
+def _elements(index: ast.expr) -> Sequence[ast.expr]:
+    if isinstance(index, ast.Tuple):
+        return index.elts
+    return [index]

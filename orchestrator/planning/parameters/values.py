@@ -1,0 +1,126 @@
+"""Reads the value of a technique axis: a name, or a name with parameters, in its written form."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.techniques import Axis, Family
+from jobs.techniques.parameters import ParametersError, read, written
+from orchestrator.planning.parameters.annotations import accepts, converted
+from orchestrator.planning.parameters.library_class import parameters_of
+from orchestrator.planning.problems import KeyPath, advice, described
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a value: ``at`` is the key path inside it, empty if all of it is."""
+
+    message: str
+    at: KeyPath = ()
+
+
+def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Mistake]]:
+    """The value of a technique axis in its written form, and what is wrong with it.
+
+    ``source`` is the value as the file has it. A mapping ``{lora: {r: 16}}`` and the text
+    ``lora(r=16)`` are the same value.
+    """
+    if isinstance(value, str) and axis.is_name(value):
+        return value, []
+    if isinstance(value, dict) and axis.families:
+        return _read_mapping(axis, value)
+    if isinstance(value, str) and axis.families:
+        return _read_text(axis, value)
+    return "", [Mistake(_unknown_name(axis, value, source))]
+
+
+def _read_text(axis: Axis, text: str) -> tuple[str, list[Mistake]]:
+    if "(" not in text and text not in axis.families:
+        return "", [Mistake(_unknown_name(axis, text, text))]
+    try:
+        name, parameters = read(text)
+    except ParametersError as error:
+        return "", [Mistake(f'"{text}" is not a technique with parameters: {error}')]
+    content, mistakes = _read_family(axis, name, parameters)
+    # Inside a text there are no keys with lines of their own.
+    return content, [Mistake(f"{name}: {mistake.message}") for mistake in mistakes]
+
+
+def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
+    if len(value) != 1:
+        example = next(iter(axis.families))
+        message = f"must be one name with its parameters, as in {{{example}: {{...}}}}"
+        return "", [Mistake(message)]
+    ((name, parameters),) = value.items()
+    if parameters is None:
+        parameters = {}  # a YAML key without a value
+    if not isinstance(parameters, dict):
+        message = f"must be a mapping of parameters, not {described(parameters)}"
+        return "", [Mistake(message, (name,))]
+    content, mistakes = _read_family(axis, name, parameters)
+    return content, [Mistake(mistake.message, (name, *mistake.at)) for mistake in mistakes]
+
+
+def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
+    family = axis.families.get(name)
+    if family is None:
+        if name in axis.variants:
+            takers = ", ".join(axis.families)
+            return "", [Mistake(f"{name} takes no parameters; those that do: {takers}")]
+        return "", [Mistake(f'"{name}" is not known; {advice(name, list(axis.families))}')]
+    checked = _checkable(family)
+    mistakes = list(_mistakes(family, checked, parameters))
+    if mistakes:
+        return "", mistakes
+    plain = {}
+    for key, value in parameters.items():
+        annotation = None if checked is None else checked.get(key)
+        plain[key] = converted(annotation, value)
+    try:
+        return written(name, plain), []
+    except ParametersError as error:
+        return "", [Mistake(str(error))]
+
+
+def _checkable(family: Family) -> dict[str, ast.expr | None] | None:
+    """Parameter -> its annotation; None if the library is not installed."""
+    fields = parameters_of(family.config_class)
+    if fields is None:
+        return None
+    extra = {name: ast.parse(text, mode="eval").body for name, text in family.extra.items()}
+    return {**fields, **extra}
+
+
+def _mistakes(
+    family: Family, checked: Mapping[str, ast.expr | None] | None, parameters: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    class_name = family.config_class.partition(":")[2]
+    for name, value in parameters.items():
+        if name in family.decided:
+            yield Mistake(f"cannot be set here: {family.decided[name]}", (name,))
+        elif checked is not None and name not in checked:
+            names = sorted(checked.keys() - family.decided.keys())
+            yield Mistake(f"{class_name} has no such parameter; {advice(name, names)}", (name,))
+        elif checked is not None and not accepts(checked[name], value):
+            annotation = checked[name]
+            assert annotation is not None
+            wanted = ast.unparse(annotation)
+            yield Mistake(f"{class_name} takes {wanted} here, not {described(value)}", (name,))
+
+
+def _unknown_name(axis: Axis, value: Any, source: str) -> str:
+    names = axis.names
+    if isinstance(value, str):
+        return f'"{value}" is not known; {advice(value, names)}'
+    # YAML 1.1 reads on, off, yes and no as booleans.
+    if isinstance(value, bool):
+        boolean = str(value).lower()
+        choices = ", ".join(names)
+        return (
+            f"YAML reads {source} as the boolean {boolean}, and this axis takes names; "
+            f"valid choices: {choices}"
+        )
+    return f"must be a name, not {described(value)}; {advice(source, names)}"

@@ -1,0 +1,182 @@
+"""On a GPU: compiled regions, activation budgets, fused losses, Liger's kernels, the allocator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from jobs.isolation.slot import Slot
+from jobs.node import nvml
+from jobs.node.process_variables import process_variables
+from jobs.record import Outcome, TrialRecord
+from orchestrator.export import export
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+
+CONFIG = """\
+model:
+  task: causal-lm
+  architecture: llama
+  config:
+    vocab_size: 32000
+    hidden_size: 1024
+    intermediate_size: 4096
+    num_hidden_layers: 8
+    num_attention_heads: 16
+    num_key_value_heads: 4
+    max_position_embeddings: 1024
+    tie_word_embeddings: true
+data:
+  synthetic: {{sequence_length: 1024, samples: 512}}
+baseline: {{precision: bf16, micro_batch: 8}}
+trials:
+  - {choices}
+measure: {{warmup_steps: 2, steps: 4, relative_error: 0}}
+"""
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
+]
+Run = Callable[[str], TrialRecord]
+
+needs_liger = pytest.mark.skipif(find_spec("liger_kernel") is None, reason="needs liger-kernel")
+needs_cce = pytest.mark.skipif(find_spec("cut_cross_entropy") is None, reason="needs cce")
+
+ROWS = [
+    "{loss: chunked}",
+    "{compile: inductor_regional}",
+    "{compile: inductor_regional, loss: chunked}",
+    "{compile: inductor_regional, loss: chunked, activations: budget_0.05}",
+    "{compile: inductor, loss: chunked}",
+    "{compile: inductor, activations: budget_0.2}",
+    "{activations: checkpoint_selective}",
+    "{allocator: expandable_segments}",
+    pytest.param("{loss: liger}", marks=needs_liger),
+    pytest.param("{kernels: liger}", marks=needs_liger),
+    pytest.param("{kernels: liger, loss: liger, activations: checkpoint}", marks=needs_liger),
+    pytest.param("{kernels: liger, loss: chunked, compile: inductor_regional}", marks=needs_liger),
+    pytest.param("{loss: cce}", marks=needs_cce),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Runs the trial with these choices, each once."""
+    folder = tmp_path_factory.mktemp("decoder")
+    records: dict[str, TrialRecord] = {}
+    with Slot(cpus=os.cpu_count() or 1) as slot:
+
+        def run_once(choices: str) -> TrialRecord:
+            if choices not in records:
+                file = folder / "config.yaml"
+                file.write_text(CONFIG.format(choices=choices))
+                (spec,) = plan(load_config(file), has_gpu=True).trials
+                records[choices] = slot.run(spec, 600.0)
+            record = records[choices]
+            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+            row = record.measurements
+            print(
+                choices,
+                f"{row['samples_per_second']:.1f}/s",
+                f"{row['device_peak_bytes'] / 2**30:.2f} GiB",
+                f"first step {row['first_step_seconds']:.1f} s",
+                *(row.get(name) for name in ("compiled_graphs", "compile_graph_breaks")),
+                *(row.get(name) for name in ("compile_cache_hits", "compile_cache_misses")),
+            )
+            return record
+
+        yield run_once
+
+
+@pytest.mark.parametrize("choices", ROWS)
+def test_row_trains_as_the_plain_one(choices: str, run: Run) -> None:
+    plain = run("{}")
+    record = run(choices)
+    # bf16 keeps eight bits: what the loss-parity check allows between roundings of one draw.
+    assert record.steps["loss"] == pytest.approx(plain.steps["loss"], rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("lean", "usual"),
+    [
+        ("{loss: chunked}", "{}"),
+        ("{compile: inductor_regional, loss: chunked}", "{compile: inductor_regional}"),
+        ("{activations: checkpoint_selective}", "{}"),
+        pytest.param("{loss: liger}", "{}", marks=needs_liger),
+        pytest.param("{loss: cce}", "{}", marks=needs_cce),
+        (
+            "{compile: inductor_regional, loss: chunked, activations: budget_0.05}",
+            "{compile: inductor_regional, loss: chunked}",
+        ),
+    ],
+)
+def test_row_takes_less_memory(lean: str, usual: str, run: Run) -> None:
+    column = "peak_allocated_bytes"
+    assert run(lean).measurements[column] < run(usual).measurements[column]
+
+
+def test_regional_compilation_makes_two_graphs(run: Run) -> None:
+    row = run("{compile: inductor_regional}").measurements
+    assert (row["compiled_graphs"], row["compile_graph_breaks"]) == (2, 0)
+
+
+def test_allocator_settings_are_in_effect(run: Run) -> None:
+    assert run("{}").measurements["allocator_settings"] == ""
+    row = run("{allocator: expandable_segments}").measurements
+    assert row["allocator_settings"] == "expandable_segments:True"
+    row = run("{allocator: roundup_power2}").measurements
+    assert row["allocator_settings"] == "roundup_power2_divisions:8"
+    row = run("{allocator: max_split_128}").measurements
+    assert row["allocator_settings"] == f"max_split_size:{128 * 2**20}"
+
+
+@needs_liger
+def test_liger_replaced_the_layers(run: Run) -> None:
+    row = run("{kernels: liger}").measurements
+    # Two norms and a gated layer in each of 8 blocks, and the last norm.
+    assert (row["liger_modules"], row["loss_implementation"]) == (25, "plain")
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        "{loss: chunked}",
+        "{compile: inductor_regional, loss: chunked, activations: budget_0.05}",
+        "{activations: checkpoint_selective}",
+        "{allocator: expandable_segments}",
+        pytest.param("{kernels: liger, loss: liger}", marks=needs_liger),
+        pytest.param("{loss: cce}", marks=needs_cce),
+    ],
+)
+def test_exported_script_trains_within_the_rows_peak(
+    choices: str, run: Run, tmp_path: Path
+) -> None:
+    record = run(choices)
+    export(record.spec, tmp_path / "exported", label=choices)
+    losses = record.steps["loss"]
+    variables = dict(process_variables(os.cpu_count() or 1))
+    variables.pop("PYTHONPATH", None)
+    options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]
+    done = subprocess.run(
+        [sys.executable, "train.py", "--max_steps", str(len(losses)), *options],
+        cwd=tmp_path / "exported",
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    figures = json.loads(done.stdout.splitlines()[-1])
+    measured = record.measurements["peak_allocated_bytes"]
+    print(f"exported {figures['peak_allocated_bytes']:,} B, row {measured:,} B")
+    assert figures["peak_allocated_bytes"] == pytest.approx(measured, rel=0.001)
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=0.01)

@@ -1,0 +1,142 @@
+"""Fused losses, regional compilation and activation budgets, trained for real on a tiny decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from jobs.isolation.slot import Slot
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
+from tests.conftest import build_tiny_spec
+
+TIMEOUT = 240.0
+TINY_DECODER = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 256,
+    "vocab_size": 2000,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": True,
+}
+Run = Callable[..., TrialRecord]
+
+
+def decoder(choices: Mapping[str, Choice], architecture: str = "llama", **config: Any) -> TrialSpec:
+    """A trial of a tiny decoder on 64 tokens; four samples in a micro-batch."""
+    return replace(
+        build_tiny_spec({"micro_batch": 4, **choices}),
+        model=ModelSpec(
+            task="causal-lm", architecture=architecture, config={**TINY_DECODER, **config}
+        ),
+        data=DataSpec(synthetic=SyntheticData(sequence_length=64, samples=64)),
+    )
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a trial; one slot for the whole file, and each trial once."""
+    records: dict[str, TrialRecord] = {}
+    with Slot(cpus=1) as slot:
+
+        def run_once(spec: TrialSpec, outcome: Outcome = Outcome.OK) -> TrialRecord:
+            if spec.trial_id not in records:
+                records[spec.trial_id] = slot.run(spec, TIMEOUT)
+            record = records[spec.trial_id]
+            assert record.outcome is outcome, f"{record.reason}\n{record.delivery.log}"
+            return record
+
+        yield run_once
+
+
+def peak(record: TrialRecord) -> int:
+    return int(record.measurements["peak_allocated_bytes"])
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"accumulation": 2, "micro_batch": 2},
+        {"loop": "accelerate"},
+        {"adapter": "lora_r8_all_linear"},
+        {"compile": "aot_eager"},
+        {"compile": "aot_eager_regional"},
+        {"activations": "checkpoint"},
+    ],
+    ids=lambda others: "-".join(map(str, others.values())) or "alone",
+)
+def test_chunked_loss_trains_as_the_plain_one(others: dict[str, Choice], run: Run) -> None:
+    plain = run(decoder(others))
+    chunked = run(decoder({**others, "loss": "chunked"}))
+    assert plain.measurements["loss_implementation"] == "plain"
+    assert chunked.measurements["loss_implementation"] == "chunked"
+    assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
+
+
+def test_chunked_loss_holds_less_memory(run: Run) -> None:
+    plain = run(decoder({}))
+    chunked = run(decoder({"loss": "chunked"}))
+    # The logits of 4 × 64 tokens over 2000 words in 32 bits; the plain loss holds several copies.
+    logits = 4 * 64 * 2000 * 4
+    assert peak(plain) - peak(chunked) > logits
+
+
+def test_chunked_loss_of_capped_logits_is_unsupported(run: Run) -> None:
+    spec = decoder({"loss": "chunked"}, "gemma2", head_dim=32)
+    assert "computes with its logits" in run(spec, Outcome.UNSUPPORTED).reason
+
+
+def test_fused_loss_of_another_task_is_unsupported(run: Run) -> None:
+    record = run(build_tiny_spec({"loss": "chunked"}), Outcome.UNSUPPORTED)
+    assert "causal-lm only" in record.reason
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_regional_compilation_compiles_one_block_and_the_loss(architecture: str, run: Run) -> None:
+    eager = run(decoder({}, architecture))
+    regional = run(decoder({"compile": "aot_eager_regional"}, architecture))
+    # Four blocks share one graph; the loss is the other.
+    assert regional.measurements["compiled_graphs"] == 2
+    assert regional.measurements["compile_graph_breaks"] == 0
+    if architecture == "llama":  # GPT-2 has dropout, which compiled code draws otherwise
+        assert regional.steps["loss"] == pytest.approx(eager.steps["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("compiled", ["aot_eager", "aot_eager_regional"])
+def test_activation_budget_saves_memory_and_keeps_losses(compiled: str, run: Run) -> None:
+    kept = run(decoder({"compile": compiled}))
+    lean = run(decoder({"compile": compiled, "activations": "budget_0.05"}))
+    assert kept.measurements["activation_memory_budget"] == 1.0
+    assert lean.measurements["activation_memory_budget"] == 0.05
+    assert peak(lean) < peak(kept)
+    assert lean.steps["loss"] == pytest.approx(kept.steps["loss"], rel=1e-5)
+
+
+def test_activation_budget_takes_any_share(run: Run) -> None:
+    record = run(decoder({"compile": "aot_eager_regional", "activations": "budget_0.37"}))
+    assert record.measurements["activation_memory_budget"] == 0.37
+
+
+def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run) -> None:
+    kept, selective, checkpointed = (
+        run(decoder({"activations": activations, "loss": "chunked"}))
+        for activations in ("keep", "checkpoint_selective", "checkpoint")
+    )
+    assert peak(checkpointed) < peak(selective) < peak(kept)
+    assert selective.steps["loss"] == kept.steps["loss"]
+    assert selective.measurements["checkpointed_layers"] > 0
+
+
+def test_missing_kernels_are_unsupported_with_the_install_command(run: Run) -> None:
+    if find_spec("triton") is not None:
+        pytest.skip("this machine may have the packages")
+    for choices, extra in (({"loss": "liger"}, "liger"), ({"loss": "cce"}, "cce")):
+        record = run(decoder(choices), Outcome.UNSUPPORTED)
+        assert f"training-frontier[{extra}]" in record.reason

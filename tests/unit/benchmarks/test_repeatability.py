@@ -1,0 +1,120 @@
+"""The fit of how far equal trials differ, on invented runs and on the recorded ones."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.dataset import load_dataset
+from orchestrator.analysis.repeatability import (
+    BETWEEN_RUNS,
+    BETWEEN_TECHNIQUES,
+    BETWEEN_TRIALS,
+    Pace,
+    is_pace_known,
+)
+from tests.benchmarks.recorded import repeatability
+from tests.benchmarks.recorded.repeatability import Pair
+from tests.benchmarks.tables import command_line
+from tests.support.records import GPU_BOUND, make_record, write_run
+
+ROOT = Path(__file__).parents[3]
+
+
+def printed_figures(text: str) -> list[float]:
+    """The numbers of a line, percentages as shares and milliseconds as seconds."""
+    words = text.replace("%", " %").split()
+    units = {"%": 0.01, "ms": 0.001, "ms,": 0.001}
+    figures = []
+    for word, unit in zip(words, [*words[1:], ""], strict=True):
+        if word.replace(".", "", 1).isdigit():
+            figures.append(float(word) * units.get(unit, 1.0))
+    return figures
+
+
+def test_repeatability_in_code_is_what_the_command_prints() -> None:
+    runs = [str(path) for path in sorted((ROOT / "docs" / "results").glob("2026-11-2*"))]
+    options = command_line().parse_args(["repeatability", *runs])
+    printed = list(repeatability.lines(options))
+    for pace in (Pace.GPU, Pace.LAUNCHES, Pace.HOST):
+        [line] = [line for line in printed if line.startswith(f"{pace}:")]
+        _, relative, seconds, degrees, *_ = printed_figures(line)
+        fitted = BETWEEN_TRIALS[pace]
+        assert fitted.relative == pytest.approx(relative)
+        assert fitted.seconds == pytest.approx(seconds)
+        assert fitted.degrees_of_freedom == degrees
+    shared = [printed_figures(line)[-1] for line in printed if "share " in line]
+    assert shared == pytest.approx([BETWEEN_RUNS, BETWEEN_TECHNIQUES])
+
+
+def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path: Path) -> None:
+    unknown = {**GPU_BOUND, "launch_bound_update_share": None}
+    waiting = {**unknown, "host_bound_share": 0.9}
+    runs = []
+    for name in ("one", "other"):
+        records = [
+            make_record(micro_batch=1, measurements=GPU_BOUND),
+            make_record(micro_batch=2, measurements=unknown),
+            make_record(micro_batch=4, measurements=waiting),
+        ]
+        runs.append((name, load_dataset(write_run(tmp_path / name, records))))
+    found = repeatability.pairs(runs)
+    assert sorted(pair.pace for pair in found) == [Pace.GPU, Pace.HOST]
+    [rows] = {tuple(map(is_pace_known, dataset.rows)) for _, dataset in runs}
+    assert sorted(rows) == [False, True, True]
+
+
+def test_repeatability_keeps_a_row_whose_steps_do_not_vary(tmp_path: Path) -> None:
+    exact = {**GPU_BOUND, "samples_per_second_ci95": 0.0}
+    runs = []
+    for name in ("one", "other"):
+        folder = write_run(tmp_path / name, [make_record(measurements=exact)])
+        runs.append((name, load_dataset(folder)))
+    [pair] = repeatability.pairs(runs)
+    assert pair.own_error == 0.0
+
+
+def invented(shift: Callable[[int, str], float]) -> list[Pair]:
+    """Pairs of 40 pairs of runs: ``shift`` is what rows of a pair and a technique share."""
+    chance = random.Random(0)
+    found = []
+    for runs in range(40):
+        shared = {name: shift(runs, name) for name in ("keep", "checkpoint")}
+        for number in range(40):
+            activations = ("keep", "checkpoint")[number % 2]
+            pair = Pair(
+                runs=(f"{runs}", "other"),
+                pace=Pace.GPU,
+                choices={"activations": activations},
+                log_ratio=shared[activations] + chance.gauss(0, 0.002 * math.sqrt(2)),
+                step_seconds=1.0,
+                own_error=0.0,
+            )
+            found.append(pair)
+    return found
+
+
+def test_repeatability_prints_what_rows_and_techniques_share() -> None:
+    chance = random.Random(1)
+    drawn = [(chance.gauss(0, 0.01), chance.gauss(0, 0.006)) for _ in range(40)]
+
+    def shift(runs: int, technique: str) -> float:
+        of_all, of_technique = drawn[runs]
+        return of_all + (of_technique / 2 if technique == "keep" else -of_technique / 2)
+
+    found = invented(shift)
+    variation = replace(BETWEEN_TRIALS[Pace.GPU], relative=0.002, seconds=0.0)
+    of_all, of_techniques = repeatability.shared_spread(found, variation)
+    assert printed_figures(of_all)[-1] == pytest.approx(0.01, rel=0.3)
+    assert printed_figures(of_techniques)[-1] == pytest.approx(0.006, rel=0.3)
+
+
+def test_repeatability_fit_finds_the_spread_of_single_trials() -> None:
+    variation = repeatability.fit(invented(lambda runs, technique: 0.0))
+    # All steps take a second, so that the two parts of the spread cannot be told apart.
+    assert math.hypot(variation.relative, variation.seconds) == pytest.approx(0.002, rel=0.1)
