@@ -126,12 +126,6 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     return ""
 
 
-def _task(task: str, spec: TrialSpec) -> str:
-    if spec.model.task == task:
-        return ""
-    return f"only the task {task} can train this way; this one is {spec.model.task}"
-
-
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens go before a text, and the model's input is an image"

@@ -142,6 +142,7 @@ def _measure(section: SweepSection) -> MeasureSpec:
         seed=measure.seed,
         inspect=measure.inspect,
         isolation=measure.isolation,
+        evaluate_and_save=measure.evaluate_and_save,
         profile=section.follow_up.profile == "all",
     )
 

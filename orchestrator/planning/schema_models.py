@@ -166,6 +166,8 @@ class MeasureSection(Section):
     """Seed of weights, data and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
+    evaluate_and_save: bool = False
+    """Measure an evaluation and a checkpoint, too. What fits then includes their memory."""
     isolation: Isolation = "fork"
     """fork: a clean child of a preloaded process. fresh: a new process with its own imports."""
 
