@@ -12,7 +12,7 @@ from jobs.record import Column
 from jobs.steady_state import CPU_SECONDS, are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events
-from jobs.trackers.sources.micro_batches import MicroBatches
+from jobs.trackers.sources.micro_batches import CountSamples, MicroBatches
 
 if TYPE_CHECKING:
     import torch
@@ -97,6 +97,8 @@ class Steps(Tracker):
     )
 
     def __init__(self) -> None:
+        self.count_samples: CountSamples | None = None
+        """Counts the samples of a batch; None: its first dimension does."""
         # One entry per step end, and one for the beginning of training.
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
@@ -127,7 +129,7 @@ class Steps(Tracker):
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Count the micro-batch's samples and tokens."""
-        self._micro_batches.add(inputs)
+        self._micro_batches.add(inputs, self.count_samples)
 
     def loss(self, value: torch.Tensor) -> None:
         """Note whether the device has nothing left to do after the backward pass."""

@@ -42,6 +42,7 @@ def assemble(
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps)
     lengths = _lengths(spec, dataset)
+    dataset = _repeated(spec, dataset, steps)
 
     enter("model")
     _set_process_state(spec)
@@ -68,6 +69,7 @@ def assemble(
             total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
             relative_error=wanted_error(spec.measure.relative_error, device.type),
             device=device,
+            count_samples=getattr(collator, "count_samples", None),
         ),
     )
     return setup, lengths
@@ -118,12 +120,28 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
     )
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
+    if batch := bound(spec, "batching"):
+        dataset, collator = batch(
+            dataset,
+            collator or transformers.default_data_collator,
+            attention=str(spec.settings.model_kwargs.get("attn_implementation", "")),
+            tokens=spec.data.tokens,
+        )
     return dataset, collator
 
 
+def _repeated(spec: TrialSpec, dataset: Any, steps: int | None) -> Any:
+    """Synthetic rows often enough for all steps: packing makes fewer of them."""
+    samples = (steps or 0) * spec.effective_batch
+    if spec.data.synthetic is None or len(dataset) >= samples:
+        return dataset
+    return dataset.select([index % len(dataset) for index in range(samples)])
+
+
 def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
-    """The lengths of the rows of the user's file. None if they are equal, or without a file."""
-    if spec.data.file is None:
+    """The lengths of the rows. None if they are equal, or if they are padded to one length."""
+    synthetic = spec.data.synthetic
+    if synthetic is not None and synthetic.lengths is None:
         return None
     return data.ragged_lengths(dataset)
 

@@ -148,6 +148,23 @@ def memory_column(rows: Sequence[Row]) -> str:
     return "peak_allocated_bytes"
 
 
+def whole_memory(row: Row, column: str) -> float:
+    """The memory of a training with its evaluations and checkpoints, where those were measured.
+
+    ``column`` is the one that memory is compared by. The GPU's memory grows with the allocator's.
+    """
+    memory = float(row[column])
+    if column == "host_peak_resident_bytes":
+        return memory
+    kind = "reserved" if column == "device_peak_bytes" else "allocated"
+    training = row.get(f"peak_{kind}_bytes")
+    for action in ("evaluate", "save"):
+        peak = row.get(f"peak_{action}_{kind}_bytes")
+        if peak is not None and training is not None:
+            memory = max(memory, float(row[column]) + peak - training)
+    return memory
+
+
 def _is_measured(row: Row, column: str) -> bool:
     memory = row.get(column)
     speed = row.get("samples_per_second")
@@ -180,7 +197,7 @@ def _combined(
         choices={axis: first[name] for axis, name in axes.items()},
         environment_id=first["environment_id"],
         training_recipe=recipe_of(first),
-        memory_bytes=int(max(row[column] for row in repeats)),
+        memory_bytes=int(max(whole_memory(row, column) for row in repeats)),
         samples_per_second=float(statistics.median(row["samples_per_second"] for row in repeats)),
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, Flag, flag_columns, flags_of
-from jobs.record import TrialRecord
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
@@ -233,8 +233,17 @@ class _Environments:
             memory_column=memory_column(_in_environment(self.rows, environment_id)),
             recipe=recipe,
             is_baseline_recipe=recipe == wanted,
+            out_of_memory=self._out_of_memory(environment_id),
             same_losses=same_losses,
         )
+
+    def _out_of_memory(self, environment_id: str) -> tuple[Mapping[str, Choice], ...]:
+        """The choices of the trials of an environment that ran out of device memory."""
+        failed = []
+        for row in _in_environment(self.rows, environment_id):
+            if row["outcome"] == Outcome.OUT_OF_MEMORY:
+                failed.append({axis: row.get(name) for axis, name in self.table.axes.items()})
+        return tuple(failed)
 
     def _same_losses(
         self, measured: Iterable[Configuration], recipe: TrainingRecipe

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.configuration import Configuration
 
 _SPLIT_AXES = ("accumulation", "micro_batch")
@@ -100,7 +101,10 @@ def _pairs_by_value(
     for configuration in configurations:
         value = configuration.choices[axis]
         partner = partners.get(_other_choices(configuration, axis))
-        if value != default and partner is not None:
+        if value == default or partner is None:
+            continue
+        # Longer samples are no technique: fewer of them a second are not slower.
+        if same_workload(configuration.training_recipe, partner.training_recipe):
             pairs.setdefault(value, []).append((configuration, partner))
     return pairs
 
@@ -251,7 +255,8 @@ def _next(
         further = _further_axes(configuration, baseline, moved)
         is_same_batch = configuration.effective_batch == start.effective_batch
         is_one_step = len(further) == 1 and _keeps(configuration, last.configuration, moved)
-        if is_one_step and is_same_batch:
+        same_samples = same_workload(configuration.training_recipe, start.training_recipe)
+        if is_one_step and is_same_batch and same_samples:
             following.append((further[0], configuration))
 
     def order(pair: tuple[str, Configuration]) -> tuple[bool, int, float]:

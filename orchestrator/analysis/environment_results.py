@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques.workload import Workload, workload_of
 from orchestrator.analysis.baseline import baseline_choices
 from orchestrator.analysis.budgets import BudgetPick, best_in_budgets, fastest
 from orchestrator.analysis.cap_checks import CapCheck, cap_checks
@@ -22,8 +23,15 @@ from orchestrator.analysis.effects import (
 )
 from orchestrator.analysis.hf_guide import GuideRow, guide_rows
 from orchestrator.analysis.loss_parity import SameLosses
-from orchestrator.analysis.pareto import fronts_by, memory_speed_front
-from orchestrator.analysis.recommendation import Constraints, Ranking, Recommendation, recommend
+from orchestrator.analysis.pareto import fronts_by
+from orchestrator.analysis.recommendation import (
+    Constraints,
+    LongestContext,
+    Ranking,
+    Recommendation,
+    longest_contexts,
+    recommend,
+)
 from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparisons
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
@@ -45,6 +53,8 @@ class EnvironmentResults:
     recipe: TrainingRecipe
     """The training recipe that is ranked: the baseline's, or the nearest one with an ok row."""
     is_baseline_recipe: bool
+    out_of_memory: tuple[Mapping[str, Choice], ...] = ()
+    """Axis -> value, of the trials of the search that ran out of memory."""
     same_losses: Mapping[TrainingRecipe, SameLosses] = field(default_factory=dict)
     """Recipe that is ranked together with ``recipe`` -> the losses that justify that."""
 
@@ -81,8 +91,13 @@ class EnvironmentResults:
 
     @cached_property
     def front_across_recipes(self) -> tuple[Configuration, ...]:
-        """The front of all recipes together."""
-        return memory_speed_front(self.sound)
+        """The front of all recipes together that have the samples of the ranked one."""
+        return self.workload_fronts.get(workload_of(self.recipe), ())
+
+    @cached_property
+    def workload_fronts(self) -> Mapping[Workload, tuple[Configuration, ...]]:
+        """Workload -> the front of all recipes with these samples."""
+        return fronts_by(self.sound, _workload)
 
     @cached_property
     def cap_checks(self) -> tuple[CapCheck, ...]:
@@ -100,6 +115,22 @@ class EnvironmentResults:
         """
         return recommend(
             self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
+        )
+
+    def longest(
+        self, memory_bytes: float | None = None, *, all_recipes: bool = False
+    ) -> tuple[LongestContext, ...]:
+        """The longest context in a budget, for each set of techniques; None: the whole GPU."""
+        budget = memory_bytes
+        if budget is None:
+            budget = self.device_bytes
+        return longest_contexts(
+            self.configurations,
+            budget,
+            self.recipe,
+            self.cap_checks,
+            self.out_of_memory,
+            all_recipes=all_recipes,
         )
 
     def ranking(self, constraints: Constraints) -> Ranking:
@@ -157,6 +188,10 @@ class EnvironmentResults:
     def guide_rows(self) -> tuple[GuideRow, ...]:
         """The configurations measured as the Hugging Face guides measure."""
         return guide_rows(self.run, self.configurations)
+
+
+def _workload(configuration: Configuration) -> Workload:
+    return workload_of(configuration.training_recipe)
 
 
 def _recipe(configuration: Configuration) -> TrainingRecipe:

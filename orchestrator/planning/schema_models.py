@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from jobs.spec import Isolation, Task
+from jobs.spec import Distribution, Isolation, Task
 from orchestrator.planning.scalar_types import (
     Cpus,
     Duration,
@@ -123,6 +123,17 @@ class ModelSection(Section, json_schema_extra=_exactly_one("architecture", "name
         return self
 
 
+class LengthsSection(Section):
+    """Rows of unequal length: how their lengths are distributed, before they are cut."""
+
+    distribution: Distribution = "lognormal"
+    """lognormal: many short rows and a few long ones. uniform: one token to twice the mean."""
+    mean: float = Field(ge=1)
+    """Mean tokens of a row."""
+    sigma: float = Field(default=0.7, gt=0, le=3)
+    """Of lognormal: the standard deviation of the logarithm of the length."""
+
+
 class SyntheticSection(Section):
     """Random samples of the task's shape."""
 
@@ -132,6 +143,17 @@ class SyntheticSection(Section):
     """Samples in an epoch."""
     padding: float = Field(default=0.0, ge=0, lt=1)
     """Share of the positions of a text that are padding."""
+    lengths: LengthsSection | None = None
+    """Texts of unequal length, at most sequence_length. Not together with padding."""
+
+    @model_validator(mode="after")
+    def _is_padded_once(self) -> Self:
+        if self.lengths is not None and self.padding:
+            raise ValueError(
+                '"padding" and "lengths" exclude each other: rows of unequal length are padded '
+                "when they are put together"
+            )
+        return self
 
 
 class FileSection(Section):
@@ -186,6 +208,8 @@ class MeasureSection(Section):
     """Seed of weights, data and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
+    evaluate_and_save: bool = False
+    """Measure an evaluation and a checkpoint, too. What fits then includes their memory."""
     isolation: Isolation = "fork"
     """fork: a clean child of a preloaded process. fresh: a new process with its own imports."""
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 MIN_STEPS = 4
@@ -89,7 +90,8 @@ def equivalent_recipes(
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
-        if _can_be_shown(differing):
+        # Samples of another length are another workload, however near its losses are.
+        if _can_be_shown(differing) and same_workload(recipe, reference):
             same_losses = _same_losses(members, references, differing)
             if same_losses is not None and same_losses.steps >= _steps_needed(differing):
                 equivalent[recipe] = same_losses

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from jobs.spec import TrainingRecipe
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 
@@ -22,7 +23,9 @@ class Constraints:
     effective_batch: int | None = None
     """Samples per optimizer step."""
     all_recipes: bool = False
-    """Whether to rank other training recipes, too, for example another optimizer or LoRA."""
+    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
+    it. Those with other samples, such as longer sequences, never are.
+    """
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Price of one GPU for an hour, in any currency."""
@@ -33,5 +36,7 @@ class Constraints:
 
     def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
-        has_recipe = self.all_recipes or candidate.configuration.training_recipe == recipe
+        own = candidate.configuration.training_recipe
+        # Samples of another length are another workload, whatever the recipe.
+        has_recipe = own == recipe or (self.all_recipes and same_workload(own, recipe))
         return has_recipe and self.score(candidate) != -math.inf
