@@ -24,6 +24,8 @@ class FlagKind(enum.StrEnum):
     ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
 
     NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
+    CANNOT_EVALUATE = "cannot_evaluate"  # none
+    CANNOT_SAVE = "cannot_save"  # none
 
 
 SHARED = frozenset({FlagKind.SHARED_PROCESSES, FlagKind.SHARED_BEFORE, FlagKind.SHARED_DURING})

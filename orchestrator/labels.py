@@ -76,6 +76,8 @@ def _word(axis: str, value: Choice) -> str:
     # A default needs no word, except on the axes whose value readers always want to see.
     if value == AXES[axis].default and axis not in _ALWAYS_NAMED:
         return ""
+    if AXES[axis].integer_unit:
+        return f"{value} {AXES[axis].integer_unit}"
     # A number, or a name that several axes use, needs its axis beside it.
     if not isinstance(value, str) or value in _ambiguous_values():
         return f"{axis} {value}"

@@ -15,7 +15,7 @@ from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.api import Answer
+    from orchestrator.api import Answer, Run
 
 EXIT_NOTHING_FITS = 1
 _ALWAYS_ON = ("--require-loss-parity", "--exact")
@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
 
+    if options.longest and options.export is not None:
+        parser.error("--longest names one configuration for each set of techniques: export a trial")
+
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+    if options.longest:
+        return _print_longest(run, options)
     answer = run.recommend(
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
@@ -87,6 +92,8 @@ def command_line() -> argparse.ArgumentParser:
 def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
+    longest = "the longest sequences that train, for each set of techniques, instead of the fastest"
+    add("--longest", action="store_true", help=longest)
     batch = "samples per optimizer step"
     add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
     for name in _ALWAYS_ON:
@@ -96,6 +103,22 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     cli.renamed_flag(parser, "--any-training", "--all-training-recipes")
     objective = "what to be best in (default: samples_per_second)"
     add("--objective", choices=OBJECTIVES, default="samples_per_second", help=objective)
+
+
+def _print_longest(run: Run, options: argparse.Namespace) -> int:
+    """Print the longest context that fits, for each set of techniques. Returns the exit status."""
+    from orchestrator.reporting.json_output import strict
+    from orchestrator.reporting.sections import longest_context
+    from orchestrator.reporting.terminal.safe_text import visible
+
+    contexts = run.longest(memory=options.memory, all_recipes=options.all_training_recipes)
+    if options.json:
+        document = longest_context.to_json(run.dataset, contexts, options.memory)
+        print(json.dumps(strict(document), indent=2))
+    else:
+        lines = longest_context.lines(run.dataset, contexts, options.memory)
+        print(visible("\n".join(lines)))
+    return cli.EXIT_OK if contexts else EXIT_NOTHING_FITS
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,8 @@ def train(setup: Setup) -> Trained:
         samples_per_second=samples / seconds,
         train_on=loop.train_on,
         train_rows=loop.train_rows,
+        evaluate=loop.evaluate_rows,
+        save=loop.save_checkpoint,
         loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
 
@@ -51,6 +53,7 @@ class _Loop:
             setup.model, optimizer, _dataloader(setup)
         )
         self.model.train()
+        self._arguments = arguments
         self._accumulation = arguments.gradient_accumulation_steps
 
     def run(self, meter: Listener, dataloader: Any = None) -> int:
@@ -82,6 +85,22 @@ class _Loop:
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
         """Train on these rows, given as micro-batches, until the meter stops it."""
         self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
+
+    def evaluate_rows(self, rows: Sequence[int]) -> None:
+        """The loss of these rows, in batches of the arguments' evaluation size."""
+        size = self._arguments.eval_batch_size
+        batches = [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                for batch in loader_of(batches, self.dataloader, self.accelerator):
+                    self.model(**batch)
+        finally:
+            self.model.train()
+
+    def save_checkpoint(self) -> None:
+        """Save model, optimizer and random numbers as ``Accelerator.save_state`` does."""
+        self.accelerator.save_state(f"{self._arguments.output_dir}/checkpoint")
 
     def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
         """Train on one micro-batch; returns its loss, scaled for accumulation."""

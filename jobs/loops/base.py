@@ -50,3 +50,7 @@ class Trained:
     accumulated_loss_ratio: Callable[[], float | None] | None = None
     """Runs one micro-batch forward, twice. Returns what ``accumulated_loss.loss_ratio`` returns.
     None: there is nothing to check."""
+    evaluate: Callable[[Sequence[int]], None] | None = None
+    """Evaluates on these rows, in batches of the arguments' size; None: the loop cannot."""
+    save: Callable[[], None] | None = None
+    """Saves a checkpoint with optimizer states in the trial's own folder; None: the loop cannot."""

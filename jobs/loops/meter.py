@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from jobs.trackers.base import Moment, Phase, Tracker, notify
+from jobs.trackers.sources.micro_batches import CountSamples
 from jobs.trackers.steps import Steps
 
 
@@ -68,7 +69,8 @@ class Meter:
 
     Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
     once the mean step is known to within ``relative_error``, or would not be after all steps
-    either. At least one step counts.
+    either. At least one step counts. ``count_samples`` counts the samples of a batch, where its
+    first dimension does not.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Meter:
         total_steps: int,
         relative_error: float = 0.0,
         device: torch.device,
+        count_samples: CountSamples | None = None,
     ) -> None:
         self._trackers = trackers
         self._announce = announce
@@ -89,6 +92,7 @@ class Meter:
         self._relative_error = relative_error
         self._device = device
         self._steps = next(tracker for tracker in trackers if isinstance(tracker, Steps))
+        self._steps.count_samples = count_samples
         self._finished = 0
 
     def train_begin(self) -> None:

@@ -15,7 +15,8 @@ from jobs.loops.accumulated_loss import LossScale, loss_ratio
 from jobs.loops.base import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener, NoListener
-from jobs.loops.worst_batch import loader_of
+from jobs.loops.step_order import StepsInRandomOrder
+from jobs.loops.worst_batch import loader_of, subset
 
 
 class MeteredTrainer(transformers.Trainer):
@@ -65,6 +66,13 @@ class MeteredTrainer(transformers.Trainer):
         self.meter.phase("upkeep")
         return norm
 
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        sampler = super()._get_train_sampler(*args, **kwargs)
+        if sampler is None or self.args.train_sampling_strategy != "group_by_length":
+            return sampler
+        step = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return StepsInRandomOrder(sampler, step)
+
     def train_on(self, meter: Listener) -> None:
         """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""
         self._train_more(self.callback_handler.train_dataloader, meter)
@@ -73,6 +81,15 @@ class MeteredTrainer(transformers.Trainer):
         """Train on these rows, given as micro-batches, until ``meter`` stops it."""
         loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
         self._train_more(loader, meter)
+
+    def evaluate_rows(self, rows: Sequence[int]) -> None:
+        """Evaluate on these rows as ``Trainer.evaluate`` does, without a report to the meter."""
+        self.meter = NoListener()
+        self.evaluate(eval_dataset=subset(self.train_dataset, rows))
+
+    def save_checkpoint(self) -> None:
+        """Save what the Trainer saves at a step: model, optimizer, schedule and random numbers."""
+        self._save_checkpoint(self.model_wrapped, trial=None)
 
     def _train_more(self, dataloader: Any, meter: Listener) -> None:
         """Train epochs of a data loader, until ``meter`` stops it."""
@@ -150,6 +167,8 @@ def train(setup: Setup) -> Trained:
         samples_per_second=metrics["train_samples_per_second"],
         train_on=trainer.train_on,
         train_rows=trainer.train_rows,
+        evaluate=trainer.evaluate_rows,
+        save=trainer.save_checkpoint,
         loss_scaling=trainer.loss_scale.scaling,
         accumulated_loss_ratio=_loss_check(trainer),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, Subset
 
 from jobs.loops.meter import NoListener
 from jobs.trackers.ragged_data import RaggedData
@@ -55,3 +55,10 @@ class _GivenRows(BatchSampler):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def subset(dataset: Any, rows: Sequence[int]) -> Any:
+    """These rows of a dataset, as a dataset of the same kind where that is possible."""
+    if hasattr(dataset, "select"):
+        return dataset.select(rows)
+    return Subset(dataset, rows)

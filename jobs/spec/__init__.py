@@ -13,13 +13,15 @@ from_json.py        a ``TrialSpec`` read back
 """
 
 from jobs.spec.follow_up import FollowUp, Purpose
-from jobs.spec.from_json import spec_from_json
+from jobs.spec.from_json import data_from_json, spec_from_json
 from jobs.spec.measure import Isolation, MeasureSpec, MemoryCap
 from jobs.spec.model_and_data import (
     DatasetFile,
     DataSpec,
+    Distribution,
     FileFormat,
     ModelSpec,
+    RowLengthDistribution,
     SyntheticData,
     Task,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "Choice",
     "DataSpec",
     "DatasetFile",
+    "Distribution",
     "FileFormat",
     "FollowUp",
     "Hook",
@@ -44,10 +47,12 @@ __all__ = [
     "ModelSpec",
     "Needs",
     "Purpose",
+    "RowLengthDistribution",
     "SyntheticData",
     "Task",
     "TrainingRecipe",
     "TrialSpec",
+    "data_from_json",
     "spec_from_json",
     "to_json",
 ]

@@ -7,7 +7,13 @@ from typing import Any
 
 from jobs.spec.follow_up import FollowUp, Purpose
 from jobs.spec.measure import MeasureSpec, MemoryCap
-from jobs.spec.model_and_data import DatasetFile, DataSpec, ModelSpec, SyntheticData
+from jobs.spec.model_and_data import (
+    DatasetFile,
+    DataSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+)
 from jobs.spec.recipe import TrainingRecipe
 from jobs.spec.settings import Hook, LibrarySettings, Needs
 from jobs.spec.trial import TrialSpec
@@ -20,7 +26,7 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
     """
     parsed = {
         "model": ModelSpec(**raw["model"]),
-        "data": _data_from_json(raw["data"]),
+        "data": data_from_json(raw["data"]),
         "settings": _settings_from_json(raw["settings"]),
         "measure": _measure_from_json(raw["measure"]),
         "needs": Needs(**raw["needs"]),
@@ -30,10 +36,14 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
     return TrialSpec(**{**raw, **parsed})
 
 
-def _data_from_json(raw: Mapping[str, Any]) -> DataSpec:
+def data_from_json(raw: Mapping[str, Any]) -> DataSpec:
+    """The inverse of ``to_json`` for a ``DataSpec``. Raises KeyError or TypeError."""
     synthetic = None
     if raw["synthetic"]:
-        synthetic = SyntheticData(**raw["synthetic"])
+        lengths = raw["synthetic"].get("lengths")
+        if lengths:
+            lengths = RowLengthDistribution(**lengths)
+        synthetic = SyntheticData(**{**raw["synthetic"], "lengths": lengths or None})
     file = None
     if raw["file"]:
         file = DatasetFile(**raw["file"])

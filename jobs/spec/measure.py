@@ -42,3 +42,5 @@ class MeasureSpec:
     """Break memory and time down after the counted steps (``jobs.anatomy``)."""
     memory_cap: MemoryCap | None = None
     """None: the trial may use the whole GPU."""
+    evaluate_and_save: bool = False
+    """Measure the memory of an evaluation and of a checkpoint after everything else."""

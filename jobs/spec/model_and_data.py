@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Task = Literal[
@@ -15,6 +15,8 @@ Task = Literal[
     "image-classification",
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
+Distribution = Literal["lognormal", "uniform"]
+"""Of the lengths of random rows. "uniform" is from one token to twice the mean."""
 FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
 """How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``."""
 
@@ -35,12 +37,25 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RowLengthDistribution:
+    """How long random rows are, before they are cut to the sequence length."""
+
+    distribution: Distribution
+    mean: float
+    """Mean tokens of a row."""
+    sigma: float = 0.7
+    """Of "lognormal": the standard deviation of the logarithm of the length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticData:
     """Random samples of the task's shape; ``padding`` is the share of padded positions."""
 
     sequence_length: int = 512
     samples: int = 512
     padding: float = 0.0
+    lengths: RowLengthDistribution | None = None
+    """Rows of unequal length without padding; None: every row has ``sequence_length`` positions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +70,8 @@ class DatasetFile:
     """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
     max_length: int = 512
     """Longer texts are cut to this many tokens."""
+    max_tokens: int | None = None
+    """Rows that hold token ids already are cut to this many; None: they stay as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,3 +80,19 @@ class DataSpec:
 
     synthetic: SyntheticData | None = None
     file: DatasetFile | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a sample has at most; for a file of token ids the length it is cut to."""
+        if self.synthetic is not None:
+            return self.synthetic.sequence_length
+        assert self.file is not None
+        return self.file.max_tokens or self.file.max_length
+
+    def of_length(self, tokens: int) -> DataSpec:
+        """The same data with samples of this many tokens; rows of a file have at most as many."""
+        if self.synthetic is not None:
+            return DataSpec(synthetic=replace(self.synthetic, sequence_length=tokens))
+        if self.file is None:
+            return self
+        return DataSpec(file=replace(self.file, max_length=tokens, max_tokens=tokens))

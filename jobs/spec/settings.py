@@ -18,6 +18,7 @@ class Hook:
 HookPlace = Literal[
     "allocator",
     "collator",
+    "batching",
     "compiler",
     "partitioner",
     "kernels",
@@ -35,6 +36,9 @@ HookPlace = Literal[
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
 - ``collator(collator)`` returns the collator to use.
+- ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
+  ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
+  a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.

@@ -7,7 +7,8 @@ its file to ``AXES``, which is in the order of merging.
 from jobs.techniques.axes.activations import ACTIVATIONS
 from jobs.techniques.axes.allocator import ALLOCATOR
 from jobs.techniques.axes.attention import ATTENTION
-from jobs.techniques.axes.batch import ACCUMULATION, MICRO_BATCH
+from jobs.techniques.axes.batches.rows import BATCHING
+from jobs.techniques.axes.batches.size import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
 from jobs.techniques.axes.experts import EXPERTS
@@ -35,6 +36,8 @@ AXES: dict[str, Axis] = {
     for axis in (
         MICRO_BATCH,
         ACCUMULATION,
+        SEQUENCE_LENGTH,
+        BATCHING,
         PRECISION,
         OPTIMIZER,
         ACTIVATIONS,

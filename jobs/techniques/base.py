@@ -14,6 +14,10 @@ NumericalEffect = Literal["exact", "rounding", "training"]
 """exact: the same numbers; rounding: the same training, rounded differently; training: a different
 training."""
 
+OTHER_WORKLOAD = "other_workload"
+"""The trait of a variant whose samples are others: its samples per second are never compared with
+those of samples of another kind."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
@@ -62,7 +66,7 @@ class NamePattern:
     """How the names are written, for people: ``budget_<share>``."""
     doc: str
     pattern: str
-    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    """A regular expression for whole names, which Python and JavaScript read equally. Each number
     must have one spelling only."""
     variant: Callable[[str], Variant]
     """The row of a name that ``pattern`` matches."""
@@ -70,7 +74,7 @@ class NamePattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, or positive integers for one argument.
+    """A dimension of the sweep: named variants, positive integers, or both.
 
     Beside its variants an axis may have a pattern for names with a number, and families, whose
     techniques take parameters.
@@ -82,17 +86,26 @@ class Axis:
     variants: dict[str, Variant] = field(default_factory=dict)
     families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
+    integer_unit: str = ""
+    """What an integer counts ("tokens"), for an axis whose integers change the data instead."""
     pattern: NamePattern | None = None
     """Further variants beside those listed."""
 
+    @property
+    def takes_integers(self) -> bool:
+        """Whether positive integers are values of this axis."""
+        return bool(self.integer_argument or self.integer_unit)
+
     def variant(self, value: Any) -> Variant:
         """The row behind a value. Raises KeyError for a value that this axis does not have."""
-        if self.integer_argument is None:
+        if not self.takes_integers or (isinstance(value, str) and self.integer_unit):
             return self._named(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise KeyError(value)
-        arguments = {self.integer_argument: value}
-        return Variant(doc=f"{self.doc}: {value}", training_arguments=arguments)
+        doc = f"{self.doc}: {value}"
+        if self.integer_argument is None:
+            return Variant(doc=doc, numerical_effect="training", traits=(OTHER_WORKLOAD,))
+        return Variant(doc=doc, training_arguments={self.integer_argument: value})
 
     def is_name(self, value: Any) -> bool:
         """Whether the value is a listed name, or one that the pattern matches."""

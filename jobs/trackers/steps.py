@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady_state import are_enough, mean_step_error, steady_from
+from jobs.steady_state import CPU_SECONDS, are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events
-from jobs.trackers.sources.micro_batches import MicroBatches
+from jobs.trackers.sources.micro_batches import CountSamples, MicroBatches
 
 if TYPE_CHECKING:
     import torch
@@ -97,6 +97,8 @@ class Steps(Tracker):
     )
 
     def __init__(self) -> None:
+        self.count_samples: CountSamples | None = None
+        """Counts the samples of a batch; None: its first dimension does."""
         # One entry per step end, and one for the beginning of training.
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
@@ -127,7 +129,7 @@ class Steps(Tracker):
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Count the micro-batch's samples and tokens."""
-        self._micro_batches.add(inputs)
+        self._micro_batches.add(inputs, self.count_samples)
 
     def loss(self, value: torch.Tensor) -> None:
         """Note whether the device has nothing left to do after the backward pass."""
@@ -159,6 +161,8 @@ class Steps(Tracker):
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
+            if sum(seconds) < CPU_SECONDS:
+                return False
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
         # If the GPU is still in the last step's backward pass, the steps before it decide.
         if not self._backward_events[-1].query():

@@ -15,6 +15,7 @@ from jobs.loops.meter import Meter
 from jobs.node import environment
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
+from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
@@ -41,6 +42,7 @@ def assemble(
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps)
     lengths = _lengths(spec, dataset)
+    dataset = _repeated(spec, dataset, steps)
 
     enter("model")
     _set_process_state(spec)
@@ -65,8 +67,9 @@ def assemble(
             enter,
             warmup_steps=_warmup_steps(spec, device),
             total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=spec.measure.relative_error,
+            relative_error=wanted_error(spec.measure.relative_error, device.type),
             device=device,
+            count_samples=getattr(collator, "count_samples", None),
         ),
     )
     return setup, lengths
@@ -117,12 +120,28 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
     )
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
+    if batch := bound(spec, "batching"):
+        dataset, collator = batch(
+            dataset,
+            collator or transformers.default_data_collator,
+            attention=str(spec.settings.model_kwargs.get("attn_implementation", "")),
+            tokens=spec.data.tokens,
+        )
     return dataset, collator
 
 
+def _repeated(spec: TrialSpec, dataset: Any, steps: int | None) -> Any:
+    """Synthetic rows often enough for all steps: packing makes fewer of them."""
+    samples = (steps or 0) * spec.effective_batch
+    if spec.data.synthetic is None or len(dataset) >= samples:
+        return dataset
+    return dataset.select([index % len(dataset) for index in range(samples)])
+
+
 def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
-    """The lengths of the rows of the user's file. None if they are equal, or without a file."""
-    if spec.data.file is None:
+    """The lengths of the rows. None if they are equal, or if they are padded to one length."""
+    synthetic = spec.data.synthetic
+    if synthetic is not None and synthetic.lengths is None:
         return None
     return data.ragged_lengths(dataset)
 

@@ -53,4 +53,34 @@ COLUMNS = (
         "Energy that the GPU drew per sample during the counted steps",
         unit="J",
     ),
+    Column(
+        "peak_evaluate_allocated_bytes",
+        "int64",
+        "Most bytes that tensors held at once during an evaluation on the longest rows; null "
+        "unless measure.evaluate_and_save",
+        unit="B",
+    ),
+    Column(
+        "peak_evaluate_reserved_bytes",
+        "int64",
+        "Most bytes that the caching allocator held during an evaluation on the longest rows; null "
+        "unless measure.evaluate_and_save",
+        unit="B",
+    ),
+    Column("evaluate_seconds", "float64", "Time of an evaluation on the longest rows", unit="s"),
+    Column(
+        "peak_save_allocated_bytes",
+        "int64",
+        "Most bytes that tensors held at once during saving a checkpoint; null "
+        "unless measure.evaluate_and_save",
+        unit="B",
+    ),
+    Column(
+        "peak_save_reserved_bytes",
+        "int64",
+        "Most bytes that the caching allocator held during saving a checkpoint; null "
+        "unless measure.evaluate_and_save",
+        unit="B",
+    ),
+    Column("save_seconds", "float64", "Time of saving a checkpoint", unit="s"),
 )

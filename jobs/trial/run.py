@@ -32,6 +32,8 @@ Measurements = dict[str, Any]
 """Column -> value."""
 _WORST_BATCH = "worst_batch"
 """The phase in which the longest rows are trained on together."""
+_UPKEEP = "evaluate_and_save"
+"""The phase in which the trial evaluates and saves a checkpoint."""
 
 
 def run(
@@ -62,6 +64,8 @@ def run(
             outcome, rule, reason = _classify(error, spec)
             if phases[-1] == _WORST_BATCH:
                 reason = f"with the longest rows of the data in one batch: {reason}"
+            elif phases[-1] == _UPKEEP:
+                reason = f"when evaluating or saving a checkpoint: {reason}"
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
@@ -112,7 +116,9 @@ def _measure(
     folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
+    from jobs.trial import upkeep_peaks
     from jobs.trial.assembly import assemble
+    from jobs.trial.row_isolation import check_rows_are_separate
 
     begin = time.perf_counter()
     device = _prepare_device(spec, trackers, context, enter)
@@ -122,16 +128,22 @@ def _measure(
         trained = _train(setup, spec)
         if lengths is not None:
             enter(_WORST_BATCH)
-            worst_batch.train_worst_batch(trained, lengths, trackers, spec)
+            is_padded = not getattr(setup.collator, "flattens_rows", False)
+            worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
         enter("inspection")
+        check_rows_are_separate(trained, spec)
         values = _inspected(trained, values, trackers, spec)
-        if not spec.measure.profile:
-            return values, None
-        enter("profile")
-        return _profile(trained, values)
+        anatomy = None
+        if spec.measure.profile:
+            enter("profile")
+            values, anatomy = _profile(trained, values)
+        if spec.measure.evaluate_and_save:
+            enter(_UPKEEP)
+            values = upkeep_peaks.measure(trained, setup, lengths, values)
+        return values, anatomy
 
 
 def _inspected(
@@ -144,7 +156,8 @@ def _inspected(
         values = effective_config.inspect(trained) | values
     values = worst_batch.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
-    return values | _derived(values, spec) | _like_the_hf_guide(trained, values)
+    device_type = trained.accelerator.device.type
+    return values | _derived(values, spec, device_type) | _like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:
@@ -217,11 +230,11 @@ def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anat
     return {**values, **extra}, anatomy
 
 
-def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
+def _derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> Measurements:
     """What follows from several trackers together."""
     flags = steady_state.flags(
         half_width=values["samples_per_second_ci95"],
-        relative_error=spec.measure.relative_error,
+        relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),
         host_bound_share=values.get("host_bound_share"),
         launch_bound_share=steady_state.launch_bound_share(values),
         allocator_retries=values.get("allocator_retries", 0),

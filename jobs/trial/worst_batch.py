@@ -18,13 +18,18 @@ _BATCHES = 2_000
 
 
 def train_worst_batch(
-    trained: Trained, lengths: RowLengths, trackers: Sequence[Tracker], spec: TrialSpec
+    trained: Trained,
+    lengths: RowLengths,
+    trackers: Sequence[Tracker],
+    spec: TrialSpec,
+    *,
+    is_padded: bool = True,
 ) -> None:
     """Train one more optimizer step, on the rows that take the most memory together.
 
     All rates are measured already. Gradients, optimizer states and the cache of the allocator are
     as they are in the middle of an epoch. Raises what training may raise, because an epoch
-    with this batch would raise it, too.
+    with this batch would raise it, too. ``is_padded``: batches are padded to their longest row.
     """
     from jobs.loops.worst_batch import WorstStep
 
@@ -32,7 +37,7 @@ def train_worst_batch(
     tracker.describe(
         longest=int(lengths.tokens.max()),
         mean=float(lengths.tokens.mean()),
-        padding_share=_padding_share(trained, lengths),
+        padding_share=_padding_share(trained, lengths) if is_padded else 0.0,
     )
     rows = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
     if len(rows) == spec.accumulation:

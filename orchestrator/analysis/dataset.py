@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, Flag, flag_columns, flags_of
-from jobs.record import TrialRecord
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
@@ -136,8 +136,8 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     # Follow-ups say something about other trials. They are never ranked themselves.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # Without losses, the table keeps the loss flags that it was published with. With losses, the
-    # flags are computed afresh, and those that the trials set themselves come back.
+    # Without losses, the loss flags that the table was published with stay. With losses, all loss
+    # flags are computed again, also those that a trial set itself.
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)
@@ -233,8 +233,17 @@ class _Environments:
             memory_column=memory_column(_in_environment(self.rows, environment_id)),
             recipe=recipe,
             is_baseline_recipe=recipe == wanted,
+            out_of_memory=self._out_of_memory(environment_id),
             same_losses=same_losses,
         )
+
+    def _out_of_memory(self, environment_id: str) -> tuple[Mapping[str, Choice], ...]:
+        """The choices of the trials of an environment that ran out of device memory."""
+        failed = []
+        for row in _in_environment(self.rows, environment_id):
+            if row["outcome"] == Outcome.OUT_OF_MEMORY:
+                failed.append({axis: row.get(name) for axis, name in self.table.axes.items()})
+        return tuple(failed)
 
     def _same_losses(
         self, measured: Iterable[Configuration], recipe: TrainingRecipe

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.comparison import Comparison, compare
 from orchestrator.analysis.configuration import Configuration
@@ -16,7 +17,12 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_data
 from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.pareto import little_memory, pareto_front
-from orchestrator.analysis.recommendation import Constraints, Recommendation, recommend
+from orchestrator.analysis.recommendation import (
+    Constraints,
+    LongestContext,
+    Recommendation,
+    recommend,
+)
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
@@ -88,7 +94,9 @@ class Run:
         # Configurations of another recipe learn something else, so they compete only if asked.
         candidates = []
         for configuration in self.results.sound:
-            if all_recipes or configuration.training_recipe == self.results.recipe:
+            recipe = configuration.training_recipe
+            comparable = all_recipes and same_workload(recipe, self.results.recipe)
+            if comparable or recipe == self.results.recipe:
                 candidates.append(configuration)
         return pareto_front(candidates, scores)
 
@@ -120,6 +128,21 @@ class Run:
             price_per_hour=price_per_hour,
         )
         return Answer(self, self.recommendation(constraints))
+
+    def longest(
+        self, *, memory: int | str | None = None, all_recipes: bool = False
+    ) -> tuple[LongestContext, ...]:
+        """The longest context that trains in the memory, for each set of techniques.
+
+        ``memory`` is bytes, or text such as "24GiB"; None: the whole GPU. Empty if the run does not
+        vary ``sequence_length``, or nothing fits. Raises ValueError if the memory is not a size.
+        """
+        if self.dataset.main is None:
+            return ()
+        limit = memory
+        if isinstance(limit, str):
+            limit = size_bytes(limit)
+        return self.results.longest(limit, all_recipes=all_recipes)
 
     def recommendation(self, constraints: Constraints) -> Recommendation:
         """The best configuration under ``constraints``, as plain data."""

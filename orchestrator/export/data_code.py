@@ -5,10 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
-from jobs.spec import DatasetFile, DataSpec, ModelSpec, SyntheticData
+from jobs.spec import (
+    DatasetFile,
+    DataSpec,
+    Distribution,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+)
 from orchestrator.export.generated_code import NotExportableError, known, literal
 
-_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length"})
+_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length", "max_tokens"})
 """Fields of ``DatasetFile`` that train.py can use."""
 
 
@@ -44,6 +51,7 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
         "columns": literal(dict(file.columns)),
         "tokenizer": literal(file.tokenizer),
         "max_length": literal(int(file.max_length)),
+        "max_tokens": literal(file.max_tokens),
     }
 
 
@@ -69,4 +77,17 @@ def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
         "sequence_length": literal(int(synthetic.sequence_length)),
         "real_share": literal(1 - padding),
         "is_padded": padding > 0,
+        "lengths": _lengths(synthetic.lengths),
+    }
+
+
+def _lengths(lengths: RowLengthDistribution | None) -> dict[str, Any] | None:
+    """The distribution of the lengths of rows; None: they are equally long."""
+    if lengths is None:
+        return None
+    known(lengths.distribution, get_args(Distribution), "a distribution of lengths")
+    return {
+        "is_uniform": lengths.distribution == "uniform",
+        "mean": literal(float(lengths.mean)),
+        "sigma": literal(float(lengths.sigma)),
     }

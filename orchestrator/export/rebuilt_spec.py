@@ -11,13 +11,12 @@ from typing import Any
 
 from jobs.spec import (
     Choice,
-    DatasetFile,
     DataSpec,
     MeasureSpec,
     MemoryCap,
     ModelSpec,
-    SyntheticData,
     TrialSpec,
+    data_from_json,
 )
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
@@ -103,7 +102,12 @@ def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
     A table that is older than an axis has no column for it: its trials ran the default.
     """
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
-    return {**choices, **{axis: row[column] for axis, column in axes.items()}}
+    choices |= {axis: row[column] for axis, column in axes.items()}
+    for name, axis in AXES.items():
+        if axis.takes_integers and str(choices[name]).isdecimal():
+            # A column that holds names, too, holds its integers as text.
+            choices[name] = int(str(choices[name]))
+    return choices
 
 
 def _config(raw: Mapping[str, Any]) -> SweepConfig:
@@ -124,11 +128,7 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:
     """The user's file or the synthetic samples, as the table's config names them."""
-    if raw["file"]:
-        return DataSpec(file=DatasetFile(**raw["file"]))
-    if raw["synthetic"]:
-        return DataSpec(synthetic=SyntheticData(**raw["synthetic"]))
-    return DataSpec()
+    return data_from_json(raw)
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:

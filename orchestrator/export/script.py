@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from jobs.spec import Hook, ModelSpec, TrialSpec
+from jobs.spec import Hook, TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, registered
@@ -30,6 +30,7 @@ _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
+    "batching": ("dataset", "collator or transformers.default_data_collator", "BATCHING"),
     **dict.fromkeys(PROCESS_PLACES, ()),
     "base": ("make", "IS_CHECKPOINT", "device"),
     **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
@@ -37,7 +38,8 @@ _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
 }
 """Place of a hook -> the names in train.py that it is called with.
 
-TASK is the task's name, and IS_CHECKPOINT whether the model has a checkpoint.
+TASK is the task's name, IS_CHECKPOINT whether the model has a checkpoint, and BATCHING the
+attention and the length that batches are made for.
 """
 
 
@@ -128,22 +130,27 @@ def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     codes = {}
     for place, hook in spec.settings.hooks.items():
         if place in _HOOK_INPUTS:
-            codes[place] = _hook_code(place, hook, spec.model)
+            codes[place] = _hook_code(place, hook, spec)
         elif place != "loop":
             raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
     return codes
 
 
-def _hook_code(place: str, hook: Hook, model: ModelSpec) -> _HookCode:
+def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
     # A spec has only the name of a hook. The registry decides which function that is.
     try:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    model = spec.model
     facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
-    inputs = []
+    inputs: list[Code] = []
     for word in _HOOK_INPUTS[place]:
-        inputs.append(literal(facts[word]) if word in facts else Code(word))
+        if word == "BATCHING":
+            attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+            inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
+        else:
+            inputs.append(literal(facts[word]) if word in facts else Code(word))
     call = arguments([*inputs, *keywords(hook.arguments)])
     function_name = name(function.__name__)
     return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))

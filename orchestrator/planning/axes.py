@@ -20,6 +20,7 @@ from orchestrator.planning.problems import KeyPath, Problem, closest, described
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
+SEQUENCE_LENGTH = "sequence_length"
 EFFECTIVE_BATCH = "effective_batch"
 """The axis of fixed samples per optimizer step; the plan computes the accumulation from it."""
 
@@ -122,7 +123,7 @@ class AxisReader:
 
     def _read(self, axis: str, raw: Any, at: KeyPath) -> list[Choice]:
         """The value as the plan has it; none if it is not valid."""
-        if _takes_names(axis):
+        if _takes_names(axis, raw):
             source = self._document.written.get(at, "")
             technique, mistakes = read_technique(AXES[axis], raw, source)
             for mistake in mistakes:
@@ -228,9 +229,11 @@ def _name_problem(name: str) -> str | None:
     return f"unknown axis; {guess}valid choices: {choices}"
 
 
-def _takes_names(axis: str) -> bool:
-    """Whether the values of an axis are names of techniques."""
-    return axis in AXES and not AXES[axis].integer_argument
+def _takes_names(axis: str, value: Any) -> bool:
+    """Whether the value of an axis should be the name of a technique."""
+    if axis not in AXES or AXES[axis].integer_argument:
+        return False
+    return isinstance(value, str) or not AXES[axis].takes_integers
 
 
 def _value_problem(axis: str, value: Any) -> str | None:

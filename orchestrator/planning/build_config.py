@@ -7,9 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jobs.spec import Choice, DatasetFile, DataSpec, MeasureSpec, ModelSpec, SyntheticData
+from jobs.spec import (
+    Choice,
+    DatasetFile,
+    DataSpec,
+    MeasureSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+)
 from jobs.techniques import AXES
-from orchestrator.planning.axes import EFFECTIVE_BATCH, Assignment, Grids, overlay
+from orchestrator.planning.axes import (
+    EFFECTIVE_BATCH,
+    SEQUENCE_LENGTH,
+    Assignment,
+    Grids,
+    overlay,
+)
 from orchestrator.planning.base_arguments import DEFAULT, BaseArguments, base_choices
 from orchestrator.planning.schema_models import (
     CpuFallbackSection,
@@ -17,6 +31,7 @@ from orchestrator.planning.schema_models import (
     FollowUpSection,
     ResourcesSection,
     SweepSection,
+    SyntheticSection,
 )
 from orchestrator.planning.search_choice import search_of
 from orchestrator.planning.settings import CpuFallback, FollowUpPolicy, Resources, SweepConfig
@@ -50,7 +65,7 @@ def build_config(
         subsets=grids.subsets,
         exclude=grids.exclude,
         trials=grids.trials,
-        baseline=_baseline(grids, base),
+        baseline=_baseline(grids, base, _data(section, folder)),
         measure=_measure(section),
         repeats=section.measure.repeats,
         follow_up=_follow_up(section.follow_up),
@@ -89,7 +104,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 
 def _data(section: SweepSection, folder: Path) -> DataSpec:
     if section.data.synthetic is not None:
-        return DataSpec(synthetic=SyntheticData(**section.data.synthetic.model_dump()))
+        return DataSpec(synthetic=_synthetic(section.data.synthetic))
     # The checks before have made sure of one source and its format.
     file = section.data.file
     assert file is not None
@@ -106,6 +121,14 @@ def _data(section: SweepSection, folder: Path) -> DataSpec:
     )
 
 
+def _synthetic(section: SyntheticSection) -> SyntheticData:
+    # The specs' fields have the names of the file's keys.
+    fields = section.model_dump()
+    if section.lengths is not None:
+        fields["lengths"] = RowLengthDistribution(**section.lengths.model_dump())
+    return SyntheticData(**fields)
+
+
 def _measure(section: SweepSection) -> MeasureSpec:
     measure = section.measure
     relative_error = measure.relative_error
@@ -119,6 +142,7 @@ def _measure(section: SweepSection) -> MeasureSpec:
         seed=measure.seed,
         inspect=measure.inspect,
         isolation=measure.isolation,
+        evaluate_and_save=measure.evaluate_and_save,
         profile=section.follow_up.profile == "all",
     )
 
@@ -153,7 +177,7 @@ def _resources(section: ResourcesSection) -> Resources:
     )
 
 
-def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
+def _baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Assignment:
     """Every axis with a value.
 
     As the file says; else each axis's first value; else the user's own arguments; else the axis's
@@ -167,5 +191,8 @@ def _baseline(grids: Grids, base: BaseArguments) -> Assignment:
         choices[argument] = base.training_arguments.get(argument, DEFAULT)
     # Technique axes, then what the sweep's own axes and baseline lay over them.
     choices |= base_choices(base.training_arguments, base.deepspeed)
+    if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
+        # Lengths that are numbers can be compared. What a file has is known only when it is read.
+        choices[SEQUENCE_LENGTH] = data.synthetic.sequence_length
     first_values = {axis: values[0] for axis, values in grids.axes.items()}
     return overlay(choices, overlay(first_values, grids.baseline))

@@ -8,12 +8,20 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from jobs.record import TrialRecord, unsupported
-from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecipe, TrialSpec
+from jobs.spec import (
+    Choice,
+    LibrarySettings,
+    MeasureSpec,
+    Needs,
+    TrainingRecipe,
+    TrialSpec,
+)
 from jobs.techniques import AXES, Variant, merge
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
     MICRO_BATCH,
+    SEQUENCE_LENGTH,
     Assignment,
     overlay,
 )
@@ -76,12 +84,13 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
     variants = _chosen_variants(choices, config)
     resources = config.resources
     measure = config.measure
+    data = config.data_of(choices)
     if not has_gpu:
         measure = _measure_on_cpu(config)
     return TrialSpec(
         choices=choices,
         model=config.model,
-        data=config.data,
+        data=data,
         settings=_settings(choices, variants, config),
         measure=measure,
         needs=Needs(
@@ -90,15 +99,22 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
-        training_recipe=_training_recipe(choices, variants),
+        training_recipe=_training_recipe(_without_data_length(choices, config), variants),
     )
+
+
+def _without_data_length(choices: Choices, config: SweepConfig) -> Choices:
+    """The choices, without a sequence length that the data have anyway."""
+    if config.data_of(choices) != config.data:
+        return choices
+    return {axis: value for axis, value in choices.items() if axis != SEQUENCE_LENGTH}
 
 
 def _configurations(config: SweepConfig) -> Iterator[Choices]:
     """Each configuration that is not excluded, once, with a choice on every axis."""
     earlier: set[tuple[tuple[type, Choice], ...]] = set()
     for assignment in _assignments(config):
-        choices = _solved(assignment)
+        choices = _with_numbered_length(_solved(assignment), config)
         # By type, too: to Python the choices 1, 1.0 and True are equal.
         # Subsets overlap, and so do single trials and grids.
         identity = tuple((type(choice), choice) for choice in choices.values())
@@ -119,6 +135,16 @@ def _assignments(config: SweepConfig) -> Iterator[Assignment]:
             yield overlay(config.baseline, dict(zip(grid, values, strict=True)))
     for trial in config.trials:
         yield overlay(config.baseline, trial)
+
+
+def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
+    """The choices with the length of the data as a number, in a sweep that compares lengths."""
+    length = config.data_length
+    is_named = choices[SEQUENCE_LENGTH] != AXES[SEQUENCE_LENGTH].default
+    compares = config.baseline.get(SEQUENCE_LENGTH) != AXES[SEQUENCE_LENGTH].default
+    if is_named or length is None or not compares:
+        return choices
+    return {**choices, SEQUENCE_LENGTH: length}
 
 
 def _solved(assignment: Assignment) -> Choices:
@@ -187,7 +213,7 @@ def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> Libr
 
 
 def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
-    # A CPU takes hundreds of times as long for a step, so it gets fewer.
+    # A CPU takes hundreds of times as long for a step, so a file can ask for fewer.
     fallback = config.cpu_fallback
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 

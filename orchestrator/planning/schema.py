@@ -49,9 +49,12 @@ def _axis_definitions() -> dict[str, Any]:
 
 def _axis(axis: Axis) -> dict[str, Any]:
     # An axis of integers has no named variants.
+    integer = {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
     if axis.integer_argument:
-        return {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
-    variants = []
+        return integer
+    variants: list[dict[str, Any]] = []
+    if axis.takes_integers:
+        variants.append(integer)
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
     if axis.pattern is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
-from orchestrator.planning.axes import Assignment, Grid
+from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid
 from orchestrator.planning.loggers import LoggerChoices
 from orchestrator.storage.location import Location
 
@@ -37,7 +37,7 @@ class CpuFallback:
     """What replaces ``measure`` on a machine without a GPU, and the whole sweep's seconds there."""
 
     warmup_steps: int = 2
-    steps: int | None = 2
+    steps: int | None = 10
     time_budget_seconds: float = 600.0
 
 
@@ -110,6 +110,20 @@ class SweepConfig:
                 # Other trials have the baseline's value on this axis.
                 values.setdefault(axis, {self.baseline.get(axis)}).add(value)
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
+
+    @property
+    def data_length(self) -> int | None:
+        """Tokens of the samples of the data; None for a file, whose rows say it."""
+        if self.data.synthetic is None:
+            return None
+        return self.data.synthetic.sequence_length
+
+    def data_of(self, choices: Assignment) -> DataSpec:
+        """The data of a trial with these choices: the config's, at the length that they name."""
+        length = choices.get(SEQUENCE_LENGTH)
+        if not isinstance(length, int):
+            return self.data
+        return self.data.of_length(length)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values: what a run folder keeps of its configuration."""

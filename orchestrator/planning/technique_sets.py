@@ -93,6 +93,8 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     axes = [name for name in AXES if name not in BATCH_AXES]
     if axis not in axes:
         raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
+    if AXES[axis].takes_integers and value.isdecimal() and int(value) > 0:
+        return axis, int(value)
     technique, mistakes = read_technique(AXES[axis], value)
     if mistakes:
         raise ValueError(f"{axis}: {mistakes[0].message}")

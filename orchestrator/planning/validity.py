@@ -171,6 +171,19 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("deepspeed", "accelerate"),
     ),
     Rule(
+        # A plain loop keeps the model's cache, with which masking_utils looks for no packed rows.
+        name="batching_needs_trainer",
+        reason="Batches of this kind are the Trainer's: its sampler groups rows by length, and "
+        "only without the cache, which it turns off, does attention stay within a row.",
+        applies=_all_of("trainer_batches", "accelerate"),
+    ),
+    Rule(
+        name="flash_kernel_takes_no_mask",
+        reason="Rows in one sequence need a mask here, and PyTorch's FlashAttention-2 kernel takes "
+        "none: use another kernel, or flash_attention_2.",
+        applies=_all_of("packed_rows", "maskless_kernel"),
+    ),
+    Rule(
         name="plain_loop_is_eager",
         reason="The plain Accelerate loop runs eagerly; torch_compile is an argument of the "
         "Trainer.",

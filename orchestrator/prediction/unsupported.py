@@ -44,11 +44,18 @@ _PLAIN_LORA = frozenset(
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
-        _untraced_kernels(spec)
+        _untraced_batches(spec)
+        or _untraced_kernels(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
     )
+
+
+def _untraced_batches(spec: TrialSpec) -> str:
+    if "batching" in spec.settings.hooks:
+        return "rows in one sequence need a mask that depends on their lengths"
+    return ""
 
 
 def _untraced_kernels(spec: TrialSpec) -> str:

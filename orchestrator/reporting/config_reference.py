@@ -172,7 +172,10 @@ def _axis(axis: Axis) -> Iterator[str]:
     if axis.integer_argument:
         yield f"{_sentence(axis.doc)} An integer from 1. Default: {axis.default}."
         return
-    yield f"{_sentence(axis.doc)} Default: `{axis.default}`."
+    integers = ""
+    if axis.takes_integers:
+        integers = f"An integer from 1 ({axis.integer_unit}), or a name. "
+    yield f"{_sentence(axis.doc)} {integers}Default: `{axis.default}`."
     yield ""
     rows = []
     for name, variant in axis.variants.items():

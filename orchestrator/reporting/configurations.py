@@ -10,6 +10,7 @@ from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.loss_parity import CheckState
+from orchestrator.analysis.recommendation.longest import real_tokens_per_second
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
@@ -25,6 +26,9 @@ MARKS_MEAN = {
     LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
 }
 """Mark -> its meaning for a configuration."""
+
+_LENGTH_AXES = frozenset({"sequence_length", "batching"})
+"""Axes that change how many tokens a sample or a batch has."""
 
 LOSS_STATES: Mapping[CheckState, str] = {
     CheckState.MATCHES: "match the reference",
@@ -44,6 +48,7 @@ MEMORY_MEANS: Mapping[str, str] = {
 CONFIGURATION = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 MEMORY = Column(key="memory_bytes", heading="memory", format=Format.MEMORY)
 SPEED = Column(key="samples_per_second", heading="samples/s", format=Format.NUMBER, marks="marks")
+TOKENS = Column(key="real_tokens_per_second", heading="tokens/s", format=Format.NUMBER)
 LOSSES = Column(key="losses", heading="losses", is_detail=True)
 TRIAL = Column(key="trial_id", heading="trial")
 ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
@@ -58,6 +63,7 @@ def row_of(
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
         "samples_per_second_error95": configuration.error95,
+        "real_tokens_per_second": _shown_tokens(dataset, configuration),
         "marks": marks(results, configuration),
         "losses": losses(configuration),
         "loss_check": configuration.loss_state,
@@ -67,6 +73,18 @@ def row_of(
         "effective_batch": configuration.effective_batch,
         "flags": flags.to_json(configuration.flags),
     }
+
+
+def _shown_tokens(dataset: Dataset, configuration: Configuration) -> float | None:
+    """Tokens a second without padding, where that is a figure of the run's own; else None.
+
+    It is, if the samples vary or if the model is a language model.
+    """
+    task = str((dataset.run.config.get("model") or {}).get("task", ""))
+    varies = _LENGTH_AXES.intersection(dataset.varying_axes)
+    if not varies and not task.endswith("-lm"):
+        return None
+    return real_tokens_per_second(configuration)
 
 
 def losses(configuration: Configuration) -> str:

@@ -119,6 +119,20 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         without_value="another row of this loop does not match its reference with accumulation",
         write=number,
     ),
+    FlagKind.CANNOT_EVALUATE: Wording(
+        heading="cannot evaluate",
+        value="none",
+        sentence="evaluating failed",
+        without_value="evaluating failed: the trial's log says why",
+        write=number,
+    ),
+    FlagKind.CANNOT_SAVE: Wording(
+        heading="cannot save",
+        value="none",
+        sentence="saving a checkpoint failed",
+        without_value="saving a checkpoint failed: the trial's log says why",
+        write=number,
+    ),
     FlagKind.NOT_QUANTIZED: Wording(
         heading="not quantized",
         value="share of the frozen layers' weights that stay in 16 bits or more",

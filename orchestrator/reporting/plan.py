@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
+from jobs.steady_state import wanted_error
 from orchestrator.labels import trial_label
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.terminal.safe_text import visible
@@ -71,7 +72,10 @@ def _data(config: SweepConfig) -> str:
     assert synthetic is not None
     if config.model.task == "image-classification":
         return f"{synthetic.samples} synthetic images"
-    return f"{synthetic.samples} synthetic samples of {synthetic.sequence_length} tokens"
+    samples = f"{synthetic.samples} synthetic samples"
+    if SEQUENCE_LENGTH in config.axes:
+        return f"{samples}, whose length is an axis"
+    return f"{samples} of {synthetic.sequence_length} tokens"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
@@ -152,6 +156,9 @@ def _measure(measure: MeasureSpec) -> str:
     early = ""
     if measure.relative_error:
         early = f", fewer once the speed is known to {error(measure.relative_error)}"
+        without_gpu = wanted_error(measure.relative_error, "cpu")
+        if without_gpu != measure.relative_error:
+            early += f" ({error(without_gpu)} without a GPU)"
     return f"{steps} after {warmup}{early}; timeout {duration(measure.timeout_seconds)}"
 
 

@@ -95,7 +95,9 @@ def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]
         of_recipes: set[tuple[str, ...]] = set()
         for front in results.fronts.values():
             of_recipes |= _trial_ids(front)
-        across = _trial_ids(results.front_across_recipes)
+        across: set[tuple[str, ...]] = set()
+        for front in results.workload_fronts.values():
+            across |= _trial_ids(front)
         for front in fronts_by(results.sound, _trains_like).values():
             for configuration in front:
                 yield (

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
+from jobs.techniques.workload import Workload, workload_of
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened
@@ -60,6 +61,8 @@ class Progress:
         self._measured = 0
         self._slot_seconds = 0.0
         self._fastest: TrialRecord | None = None
+        self._workloads: set[Workload] = set()
+        """Of the trials so far: speeds of several workloads have no fastest."""
 
     def started(self, spec: TrialSpec) -> None:
         """No line: a trial is printed when it has ended."""
@@ -89,6 +92,7 @@ class Progress:
             return
         # The fastest so far is named in the status line.
         self._counts[record.outcome] += 1
+        self._workloads.add(workload_of(record.spec.training_recipe))
         if record.outcome is Outcome.OK and _speed(record) > _speed(self._fastest):
             self._fastest = record
         if measured:
@@ -103,7 +107,7 @@ class Progress:
     def status(self) -> str:
         """Where the sweep stands, in one line."""
         parts = [f"{self._done()} done ({self._counted()})"]
-        if self._fastest is not None:
+        if self._fastest is not None and len(self._workloads) == 1:
             label = trial_label(self._fastest.spec, self._axes)
             parts.append(f"fastest {number(_speed(self._fastest))} samples/s: {label}")
         parts.append(f"slot time {duration(self._slot_seconds)}")

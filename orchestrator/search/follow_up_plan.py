@@ -11,6 +11,7 @@ from jobs.spec import TrialSpec
 from orchestrator.analysis.budgets import BudgetPick
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.recommendation.longest import length_of
 from orchestrator.planning.settings import FollowUpPolicy
 from orchestrator.search.follow_up_trials import profiled, tie_break, under_cap
 
@@ -80,8 +81,16 @@ class FollowUpPlan:
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
             return []
-        records = map(self._record_of, _picked(pick))
-        return [under_cap(record, pick.budget_bytes) for record in records]
+        checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
+        records = {configuration.trial_ids[0]: configuration for configuration in checked}
+        return [under_cap(self.records[trial_id], pick.budget_bytes) for trial_id in records]
+
+    def _longest(self, budget_bytes: int) -> Iterator[Configuration]:
+        """The longest context in a budget, where the sweep varies the length."""
+        contexts = self.results.longest(budget_bytes)
+        lengths = {length_of(own.choices) for own in self.results.configurations}
+        if contexts and len(lengths) > 1:
+            yield contexts[0].configuration
 
     def _record_of(self, configuration: Configuration) -> TrialRecord:
         """The configuration's first repeat."""

@@ -5,7 +5,7 @@ Runs measured before 2026-11-24 are of version 1: they have no ``schema_version`
 - Facts that were English sentences are values. ``warnings`` are now ``flags``, and ``equivalence``
   is now ``training_recipe``.
 - Hooks were module paths and are now names in a registry. So a trial has another identity;
-  ``version_1_identity`` computes the old one.
+  ``orchestrator.storage.version_1_identity`` computes the old one.
 - Columns, measurements and config keys have the names that are usual in machine learning.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns
 from jobs.spec import Choice
+from orchestrator.storage.version_1_identity import HOOKS
 
 RENAMED_COLUMNS: Mapping[str, str] = {
     "device_used_bytes": "device_peak_bytes",
@@ -43,17 +44,6 @@ _PURPOSES = {
     "comparison": "tie_break",
     "anatomy": "profile",
 }
-RENAMED_HOOKS = {
-    "jobs.loops.trainer:train": "trainer_loop",
-    "jobs.loops.accelerate:train": "accelerate_loop",
-    "jobs.techniques.adapter:lora": "lora",
-    "jobs.techniques.attention:without_full_masks": "without_full_masks",
-    "jobs.techniques.attention:only_kernel": "only_kernel",
-    "jobs.techniques.compile:tuned_inductor": "tuned_inductor",
-    "jobs.techniques.optimizer:torch_adamw": "torch_adamw",
-    "jobs.techniques.optimizer:bitsandbytes_adam8bit": "bitsandbytes_adam8bit",
-}
-"""Module path of a hook in version 1 -> its name today."""
 _DELIVERY = ("slot_pid", "isolation_fallback", "node", "cpus", "host_memory_bytes", "log_file")
 """Measurements of version 1 that today's records keep under ``delivery``."""
 _EFFECTIVE_BATCH = "effective_batch"
@@ -142,7 +132,7 @@ def _upgraded_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
     settings = _without(raw, ("hooks", "prepares"))
     settings["builds"] = raw["prepares"]
     settings["hooks"] = {
-        place: {"name": RENAMED_HOOKS[path], "arguments": arguments}
+        place: {"name": HOOKS[path], "arguments": arguments}
         for place, (path, arguments) in raw["hooks"].items()
     }
     return settings

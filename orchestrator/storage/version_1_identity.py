@@ -1,4 +1,4 @@
-"""The identities that version 1 of the tables gave to trials."""
+"""The identity that version 1 gave to a trial, which relates its tables to today's trials."""
 
 from __future__ import annotations
 
@@ -9,15 +9,34 @@ from typing import Any
 
 from jobs.spec import TrialSpec, to_json
 from jobs.techniques import AXES
-from orchestrator.storage.migration import RENAMED_HOOKS
+
+HOOKS = {
+    "jobs.loops.trainer:train": "trainer_loop",
+    "jobs.loops.accelerate:train": "accelerate_loop",
+    "jobs.techniques.adapter:lora": "lora",
+    "jobs.techniques.attention:without_full_masks": "without_full_masks",
+    "jobs.techniques.attention:only_kernel": "only_kernel",
+    "jobs.techniques.compile:tuned_inductor": "tuned_inductor",
+    "jobs.techniques.optimizer:torch_adamw": "torch_adamw",
+    "jobs.techniques.optimizer:bitsandbytes_adam8bit": "bitsandbytes_adam8bit",
+}
+"""Module path of a hook in version 1 -> its name today."""
+_VERSION_1_AXES = (
+    *("micro_batch", "accumulation", "precision", "optimizer", "activations", "attention"),
+    *("offload", "adapter", "compile", "dataloader", "loop"),
+)
+_VERSION_1_DATA = {
+    "synthetic": ("sequence_length", "samples", "padding"),
+    "file": ("path", "format", "columns", "tokenizer", "max_length"),
+}
 
 
 def version_1_id(spec: TrialSpec) -> str:
     """The identity that version 1 gave to a trial. It relates old tables to today's trials."""
     content: dict[str, Any] = {
-        "choices": _version_1_choices(to_json(spec.choices)),
+        "choices": _version_1_choices(spec),
         "model": to_json(spec.model),
-        "data": to_json(spec.data),
+        "data": _version_1_data(to_json(spec.data)),
         "recipe": _version_1_recipe(to_json(spec.settings)),
         "measure": _version_1_measure(spec),
         "repeat": spec.repeat,
@@ -29,30 +48,25 @@ def version_1_id(spec: TrialSpec) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_VERSION_1_AXES = (
-    "micro_batch",
-    "accumulation",
-    "precision",
-    "optimizer",
-    "activations",
-    "attention",
-    "offload",
-    "adapter",
-    "compile",
-    "dataloader",
-    "loop",
-)
+def _version_1_choices(spec: TrialSpec) -> dict[str, Any]:
+    """The choices without those on axes that version 1 did not have."""
+    added = set(AXES) - set(_VERSION_1_AXES)
+    return {axis: value for axis, value in spec.choices.items() if axis not in added}
 
 
-def _version_1_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices without those on axes of techniques that version 1 did not have."""
-    newer = AXES.keys() - set(_VERSION_1_AXES)
-    return {axis: value for axis, value in choices.items() if axis not in newer}
+def _version_1_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data without the keys that version 1 did not have."""
+    content = {}
+    for source, fields in data.items():
+        content[source] = fields
+        if fields:
+            content[source] = {name: fields[name] for name in _VERSION_1_DATA[source]}
+    return content
 
 
 def _version_1_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Today's settings as version 1 had them, with hooks as module paths."""
-    paths = {name: path for path, name in RENAMED_HOOKS.items()}
+    paths = {name: path for path, name in HOOKS.items()}
     hooks = {}
     for place, hook in settings["hooks"].items():
         hooks[place] = [paths[hook["name"]], hook["arguments"]]

@@ -12,7 +12,7 @@ from jobs.techniques.hooks import hook
 _UNMASKED = Hook("without_full_masks")
 
 
-def _single_kernel(kernel: str, description: str) -> Variant:
+def _single_kernel(kernel: str, description: str, traits: tuple[str, ...] = ()) -> Variant:
     return Variant(
         doc=f"scaled_dot_product_attention restricted to {description}; no mask where no sample "
         "is padded",
@@ -23,6 +23,7 @@ def _single_kernel(kernel: str, description: str) -> Variant:
         },
         requires=("cuda",),
         numerical_effect="rounding",
+        traits=traits,
     )
 
 
@@ -55,7 +56,9 @@ ATTENTION = Axis(
         ),
         # One kernel each: a configuration that the kernel cannot compute fails instead of falling
         # back to another.
-        "sdpa_flash": _single_kernel("flash", "PyTorch's FlashAttention-2 kernel"),
+        "sdpa_flash": _single_kernel(
+            "flash", "PyTorch's FlashAttention-2 kernel", traits=("maskless_kernel",)
+        ),
         "sdpa_cudnn": _single_kernel("cudnn", "cuDNN's fused attention kernel"),
         "sdpa_efficient": _single_kernel("mem_efficient", "the memory-efficient kernel"),
         "eager": Variant(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.trackers.sources.device_series import DeviceSeries
+
+CountSamples = Callable[[Mapping[str, Any]], Any]
+"""Counts the samples of a batch: an int, or a scalar tensor on the batch's device."""
 
 
 class MicroBatches:
@@ -13,16 +16,22 @@ class MicroBatches:
 
     def __init__(self) -> None:
         self._samples: list[int] = []
+        """Empty if the samples of a batch are counted on the device."""
+        self._samples_on_device = DeviceSeries(integers=True)
         self._tokens: list[int] = []
         self._real_tokens = DeviceSeries(integers=True)
         """Tokens that are not padding; empty if the inputs have no attention mask."""
 
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self._tokens)
 
-    def add(self, inputs: Mapping[str, Any]) -> None:
+    def add(self, inputs: Mapping[str, Any], count_samples: CountSamples | None = None) -> None:
         """Count a micro-batch, whose tensors are on the device. Waits for nothing."""
-        self._samples.append(_samples_in(inputs))
+        samples = (count_samples or _samples_in)(inputs)
+        if isinstance(samples, int):
+            self._samples.append(samples)
+        else:
+            self._samples_on_device.append(samples)
         tokens = 0
         if "input_ids" in inputs:
             tokens = inputs["input_ids"].numel()
@@ -36,7 +45,10 @@ class MicroBatches:
 
         ``seconds`` is how long they took. Waits for the device if the inputs had attention masks.
         """
-        rates: dict[str, Any] = {"samples_per_second": sum(self._samples[first:]) / seconds}
+        samples: list[float] = [*self._samples]
+        if len(self._samples_on_device) > 0:
+            samples = self._samples_on_device.values()
+        rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
         # Data without token ids (images) has no tokens to count.
         tokens = sum(self._tokens[first:])
         if tokens:

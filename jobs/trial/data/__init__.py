@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.spec import DataSpec, Task
 from jobs.trial.data.base import IGNORED, Collator
 from jobs.trial.data.class_labels import fitted
+from jobs.trial.data.collators import PadRows
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
 from jobs.trial.data.synthetic import Images, synthetic
 from jobs.trial.data.user_file import read
@@ -38,4 +39,7 @@ def load(
     if spec.file is not None:
         return read(spec.file, task, config)
     assert spec.synthetic is not None
-    return synthetic(spec.synthetic, task, config, samples=samples, seed=seed), None
+    dataset = synthetic(spec.synthetic, task, config, samples=samples, seed=seed)
+    if spec.synthetic.lengths is None:
+        return dataset, None
+    return dataset, PadRows(getattr(config, "pad_token_id", None) or 0)

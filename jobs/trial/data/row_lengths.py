@@ -57,7 +57,8 @@ class RowLengths:
         tokens = 0
         positions = 0
         for rows in batches:
-            lengths = self.tokens[list(rows)]
+            # A dataset may be repeated to last for all steps; its rows then count on.
+            lengths = self.tokens[np.asarray(rows) % len(self.tokens)]
             tokens += int(lengths.sum())
             # Every row of a batch takes as many positions as the longest one.
             positions += len(lengths) * int(lengths.max())

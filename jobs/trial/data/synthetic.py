@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,16 +23,56 @@ _IMAGE_POOL = 64
 def synthetic(
     spec: SyntheticData, task: Task, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> Any:
-    """A dataset of at least ``samples`` random samples, with columns of tensors."""
+    """A dataset of at least ``samples`` random samples, with columns of tensors.
+
+    Rows of unequal length are always as many as ``spec`` says.
+    """
     count = max(spec.samples, samples or 0)
+    if spec.lengths is not None:
+        # As in a data file, how many steps are measured does not change which rows there are.
+        count = spec.samples
     rng = np.random.default_rng(seed)
     if task == "image-classification":
         return Images(config, count, rng)
     from datasets import Dataset
 
-    dataset = Dataset.from_dict(_text(spec, task, config, count, rng))
+    columns: dict[str, Any]
+    if spec.lengths is None:
+        columns = dict(_text(spec, task, config, count, rng))
+    else:
+        columns = _ragged_text(spec, task, config, count, rng)
+    dataset = Dataset.from_dict(columns)
     dataset.set_format("pt")
     return dataset
+
+
+def _ragged_text(
+    spec: SyntheticData, task: Task, config: PretrainedConfig, count: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Columns of lists, each as long as its row; classification labels are (count,)."""
+    lengths = row_lengths(spec, count, rng)
+    whole = _text(replace(spec, lengths=None, padding=0.0), task, config, count, rng)
+    columns: dict[str, Any] = {}
+    for name, values in whole.items():
+        columns[name] = values
+        if values.ndim == 2:
+            rows = zip(values, lengths, strict=True)
+            columns[name] = [row[:length] for row, length in rows]
+    return columns
+
+
+def row_lengths(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
+    """The tokens of ``count`` rows, int64, from 1 to the sequence length."""
+    wanted = spec.lengths
+    assert wanted is not None
+    if wanted.distribution == "uniform":
+        lengths = rng.uniform(1, 2 * wanted.mean, count)
+    else:
+        # The mean of a lognormal distribution is exp(mu + sigma² / 2), so mu follows from it.
+        mu = np.log(wanted.mean) - wanted.sigma**2 / 2
+        lengths = rng.lognormal(mu, wanted.sigma, count)
+    # Longer rows are cut, as those of a data file are.
+    return lengths.round().clip(1, spec.sequence_length).astype(np.int64)
 
 
 def _text(

@@ -84,6 +84,8 @@ def _of_numbers(
 ) -> tuple[Any, Collator | None]:
     """Rows that hold the model's inputs already."""
     dataset = _without_texts(dataset)
+    if file.max_tokens is not None:
+        dataset = _cut(dataset, file.max_tokens)
     if task == "causal-lm" and "labels" not in dataset.column_names:
         # A causal language model predicts the text itself.
         dataset = dataset.map(_text_as_labels, batched=True)
@@ -95,6 +97,24 @@ def _of_numbers(
     if lengths is None:
         return dataset, None
     return dataset, PadRows(getattr(config, "pad_token_id", None) or 0)
+
+
+def _cut(dataset: Any, tokens: int) -> Any:
+    """The dataset with at most this many tokens in a row."""
+
+    def shorter(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Each list of a batch of rows, cut at the end."""
+        cut = {}
+        for name in cut_columns:
+            cut[name] = [values[:tokens] for values in rows[name]]
+        return cut
+
+    cut_columns = []
+    for name, feature in dataset.features.items():
+        # A list of one value for each token. Images and numbers stay as they are.
+        if name != "pixel_values" and hasattr(feature, "feature"):
+            cut_columns.append(name)
+    return dataset.map(shorter, batched=True)
 
 
 def _text_as_labels(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -6,10 +6,13 @@ the same draws if they draw the same random numbers and compute in the same orde
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from jobs.spec import TrainingRecipe
 from jobs.techniques import AXES
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
 from orchestrator.storage.tables.rows import Row
 
@@ -92,8 +95,15 @@ class References:
 
 
 def _share_recipe_or_batch(group: Group, other: Group) -> bool:
-    """Whether two groups share the recipe or the effective batch."""
-    return group[0] == other[0] or group[1] == other[1]
+    """Whether two groups share the recipe or the effective batch, on samples of one kind."""
+    if group[0] == other[0]:
+        return True
+    # Losses of longer samples are others from the first step on.
+    return group[1] == other[1] and same_workload(_recipe(group), _recipe(other))
+
+
+def _recipe(group: Group) -> TrainingRecipe:
+    return TrainingRecipe.of(json.loads(group[0]))
 
 
 def _group(row: Row) -> Group:

@@ -8,6 +8,7 @@ page, the Python API and the follow-ups of a sweep all show what it says:
 - ``Ranking.of(configurations, constraints, ...)`` and ``ranking.pick(memory_bytes)``: the decision
   alone, for many budgets.
 - ``decision_steps(ranking)``: the decision for every budget there is, as steps.
+- ``longest_contexts(configurations, memory_bytes, ...)``: the longest samples that fit.
 """
 
 from orchestrator.analysis.recommendation.answer import (
@@ -18,6 +19,7 @@ from orchestrator.analysis.recommendation.answer import (
 )
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.decision import recommend
+from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
 from orchestrator.analysis.recommendation.ranking import Ranking
 from orchestrator.analysis.recommendation.steps import DecisionStep, decision_steps
 
@@ -26,9 +28,11 @@ __all__ = [
     "Constraints",
     "DecisionStep",
     "LeftOut",
+    "LongestContext",
     "NearbyBatch",
     "Ranking",
     "Recommendation",
     "decision_steps",
+    "longest_contexts",
     "recommend",
 ]

@@ -1,4 +1,4 @@
-"""What a person wants, and under which constraints."""
+"""What a configuration shall be best in, and under which constraints."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass, field
 
 from jobs.spec import TrainingRecipe
+from jobs.techniques.workload import same_workload
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
-    """What to be best in, and what the answer has to keep.
+    """The objective, and the constraints of a recommendation.
 
-    That its losses do not contradict their reference is no choice: it is kept always.
+    One constraint always holds: the losses must not contradict their reference.
     """
 
     memory_bytes: int | None = None
@@ -23,11 +24,11 @@ class Constraints:
     """Samples per optimizer step."""
     all_recipes: bool = False
     """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
-    it.
+    it. Those with other samples, such as longer sequences, never are.
     """
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
-    """Of one GPU, in any currency."""
+    """Price of one GPU for an hour, in any currency."""
 
     def score(self, candidate: Candidate) -> float:
         """How good a candidate is: more is better, whatever the objective."""
@@ -35,5 +36,7 @@ class Constraints:
 
     def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
-        has_recipe = self.all_recipes or candidate.configuration.training_recipe == recipe
+        own = candidate.configuration.training_recipe
+        # Samples of another length are another workload, whatever the recipe.
+        has_recipe = own == recipe or (self.all_recipes and same_workload(own, recipe))
         return has_recipe and self.score(candidate) != -math.inf

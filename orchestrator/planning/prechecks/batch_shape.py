@@ -26,12 +26,13 @@ def batch_shapes(
     be read from the configuration and the file.
     """
     task = config.model.task
-    if config.data.file is not None:
-        return _of_file(config.data.file, task, micro_batch)
-    assert config.data.synthetic is not None
+    data = config.data_of(config.baseline)
+    if data.file is not None:
+        return _of_file(data.file, task, micro_batch)
+    assert data.synthetic is not None
     if task == "image-classification":
         return _of_images(model_type, given, micro_batch)
-    return _of_text(config.data.synthetic, task, micro_batch)
+    return _of_text(data.synthetic, task, micro_batch)
 
 
 def in_words(shapes: Shapes) -> str:

@@ -12,6 +12,7 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
+from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
@@ -130,9 +131,10 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
         for at, message in model_key_problems(model_type, config.model.config):
             if at[0] not in saved:
                 yield ("model", "config", *at), message
-    at, length = _longest(config)
     positions = usable_positions(model_type, given)
-    if positions is not None and length > positions:
+    for at, length in sequence_lengths(config):
+        if positions is None or length <= positions:
+            continue
         yield (
             at,
             f"is {length} tokens, and {model_type} has positions for {positions}; give at most "
@@ -143,29 +145,14 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
 def _length_notes(config: SweepConfig) -> Iterator[Finding]:
     """A note if sequences are longer than those that the model was trained for."""
     model_type, given = _model_keys(config)
-    at, length = _longest(config)
     trained = trained_positions(model_type or "", given)
-    if trained is not None and length > trained:
+    for at, length in sequence_lengths(config):
+        if trained is None or length <= trained:
+            continue
         yield (
             at,
             f"is {length} tokens, and {model_type} was made for {trained}; it runs all the same",
         )
-
-
-def _longest(config: SweepConfig) -> tuple[KeyPath, int]:
-    """The key that limits the length of sequences, and the limit in tokens.
-
-    The limit is 0 for images, and for files of token ids, which have no such key.
-    """
-    if config.model.task == "image-classification":
-        return (), 0
-    file = config.data.file
-    if file is None:
-        assert config.data.synthetic is not None
-        return ("data", "synthetic", "sequence_length"), config.data.synthetic.sequence_length
-    if file.tokenizer is None:
-        return (), 0  # the file's own token ids are not cut
-    return ("data", "file", "max_length"), file.max_length
 
 
 def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:

@@ -67,8 +67,10 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     config = models.architecture_config(spec.model)
     synthetic = spec.data.synthetic
     wrap = bound(spec, "collator")
-    if synthetic is None:
-        rows, collate = data.load(spec.data, spec.model.task, config, samples=None, seed=0)
+    if synthetic is None or synthetic.lengths is not None:
+        rows, collate = data.load(
+            spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
+        )
         model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
         if wrap is not None:
             collate = wrap(collate or transformers.default_data_collator)

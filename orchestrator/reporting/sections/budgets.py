@@ -16,6 +16,7 @@ from orchestrator.reporting.configurations import (
     LOSSES,
     MEMORY,
     SPEED,
+    TOKENS,
     TRIAL,
     labels_of_trials,
     mark_notes,
@@ -38,7 +39,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
-    columns = (BUDGET, SPEED, ERROR95, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
+    columns = (BUDGET, SPEED, ERROR95, TOKENS, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
     # Budgets with the same contenders would repeat their tie-break.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(

@@ -11,6 +11,7 @@ from orchestrator.reporting.configurations import (
     MEMORY,
     OTHER_RECIPE,
     SPEED,
+    TOKENS,
     TRIAL,
     mark_notes,
     memory_meaning,
@@ -30,7 +31,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         f"Memory: {memory_meaning(results)}.",
     ]
     # Memory first: readers look for what fits.
-    columns = (MEMORY, SPEED, ERROR95, CONFIGURATION, LOSSES, TRIAL)
+    columns = (MEMORY, SPEED, ERROR95, TOKENS, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),

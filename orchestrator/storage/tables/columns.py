@@ -86,7 +86,11 @@ FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column("frontier_samples_per_second", "float64", "The median speed of its repeats", unit="1/s"),
     Column("repeats", "int64", "Trials combined into this row"),
     Column("on_frontier", "bool", "On the Pareto front of its training recipe, at any batch"),
-    Column("across_recipes", "bool", "On the Pareto front of all training recipes together"),
+    Column(
+        "across_recipes",
+        "bool",
+        "On the Pareto front of all training recipes whose samples are equally long",
+    ),
 )
 
 STEP_COLUMNS: tuple[Column, ...] = (
@@ -180,7 +184,7 @@ def _choices_by_axis(records: Iterable[TrialRecord]) -> dict[str, list[Choice]]:
 def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
     if axis in AXES and AXES[axis].integer_argument:
         return "int64"
-    if axis in AXES:
+    if axis in AXES and not AXES[axis].takes_integers:
         return "string"
     # An argument of TrainingArguments has the narrowest type that holds all its values.
     # A value that no trial chose is null in any type.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,13 @@ def is_of_the_search(row: Row) -> bool:
 
 def recipe_of(row: Row) -> TrainingRecipe:
     """The row's training recipe."""
-    return TrainingRecipe.of(json.loads(row["training_recipe"]))
+    return _recipe_of_text(row["training_recipe"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _recipe_of_text(text: str) -> TrainingRecipe:
+    # A table of thousands of rows has few recipes. A recipe is frozen, so rows can share it.
+    return TrainingRecipe.of(json.loads(text))
 
 
 def environment_id(record: TrialRecord) -> str:

@@ -1,9 +1,9 @@
-"""Batch axes: micro-batch size and gradient accumulation.
+"""Batch axes: micro-batch size, gradient accumulation, and the length of a sample.
 
 ``effective_batch`` is no axis: the plan solves it for the accumulation.
 """
 
-from jobs.techniques.base import Axis
+from jobs.techniques.base import Axis, Variant
 
 MICRO_BATCH = Axis(
     name="micro_batch",
@@ -16,4 +16,11 @@ ACCUMULATION = Axis(
     doc="Forward passes per optimizer step",
     default=1,
     integer_argument="gradient_accumulation_steps",
+)
+SEQUENCE_LENGTH = Axis(
+    name="sequence_length",
+    doc="Tokens of a sample; longer rows of a data file are cut",
+    default="data",
+    variants={"data": Variant(doc="As `data` says")},
+    integer_unit="tokens",
 )

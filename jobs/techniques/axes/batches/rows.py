@@ -1,0 +1,174 @@
+"""Batching axis: how rows of unequal length become batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jobs.spec import Hook
+from jobs.techniques.base import OTHER_WORKLOAD, Axis, Variant
+from jobs.techniques.hooks import hook
+
+Collate = Callable[[list[Any]], Mapping[str, Any]]
+"""Makes a batch of a list of rows."""
+
+BATCHING = Axis(
+    name="batching",
+    doc="How rows of unequal length become batches",
+    default="pad",
+    variants={
+        "pad": Variant(doc="Random rows together, padded to the longest of them"),
+        "group_by_length": Variant(
+            doc="Rows of similar length together, padded: less padding, another order of the data",
+            training_arguments={"train_sampling_strategy": "group_by_length"},
+            numerical_effect="training",
+            traits=("trainer_batches",),
+        ),
+        "padding_free": Variant(
+            doc="The same rows as one long sequence without padding; attention stays within a row",
+            hooks={"batching": Hook("flattened_rows")},
+            requires=("task:causal-lm",),
+            numerical_effect="rounding",
+            traits=("trainer_batches", "packed_rows"),
+        ),
+        "packed": Variant(
+            doc="All rows one after another, cut into full blocks of the sequence length; "
+            "attention stays within a row. A sample is a block, not a row",
+            hooks={"batching": Hook("packed_rows")},
+            requires=("task:causal-lm",),
+            numerical_effect="training",
+            traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
+        ),
+    },
+)
+
+
+@hook("flattened_rows")
+def flattened_rows(
+    dataset: Any, collate: Collate, *, attention: str, tokens: int
+) -> tuple[Any, Any]:
+    """The dataset as it is, and a collator whose batch is one sequence, shape (1, all tokens).
+
+    ``attention`` is the implementation's name in transformers, empty for the model's own.
+    ``position_ids`` begin at 0 with each row. By them transformers keeps attention within a row.
+    """
+
+    def collated(rows: list[Any]) -> dict[str, Any]:
+        """``input_ids``, ``labels`` and ``position_ids``; padding is left out."""
+        return one_sequence([_unpadded(collate([row])) for row in rows], attention)
+
+    def count(inputs: Mapping[str, Any]) -> Any:
+        """The rows of a batch, as a scalar on its device."""
+        return (inputs["position_ids"] == 0).sum()
+
+    collated.flattens_rows = True
+    collated.count_samples = count
+    return dataset, collated
+
+
+@hook("packed_rows")
+def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) -> tuple[Any, Any]:
+    """Blocks of ``tokens`` tokens without padding, and their collator.
+
+    A row that ends in the next block continues there as a row of its own. The last tokens, which
+    fill no block, are left out. Raises ValueError if all rows together fill no block.
+    """
+    import transformers
+
+    rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
+
+    def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
+        """The full blocks of the rows so far; what is left over begins the next one."""
+        for index in range(len(rows["input_ids"])):
+            single = {name: rows[name][index] for name in rows}
+            for name, values in _real_tokens(single).items():
+                rest[name] += values
+        count = len(rest["input_ids"]) // tokens
+        full = {}
+        for name, values in rest.items():
+            full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
+            rest[name] = values[count * tokens :]
+        for block in range(count):
+            _begin_anew(full["labels"][block], full["position_ids"][block])
+        return full
+
+    packed = dataset.with_format(None).map(
+        blocks,
+        batched=True,
+        remove_columns=dataset.column_names,
+        load_from_cache_file=False,
+        keep_in_memory=True,
+    )
+    if len(packed) == 0:
+        raise ValueError(f"all rows together have fewer tokens than one block of {tokens}")
+    packed.set_format("pt")
+    if "flash" not in attention and "varlen" not in attention:
+        return packed, transformers.default_data_collator
+
+    def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
+        """The blocks as one sequence, because these kernels take rows in no other form."""
+        return one_sequence([dict(block) for block in blocks_of_batch], attention)
+
+    def count(inputs: Mapping[str, Any]) -> int:
+        """The blocks of a batch."""
+        return int(inputs["input_ids"].numel()) // tokens
+
+    collated.count_samples = count
+    return packed, collated
+
+
+def _unpadded(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokens and labels of a batch of one row, each of shape (tokens,), without padding."""
+    import torch
+
+    ids = batch["input_ids"][0]
+    labels = batch.get("labels", batch["input_ids"])[0].clone()
+    mask = batch.get("attention_mask")
+    if mask is not None:
+        ids = ids[mask[0].bool()]
+        labels = labels[mask[0].bool()]
+    # The last token of the row before does not predict the first one of this row.
+    labels[:1] = -100
+    return {"input_ids": ids, "labels": labels, "position_ids": torch.arange(len(ids))}
+
+
+def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
+    """Rows of shape (tokens,) as one batch of shape (1, all tokens)."""
+    import torch
+
+    batch: dict[str, Any] = {}
+    for name in ("input_ids", "labels", "position_ids"):
+        batch[name] = torch.cat([part[name] for part in parts])[None]
+    if "flash" in attention or "varlen" in attention:
+        # Where rows begin. Without it these kernels look for it in every layer.
+        positions = batch["position_ids"][0]
+        begins = torch.nonzero(positions == 0).flatten()
+        ends = torch.cat([begins, torch.tensor([len(positions)])]).to(torch.int32)
+        longest = int(ends.diff().max())
+        batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
+        batch |= {"max_length_q": longest, "max_length_k": longest}
+    return batch
+
+
+def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The tokens, labels and positions of a row of lists, without padding."""
+    ids = list(row["input_ids"])
+    labels = list(row.get("labels") or ids)
+    mask = row.get("attention_mask")
+    if mask is not None:
+        ids = [value for value, is_real in zip(ids, mask, strict=True) if is_real]
+        labels = [value for value, is_real in zip(labels, mask, strict=True) if is_real]
+    if labels:
+        labels[0] = -100
+    return {"input_ids": ids, "labels": labels, "position_ids": list(range(len(ids)))}
+
+
+def _begin_anew(labels: list[int], positions: list[int]) -> None:
+    """Let a block begin with a row of its own: positions from 0, and no label to predict."""
+    labels[0] = -100
+    first = positions[0]
+    for index, position in enumerate(positions):
+        # The next row has positions of its own already.
+        if index and position == 0:
+            break
+        positions[index] = position - first

@@ -1,0 +1,44 @@
+"""The workload of a training recipe: what one sample is. Speeds compare within one workload."""
+
+from __future__ import annotations
+
+import functools
+
+from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques import AXES
+from jobs.techniques.base import OTHER_WORKLOAD
+
+_LENGTH_AXES = frozenset(name for name, axis in AXES.items() if axis.integer_unit)
+Workload = frozenset[tuple[str, Choice]]
+"""Pairs of axis and value, such as ("sequence_length", 4096); empty: the samples of the data."""
+
+
+@functools.cache
+def workload_of(recipe: TrainingRecipe) -> Workload:
+    """The choices of a recipe that change what one sample is.
+
+    A sample of 4096 tokens takes longer than one of 1024, so more samples per second do not mean
+    a faster training.
+    """
+    return frozenset(choice for choice in recipe.choices if _changes_samples(*choice))
+
+
+def same_workload(recipe: TrainingRecipe, other: TrainingRecipe) -> bool:
+    """Whether samples per second of two recipes may be compared."""
+    return workload_of(recipe) == workload_of(other)
+
+
+def without_length(recipe: TrainingRecipe) -> TrainingRecipe:
+    """The recipe at whatever sequence length: what is left if the length is taken away."""
+    kept = frozenset(choice for choice in recipe.choices if choice[0] not in _LENGTH_AXES)
+    return TrainingRecipe(kept)
+
+
+def _changes_samples(axis: str, value: Choice) -> bool:
+    if axis not in AXES:
+        return False
+    try:
+        variant = AXES[axis].variant(value)
+    except KeyError:  # a value of the user's own, or of another version
+        return False
+    return OTHER_WORKLOAD in variant.traits

@@ -1,0 +1,93 @@
+"""Whether rows that stand in one sequence attend to each other: then they train something else."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobs.errors import UnsupportedError
+from jobs.techniques.axes.batches.rows import one_sequence
+
+if TYPE_CHECKING:
+    from jobs.loops.base import Trained
+    from jobs.spec import TrialSpec
+
+_TOKENS = 16
+"""Tokens of each of the two rows."""
+_ROUNDING = 1e-4
+"""By how much of the largest logit a row may change with the row before it, in 32 bits. Kernels of
+equal shapes give equal results. Experts get other shapes, whose results are rounded differently."""
+_ROUNDING_IN_16_BITS = 5e-3
+
+
+def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
+    """Raises UnsupportedError if a row's logits depend on the row before it in its sequence.
+
+    Runs two forward passes, without gradients, for a trial whose batches are one sequence.
+    """
+    if "batching" not in spec.settings.hooks:
+        return
+    model = trained.model
+    if spec.settings.deepspeed is None:
+        # The module itself, because compiled code would be compiled again for this shape.
+        model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
+    share = change_by_the_row_before(model, trained.accelerator, spec)
+    bound = _ROUNDING
+    if _is_in_16_bits(model, spec):
+        bound = _ROUNDING_IN_16_BITS
+    if share > bound:
+        raise UnsupportedError(
+            "rows_stay_separate",
+            "this model lets rows that stand in one sequence attend to each other: changing a row "
+            f"changed the logits of the next one by {100 * share:.2g} %",
+        )
+
+
+def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> float:
+    """How much a row's logits change with the row before it, relative to the largest."""
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
+    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
+    # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
+    context: Any = contextlib.nullcontext()
+    if _needs_16_bits(spec):
+        context = accelerator.autocast()
+    was_training = model.training
+    model.eval()
+    logits = []
+    try:
+        for row_before in (first, other):
+            parts = [_part(row_before), _part(second)]
+            batch = _on_device(one_sequence(parts, attention), accelerator.device)
+            with torch.no_grad(), context:
+                logits.append(model(**batch).logits[0, _TOKENS:].float())
+    finally:
+        model.train(was_training)
+    largest = float(logits[0].abs().max())
+    difference = float((logits[0] - logits[1]).abs().max())
+    # A row that is not finite says nothing about its neighbours.
+    return difference / largest if largest > 0 else 0.0
+
+
+def _needs_16_bits(spec: TrialSpec) -> bool:
+    return "flash" in str(spec.settings.model_kwargs.get("attn_implementation", ""))
+
+
+def _is_in_16_bits(model: Any, spec: TrialSpec) -> bool:
+    """Whether the forward passes of the check compute in 16 bits."""
+    return _needs_16_bits(spec) or model.get_input_embeddings().weight.element_size() < 4
+
+
+def _part(ids: torch.Tensor) -> dict[str, Any]:
+    return {"input_ids": ids, "labels": ids, "position_ids": torch.arange(len(ids))}
+
+
+def _on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The inputs on the device, without labels: a loss is not needed."""
+    inputs = {}
+    for name, value in batch.items():
+        if name != "labels":
+            inputs[name] = value.to(device) if isinstance(value, torch.Tensor) else value
+    return inputs

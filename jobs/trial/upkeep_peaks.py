@@ -1,0 +1,82 @@
+"""Memory beside the training step: the peaks of an evaluation and of saving a checkpoint."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobs import errors
+from jobs.flags import Flag, FlagKind, flag_columns, flags_of
+from jobs.record import Outcome
+
+if TYPE_CHECKING:
+    from jobs.loops.base import Setup, Trained
+    from jobs.trial.data import RowLengths
+
+_BATCHES = 2
+"""Batches of the evaluation: the second one meets what the first one left."""
+
+
+def measure(
+    trained: Trained, setup: Setup, lengths: RowLengths | None, values: dict[str, Any]
+) -> dict[str, Any]:
+    """``values`` with the peaks of an evaluation and of a checkpoint, after everything else.
+
+    The evaluation has the batch size of the user's arguments, on the longest rows, and keeps no
+    logits beyond a batch: the Trainer keeps them only for a ``compute_metrics``. Raises what runs
+    out of memory, because a training would, too. Any other error becomes a flag.
+    """
+    evaluate, save = trained.evaluate, trained.save
+    flags = list(flags_of(values))
+    measured: dict[str, Any] = {}
+    rows = _rows(setup, lengths)
+    if evaluate is not None:
+        figures = _peaks("evaluate", lambda: evaluate(rows))
+        measured |= figures or {}
+        if figures is None:
+            flags.append(Flag(FlagKind.CANNOT_EVALUATE))
+    if save is not None:
+        figures = _peaks("save", save)
+        measured |= figures or {}
+        if figures is None:
+            flags.append(Flag(FlagKind.CANNOT_SAVE))
+    return {**values, **measured, **flag_columns(flags)}
+
+
+def _rows(setup: Setup, lengths: RowLengths | None) -> list[int]:
+    """The rows to evaluate on: the longest, or the first ones where all are equally long."""
+    size = setup.arguments.eval_batch_size
+    if lengths is None:
+        return list(range(min(len(setup.dataset), _BATCHES * size)))
+    rows: list[int] = []
+    for batch in lengths.worst_micro_batches(size, _BATCHES):
+        rows += batch
+    return rows
+
+
+def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any] | None:
+    """The columns of one action; None if it is impossible. Raises errors of memory."""
+    has_gpu = torch.cuda.is_initialized()
+    if has_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    begin = time.perf_counter()
+    try:
+        act()
+    except Exception as error:
+        outcome, _, _ = errors.classify(error)
+        if outcome in (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY):
+            raise
+        traceback.print_exc()
+        return None
+    figures: dict[str, Any] = {}
+    if has_gpu:
+        torch.cuda.synchronize()
+        # Without CUDA there is no allocator that counts.
+        figures[f"peak_{name}_allocated_bytes"] = torch.cuda.max_memory_allocated()
+        figures[f"peak_{name}_reserved_bytes"] = torch.cuda.max_memory_reserved()
+    return {**figures, f"{name}_seconds": time.perf_counter() - begin}

@@ -1,0 +1,141 @@
+"""The longest context that trains within a memory budget, for each set of techniques."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.spec import PLAIN, Choice, TrainingRecipe
+from jobs.techniques.workload import without_length
+from orchestrator.analysis.cap_checks import CapCheck, decisive_check
+from orchestrator.analysis.configuration import Configuration
+
+LENGTH_AXIS = "sequence_length"
+_BATCH_AXES = ("micro_batch", "accumulation")
+Choices = Mapping[str, Choice]
+"""Axis -> value."""
+TechniqueChoices = tuple[tuple[str, str, Choice], ...]
+"""(axis, type of the value, value) for every axis but the batch's and the length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LongestContext:
+    """The longest samples that one set of techniques trains within a budget."""
+
+    tokens: int
+    """Tokens of a sample."""
+    configuration: Configuration
+    """Of those with this length that fit, the one with most tokens a second."""
+    tokens_per_second: float | None
+    """Without padding; None where the table does not have it."""
+    check: CapCheck | None
+    """A cap check that it passed; None: its fit is inferred from its peak."""
+    next_tokens: int | None
+    """The next longer one that was tried and does not fit at any batch; None: none was tried."""
+
+
+def longest_contexts(
+    configurations: Iterable[Configuration],
+    memory_bytes: float,
+    recipe: TrainingRecipe = PLAIN,
+    checks: Sequence[CapCheck] = (),
+    out_of_memory: Iterable[Choices] = (),
+    *,
+    all_recipes: bool = False,
+) -> tuple[LongestContext, ...]:
+    """One for each set of techniques that trains anything in the budget, the longest first.
+
+    ``configurations`` are those of one environment. Their recipes are ``recipe`` at any sequence
+    length, or any recipe with ``all_recipes``. A configuration that failed a cap check of the
+    budget does not fit, whatever its peak was. One whose losses contradict their reference is out.
+    ``out_of_memory`` are the choices of trials that failed on the whole GPU.
+    """
+    wanted = without_length(recipe)
+    groups: dict[TechniqueChoices, list[Configuration]] = {}
+    for configuration in configurations:
+        has_recipe = without_length(configuration.training_recipe) == wanted
+        if configuration.trains_wrongly or length_of(configuration.choices) is None:
+            continue
+        if has_recipe or all_recipes:
+            groups.setdefault(_techniques(configuration.choices), []).append(configuration)
+    failed: dict[TechniqueChoices, list[int]] = {}
+    for choices in out_of_memory:
+        failed.setdefault(_techniques(choices), []).append(length_of(choices) or 0)
+    longest = []
+    for techniques, members in groups.items():
+        best = _longest_of(members, memory_bytes, checks, failed.get(techniques, []))
+        if best is not None:
+            longest.append(best)
+    return tuple(sorted(longest, key=_longest_then_fastest, reverse=True))
+
+
+def length_of(choices: Choices) -> int | None:
+    """Tokens of a configuration's samples; None where its run does not vary them."""
+    choice = choices.get(LENGTH_AXIS)
+    # A column that holds a name, too, holds its integers as text.
+    if choice is None or not str(choice).isdecimal():
+        return None
+    return int(str(choice))
+
+
+def real_tokens_per_second(configuration: Configuration) -> float | None:
+    """Tokens without padding that a configuration trains on in a second; None where unknown."""
+    tokens = configuration.row.get("real_tokens_per_second")
+    samples = configuration.row.get("samples_per_second")
+    if not tokens or not samples:
+        return None
+    # The row is of the first repeat, the speed the median of all: tokens for each sample stay.
+    return float(tokens / samples * configuration.samples_per_second)
+
+
+def _longest_of(
+    members: Iterable[Configuration],
+    memory_bytes: float,
+    checks: Sequence[CapCheck],
+    failed: Iterable[int],
+) -> LongestContext | None:
+    """The longest of one set of techniques that fits; None where nothing does.
+
+    ``failed`` are lengths at which it ran out of memory.
+    """
+    fitting = []
+    others = list(failed)
+    for configuration in members:
+        check = decisive_check(checks, configuration.trial_ids, memory_bytes)
+        fails = check is not None and check.fails
+        if configuration.memory_bytes <= memory_bytes and not fails:
+            fitting.append((configuration, check))
+        else:
+            others.append(length_of(configuration.choices) or 0)
+    if not fitting:
+        return None
+    configuration, check = max(fitting, key=_length_then_speed)
+    tokens = length_of(configuration.choices) or 0
+    longer = [length for length in others if length > tokens]
+    return LongestContext(
+        tokens=tokens,
+        configuration=configuration,
+        tokens_per_second=real_tokens_per_second(configuration),
+        check=check,
+        next_tokens=min(longer, default=None),
+    )
+
+
+def _length_then_speed(pair: tuple[Configuration, CapCheck | None]) -> tuple[int, float, int]:
+    # At one length, samples per second and tokens per second have the same order.
+    configuration, _ = pair
+    length = length_of(configuration.choices) or 0
+    return length, configuration.samples_per_second, -configuration.memory_bytes
+
+
+def _longest_then_fastest(context: LongestContext) -> tuple[int, float]:
+    return context.tokens, context.configuration.samples_per_second
+
+
+def _techniques(choices: Choices) -> TechniqueChoices:
+    """The choices on every axis but the batch's and the length."""
+    chosen = []
+    for axis, value in choices.items():
+        if axis not in (*_BATCH_AXES, LENGTH_AXIS):
+            chosen.append((axis, type(value).__name__, value))
+    return tuple(chosen)

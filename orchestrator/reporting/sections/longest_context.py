@@ -1,0 +1,156 @@
+"""The longest context that trains in each memory budget, for each set of techniques."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.recommendation import LongestContext
+from orchestrator.reporting.configurations import (
+    MEMORY,
+    TOKENS,
+    TRIAL,
+    mark_notes,
+    memory_meaning,
+    row_of,
+)
+from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.sections.budgets import BUDGET, check_to_json
+from orchestrator.units import memory, number
+
+NOT_VARIED = "no sequence length was varied: give axes.sequence_length a list of lengths"
+VERIFIED = "verified"
+INFERRED = "by its uncapped peak"
+_LENGTH = Column(key="sequence_length", heading="longest", format=Format.COUNT)
+_NEXT = Column(key="next_tokens", heading="did not fit", format=Format.COUNT)
+_TECHNIQUES = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
+_FITS = Column(key="fits", heading="fits")
+
+
+def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
+    """A row for each budget and set of techniques; nothing where all samples are equally long."""
+    lengths = {own.choices.get("sequence_length") for own in results.configurations}
+    if len(lengths) < 2:
+        return None
+    rows: list[Row] = []
+    shown = []
+    for pick in results.budget_picks:
+        contexts = results.longest(pick.budget_bytes)
+        for index, context in enumerate(contexts):
+            row = _row(dataset, results, context, pick.budget_bytes)
+            rows.append({**row, "budget": pick.budget_bytes if index == 0 else None})
+            shown.append(context.configuration)
+    columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, _TECHNIQUES, _FITS, TRIAL)
+    return Content(
+        title="Longest context in each memory budget",
+        text=(
+            "Tokens of the longest samples that train, and tokens without padding per second.",
+            "Speeds of unequal lengths are different workloads, and are not ranked together.",
+        ),
+        tables=(Table(columns=columns, rows=tuple(rows)),),
+        notes=mark_notes(results, shown),
+    )
+
+
+def lines(
+    dataset: Dataset, contexts: Sequence[LongestContext], memory_bytes: int | None
+) -> Iterator[str]:
+    """The answer to ``recommend --longest`` as text."""
+    within = "all memory"
+    if memory_bytes is not None:
+        within = memory(memory_bytes)
+    results = dataset.main
+    if results is None or not dataset.axes.get("sequence_length"):
+        yield f"{dataset.name}: {NOT_VARIED}"
+        return
+    yield f"{dataset.name} on {results.hardware}: longest context within {within}"
+    yield f"  memory: {memory_meaning(results)}"
+    if not contexts:
+        yield f"  {_nothing(results)}"
+    for context in contexts:
+        yield f"  {_line(dataset, context)}"
+        for note in _notes(results, context, memory_bytes):
+            yield f"    {note}"
+
+
+def to_json(
+    dataset: Dataset, contexts: Sequence[LongestContext], memory_bytes: int | None
+) -> dict[str, Any]:
+    """The answer as plain JSON values: tokens, bytes, tokens per second."""
+    results = dataset.main
+    entries: list[Row] = []
+    if results is not None:
+        for context in contexts:
+            entries.append(_row(dataset, results, context, memory_bytes))
+    return {
+        "run": dataset.name,
+        "hardware": results.hardware if results else None,
+        "memory_column": results.memory_column if results else None,
+        "memory_bytes": memory_bytes,
+        "longest": entries,
+    }
+
+
+def _row(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    context: LongestContext,
+    memory_bytes: int | None,
+) -> dict[str, Any]:
+    return {
+        **row_of(dataset, results, context.configuration),
+        "configuration": dataset.pick_label(context.configuration),
+        "micro_batch": context.configuration.row["micro_batch"],
+        "sequence_length": context.tokens,
+        "real_tokens_per_second": context.tokens_per_second,
+        "next_tokens": context.next_tokens,
+        "fits": _fit(results, context, memory_bytes),
+        "verified": context.check is not None,
+        "cap_check": check_to_json(context.check),
+    }
+
+
+def _fit(results: EnvironmentResults, context: LongestContext, memory_bytes: int | None) -> str:
+    """How it is known that the configuration fits."""
+    if context.check is not None:
+        return VERIFIED
+    if memory_bytes is None or memory_bytes >= results.device_bytes:
+        return "whole GPU"
+    return INFERRED
+
+
+def _line(dataset: Dataset, context: LongestContext) -> str:
+    """``32,768 tokens: batch 1 · checkpoint: 9,870 tokens/s, 22.1 GiB, trial 0123456789ab``."""
+    configuration = context.configuration
+    figures = [memory(configuration.memory_bytes), f"trial {configuration.trial_ids[0]}"]
+    if context.tokens_per_second is not None:
+        figures.insert(0, f"{number(context.tokens_per_second)} tokens/s")
+    label = dataset.pick_label(configuration)
+    return f"{context.tokens:,} tokens: {label}: {', '.join(figures)}"
+
+
+def _notes(
+    results: EnvironmentResults, context: LongestContext, memory_bytes: int | None
+) -> Iterator[str]:
+    check = context.check
+    if check is not None:
+        cap = memory(check.budget_bytes)
+        yield f"verified under a memory cap of {cap} (trial {check.trial_id})"
+    elif _fit(results, context, memory_bytes) == INFERRED:
+        cap = memory(memory_bytes)
+        yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
+    if context.next_tokens is None:
+        yield "no longer one was tried, so the limit may be higher"
+    else:
+        yield f"the next length that was tried, {context.next_tokens:,} tokens, does not fit"
+
+
+def _nothing(results: EnvironmentResults) -> str:
+    lengths = {own.choices.get("sequence_length") for own in results.configurations}
+    if lengths == {"data"}:
+        return NOT_VARIED
+    return "nothing measured fits"
+
+
+SECTION = EnvironmentSection(name="longest_context", make=make, terminal_rows=12)

@@ -1,0 +1,123 @@
+"""Rows in one sequence: the same tokens, labels and losses as padded ones, and no padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from datasets import Dataset
+
+from jobs.loops.step_order import StepsInRandomOrder
+from jobs.techniques.axes.batches.rows import flattened_rows, packed_rows
+from jobs.trackers.sources.micro_batches import MicroBatches
+from jobs.trial.data.collators import PadRows
+
+ROWS = [[5, 6, 7], [8, 9], [10, 11, 12, 13], [14]]
+MODEL = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def _dataset(rows: list[list[int]] = ROWS) -> Any:
+    dataset = Dataset.from_dict({"input_ids": rows, "labels": rows})
+    dataset.set_format("pt")
+    return dataset
+
+
+def _model() -> Any:
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("llama", **MODEL, use_cache=False)
+    return transformers.AutoModelForCausalLM.from_config(config)
+
+
+def test_flattened_rows_have_the_loss_of_padded_rows() -> None:
+    dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
+    rows = [dataset[index] for index in range(len(ROWS))]
+    model = _model()
+    padded = model(**PadRows(0)(rows)).loss.detach()
+    flat = model(**collate(rows)).loss.detach()
+    assert float(flat) == pytest.approx(float(padded), rel=1e-6)
+
+
+def test_flattened_rows_leave_out_padding_and_the_first_labels() -> None:
+    padded = [{"input_ids": [[5, 6, 0]], "attention_mask": [[1, 1, 0]], "labels": [[5, 6, -100]]}]
+    columns = {name: torch.tensor(values) for name, values in padded[0].items()}
+    _, collate = flattened_rows(None, lambda rows: rows[0], attention="", tokens=8)
+    batch = collate([columns, columns])
+    assert batch["input_ids"].tolist() == [[5, 6, 5, 6]]
+    assert batch["labels"].tolist() == [[-100, 6, -100, 6]]
+    assert batch["position_ids"].tolist() == [[0, 1, 0, 1]]
+
+
+def test_flattened_rows_for_flash_attention_say_where_rows_begin() -> None:
+    dataset, collate = flattened_rows(
+        _dataset(), PadRows(0), attention="flash_attention_2", tokens=8
+    )
+    batch = collate([dataset[0], dataset[1]])
+    assert batch["cu_seq_lens_q"].tolist() == [0, 3, 5]
+    assert (batch["max_length_q"], batch["max_length_k"]) == (3, 3)
+
+
+def test_flattened_rows_are_counted_as_rows() -> None:
+    dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
+    counter = MicroBatches()
+    for rows in ([0, 1], [2, 3]):
+        counter.add(collate([dataset[row] for row in rows]), collate.count_samples)
+    rates = counter.rates(0, seconds=2.0)
+    assert rates == {
+        "samples_per_second": 2.0,
+        "tokens_per_second": 5.0,
+        "real_tokens_per_second": 5.0,
+    }
+
+
+def test_packed_rows_are_full_blocks_of_the_same_tokens() -> None:
+    packed, collate = packed_rows(_dataset(), PadRows(0), attention="", tokens=4)
+    batch = collate([packed[index] for index in range(len(packed))])
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
+    # Row 2 is cut after its first token, row 3 after its third.
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 0], [0, 0, 1, 2]]
+    assert batch["labels"].tolist() == [[-100, 6, 7, -100], [-100, -100, 11, 12]]
+
+
+def test_packed_rows_have_the_loss_of_their_pieces_alone() -> None:
+    rows = [list(range(1, 21)), list(range(30, 42))]
+    packed, collate = packed_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
+    model = _model()
+    whole = model(**collate([packed[0], packed[1]])).loss.detach()
+    pieces = [rows[0][:16], rows[0][16:], rows[1]]
+    total, count = 0.0, 0
+    for piece in pieces:
+        ids = torch.tensor([piece])
+        total += float(model(input_ids=ids, labels=ids).loss.detach()) * (len(piece) - 1)
+        count += len(piece) - 1
+    assert float(whole) == pytest.approx(total / count, rel=1e-5)
+
+
+def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks() -> None:
+    packed, collate = packed_rows(_dataset(), PadRows(0), attention="flash_attention_2", tokens=4)
+    batch = collate([packed[0], packed[1]])
+    assert batch["input_ids"].shape == (1, 8)
+    assert batch["cu_seq_lens_q"].tolist() == [0, 3, 4, 5, 8]
+    assert collate.count_samples(batch) == 2
+
+
+def test_packed_rows_with_too_few_tokens_are_refused() -> None:
+    with pytest.raises(ValueError, match="fewer tokens than one block of 1000"):
+        packed_rows(_dataset(), PadRows(0), attention="", tokens=1000)
+
+
+def test_steps_in_random_order_keep_their_rows() -> None:
+    torch.manual_seed(0)
+    ordered = list(StepsInRandomOrder(range(11), 2))
+    assert ordered[-1] == 10
+    steps = [tuple(ordered[start : start + 2]) for start in range(0, 10, 2)]
+    assert sorted(steps) == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    assert steps != sorted(steps)

@@ -1,0 +1,116 @@
+"""Batching in whole trials on the CPU, on one distribution of lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import (
+    DataSpec,
+    MeasureSpec,
+    ModelSpec,
+    Needs,
+    RowLengthDistribution,
+    SyntheticData,
+    TrialSpec,
+    spec_from_json,
+    to_json,
+)
+from jobs.techniques import AXES, merge
+from jobs.trial.run import run
+
+LLAMA = {
+    "vocab_size": 256,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+LENGTHS = RowLengthDistribution(distribution="lognormal", mean=16)
+
+
+def _spec(batching: str, architecture: str = "llama", steps: int | None = 3) -> TrialSpec:
+    choices = {name: axis.default for name, axis in AXES.items()}
+    choices |= {"batching": batching, "micro_batch": 4}
+    variants = [AXES[name].variant(value) for name, value in choices.items()]
+    return TrialSpec(
+        choices=choices,
+        model=ModelSpec(task="causal-lm", architecture=architecture, config=LLAMA),
+        data=DataSpec(synthetic=SyntheticData(sequence_length=64, samples=80, lengths=LENGTHS)),
+        settings=merge(variants, {}, None),
+        measure=MeasureSpec(warmup_steps=1, steps=steps),
+        needs=Needs(gpus=0, cpus=1),
+    )
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrialRecord]:
+    """One trial of each way to batch."""
+    folder = tmp_path_factory.mktemp("scratch")
+    measured = {}
+    for batching in AXES["batching"].variants:
+        record = run(_spec(batching), lambda phase: None, scratch=folder)
+        assert record.outcome is Outcome.OK, record.reason
+        measured[batching] = record
+    return measured
+
+
+def test_run_padding_free_has_the_losses_of_padded_rows(records: dict[str, TrialRecord]) -> None:
+    padded = records["pad"].steps["loss"]
+    assert records["padding_free"].steps["loss"] == pytest.approx(padded, rel=1e-5)
+
+
+def test_run_padding_free_trains_no_padding(records: dict[str, TrialRecord]) -> None:
+    values = {name: record.measurements for name, record in records.items()}
+    assert values["pad"]["real_tokens_per_second"] < values["pad"]["tokens_per_second"]
+    for batching in ("padding_free", "packed"):
+        row = values[batching]
+        assert row["real_tokens_per_second"] == row["tokens_per_second"]
+    assert values["padding_free"]["padding_share"] == 0.0
+    assert values["group_by_length"]["padding_share"] < values["pad"]["padding_share"]
+
+
+def test_run_counts_rows_and_blocks(records: dict[str, TrialRecord]) -> None:
+    for batching, record in records.items():
+        row = record.measurements
+        # Four samples a step, whatever the shape of the batch.
+        samples = row["samples_per_second"] * row["counted_seconds"]
+        assert samples == pytest.approx(4 * row["steps_counted"]), batching
+
+
+def test_run_measures_memory_on_the_worst_batch(records: dict[str, TrialRecord]) -> None:
+    for batching in ("pad", "group_by_length", "padding_free"):
+        row = records[batching].measurements
+        assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
+    # Every packed batch is the worst one.
+    assert "typical_peak_allocated_bytes" not in records["packed"].measurements
+
+
+@pytest.mark.parametrize("batching", ["padding_free", "packed"])
+def test_run_of_a_model_whose_rows_attend_to_each_other_is_refused(
+    tmp_path: Path, batching: str
+) -> None:
+    # OPT computes its positions and masks without position_ids.
+    record = run(_spec(batching, "opt"), lambda phase: None, scratch=tmp_path)
+    assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "rows_stay_separate")
+    assert "attend to each other" in record.reason
+
+
+def test_run_of_a_classifier_without_padding_is_refused(tmp_path: Path) -> None:
+    spec = _spec("padding_free")
+    classifier = ModelSpec(task="sequence-classification", architecture="llama", config=LLAMA)
+    moved = TrialSpec(
+        choices=spec.choices, model=classifier, data=spec.data, settings=spec.settings
+    )
+    record = run(moved, lambda phase: None, scratch=tmp_path)
+    assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "task:causal-lm")
+
+
+def test_spec_with_lengths_is_read_back() -> None:
+    spec = _spec("packed")
+    again = spec_from_json(to_json(spec))
+    assert again == spec
+    assert again.trial_id == spec.trial_id
