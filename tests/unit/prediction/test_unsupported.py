@@ -24,6 +24,12 @@ TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         ("optimizer", "galore_adamw"),
         ("optimizer", "adamw_torch_8bit"),
         ("activations", "checkpoint_offload"),
+        ("attention", "hub_flash_attention_3"),
+        ("experts", "grouped_mm"),
+        ("base", "bnb_4bit"),
+        ("base", "torchao_int8"),
+        ("adapter", "vera"),
+        ("adapter", "lora(r=16,target_modules=all-linear,use_dora=true)"),
     ],
 )
 def test_unpredictable_technique_has_a_reason(axis: str, value: str) -> None:
@@ -34,3 +40,10 @@ def test_unpredictable_technique_has_a_reason(axis: str, value: str) -> None:
 def test_unpredictable_is_every_compiled_trial() -> None:
     predictable = {trial.choices["compile"] for trial in TRIALS if not unpredictable(trial)}
     assert predictable == {"none"}
+
+
+def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora() -> None:
+    predictable = [trial.choices for trial in TRIALS if not unpredictable(trial)]
+    assert "16bit" in {choices["base"] for choices in predictable}
+    adapters = {choices["adapter"] for choices in predictable}
+    assert "lora(r=16,target_modules=all-linear,use_rslora=true)" in adapters
