@@ -49,6 +49,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "package:": "the package `{}`",
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
+    "torch>=": "torch {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
     "task:": "the task `{}`",
     "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
