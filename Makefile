@@ -5,11 +5,15 @@
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
-# make schema  regenerate the config's JSON schema, its reference page and the table's schema page
+# make schema  regenerate the config's JSON schema, its reference page, the table's schema page and
+#              the rows of configs/all_techniques.yaml that are not written by hand
 # make clean   remove what these targets made
 
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
+# A file's tests stay together and in their order, because they share what takes long to start.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 SOURCES := orchestrator jobs tests
 
 .PHONY: sweep test lint unit audit chaos killer schema clean
@@ -19,7 +23,7 @@ sweep: .venv/.installed
 	$(BIN)/python -m orchestrator.sweep configs/quickstart.yaml
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check $(SOURCES)
@@ -28,7 +32,7 @@ lint: .venv/.installed-test
 	$(BIN)/lint-imports
 
 unit: .venv/.installed-test
-	$(BIN)/python -m pytest tests/unit tests/contracts
+	$(PYTEST) tests/unit tests/contracts
 
 # Strict: a package that the service does not know is a failure, not a pass.
 audit: .venv/.installed
@@ -45,6 +49,7 @@ schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
 	$(BIN)/python -m orchestrator.reporting.config_reference > docs/configuration.md
 	$(BIN)/python -m orchestrator.reporting.schema_page > docs/schema.md
+	$(BIN)/python -m tests.support.all_techniques
 
 clean:
 	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

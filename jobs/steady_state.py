@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,13 @@ less."""
 PRIOR_SECONDS = 0.005
 """The same in seconds, of the same fit; the smaller of the two counts. A host's disturbances take
 milliseconds, however long the step."""
+
+CPU_ERROR = 0.05
+"""Without a GPU the mean step need not be known better than this. Other programs take turns on the
+processor, so another trial is assumed to differ by as much."""
+CPU_SECONDS = 1.0
+"""Without a GPU, fewer counted seconds settle nothing. A few short steps fall between two turns of
+another program, and then agree on a speed that no longer trial has."""
 
 MIN_STEPS_TO_GIVE_UP = 4
 """A trial is not given up as unstable with fewer counted steps."""
@@ -56,6 +64,16 @@ def mean_step_error(seconds: Sequence[float]) -> float:
     interval stays wide for a few steps that happen to agree.
     """
     return _error_of_mean(len(seconds), seconds)
+
+
+def wanted_error(relative_error: float, device_type: str) -> float:
+    """How well the mean step is to be known on a device; 0: every step is to run.
+
+    On a CPU a goal of 1 % is out of reach, and a trial that gives it up early knows even less.
+    """
+    if relative_error == 0 or device_type != "cpu":
+        return relative_error
+    return max(relative_error, CPU_ERROR)
 
 
 def steady_from(seconds: Sequence[float], relative_error: float) -> int:
@@ -156,6 +174,7 @@ def _unstable(half_width: float) -> Flag:
     return Flag(FlagKind.UNSTABLE, half_width)
 
 
+@functools.lru_cache(maxsize=4096)
 def student_quantile(probability: float, degrees_of_freedom: float) -> float:
     """The value that a Student's t variable stays below with this probability."""
     from scipy.special import stdtrit  # scipy.stats takes ten times as long to import

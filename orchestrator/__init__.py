@@ -16,6 +16,7 @@ Every verb of the command line is a function here, and a run is an object to ask
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from pathlib import Path
@@ -95,4 +96,9 @@ def _import_own_jobs() -> None:
     spec.loader.exec_module(module)
 
 
+# Loading modules makes much and leaves no garbage, but the collector looks at all of it again and
+# again: a seventh of a dry run. ``cli.finish`` starts it again, before a verb does anything. While
+# Python looks for the module of ``python -m``, the first argument is "-m".
+if sys.argv[:1] == ["-m"]:
+    gc.disable()
 _import_own_jobs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import select
 import sys
@@ -18,6 +19,7 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.api import Run
+    from orchestrator.planning.plan import Plan
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.storage.run_folder import RunFolder
@@ -70,6 +72,9 @@ def finish(main: Callable[[], int]) -> NoReturn:
     Ctrl-C and a closed output pipe end it without a traceback. Control characters in the output are
     made visible, because names and reasons in a run may come from a stranger.
     """
+    # The package paused the collector while it was loaded. What is loaded by now never is garbage.
+    gc.freeze()
+    gc.enable()
     try:
         try:
             with safe_streams():
@@ -148,15 +153,17 @@ def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bo
     print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
 
 
-def model_facts(config: SweepConfig) -> ModelFacts:
+def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
     """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
 
-    Prints a note first if that takes some seconds. Raises ConfigError if the model cannot be built.
+    ``planned`` is the configuration's plan, if the caller has made it already. Prints a note first
+    if that takes some seconds. Raises ConfigError if the model cannot be built.
     """
     from orchestrator.planning.plan import plan
     from orchestrator.planning.prechecks import checks
 
-    planned = plan(config)
+    if planned is None:
+        planned = plan(config)
     batches = [trial.micro_batch for trial in planned.trials]
     return checks.model_facts(config, min(batches, default=1), print_note)
 

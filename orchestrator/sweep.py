@@ -18,7 +18,6 @@ from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.reporting.plan import describe, to_json
-from orchestrator.running import ray_address
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.location import Location
 
@@ -79,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
         if options.is_plan_only:
             return _show_plan(config, options)
+        from orchestrator.running import ray_address
+
         # The slots' parent processes import torch while this process imports and starts Ray.
         with ray_address.preloading(options.address, config.resources.cpus_per_trial):
             # Build the model once: if that fails, every trial would fail.
@@ -132,20 +133,24 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     """Print the plan. With --predict, also print the predicted memory of its trials."""
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
-    facts = cli.model_facts(config)
-    document = {**to_json(planned, config), "model": facts.to_json()}
-    text = describe(planned, config, facts.lines())
+    facts = cli.model_facts(config, planned)
+    rows: list[Any] = []
+    table = ""
     if options.predict is not None:
         try:
             rows, table = _predicted(planned, config, options.predict)
         except ValueError as error:
             print(error, file=sys.stderr)
             return cli.EXIT_USAGE
-        document["predicted"] = rows
-        text = f"{text}\n\n{table}"
     if options.as_json:
-        text = json.dumps(document, indent=2)
-    print(text)
+        document = {**to_json(planned, config), "model": facts.to_json()}
+        if options.predict is not None:
+            document["predicted"] = rows
+        print(json.dumps(document, indent=2))
+        return cli.EXIT_OK
+    print(describe(planned, config, facts.lines()))
+    if table:
+        print(f"\n{table}")
     return cli.EXIT_OK
 
 

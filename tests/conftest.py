@@ -1,5 +1,5 @@
-"""What every test may lean on: a quiet offline environment, a tiny trial, and one Ray for the whole
-run.
+"""What every test may lean on: a quiet offline environment, a tiny trial, and one Ray for all tests
+of a worker.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def tiny_spec() -> SpecFactory:
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
-    """A local Ray of two CPUs, started once for all tests that ask for it."""
+    """A local Ray of two CPUs, started once for all tests of a worker that ask for it."""
     import ray
 
     ray.init(

@@ -24,6 +24,7 @@ HookPlace = Literal[
     "kernels",
     "base",
     "layers",
+    "linears",
     "loss",
     "model",
     "checkpointing",
@@ -41,17 +42,24 @@ HookPlace = Literal[
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.
-- ``layers``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
+- ``layers``, ``linears``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
   ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
-  another loss, an adapter, checkpointing, compiled regions. ``arguments`` are the
-  ``TrainingArguments``.
+  other linear layers, another loss, an adapter, checkpointing, compiled regions. ``arguments`` are
+  the ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
 - ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
 """
 
 PROCESS_PLACES: tuple[HookPlace, ...] = ("compiler", "partitioner", "kernels")
 """Places of hooks that set the state of the process, before the model is built."""
-MODEL_PLACES: tuple[HookPlace, ...] = ("layers", "loss", "model", "checkpointing", "regions")
+MODEL_PLACES: tuple[HookPlace, ...] = (
+    "layers",
+    "linears",
+    "loss",
+    "model",
+    "checkpointing",
+    "regions",
+)
 """Places of hooks that change the model, once it is built."""
 
 

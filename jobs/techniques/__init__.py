@@ -11,6 +11,7 @@ from jobs.techniques.axes.batches.rows import BATCHING
 from jobs.techniques.axes.batches.size import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
 from jobs.techniques.axes.compile import COMPILE
 from jobs.techniques.axes.dataloader import DATALOADER
+from jobs.techniques.axes.experts import EXPERTS
 from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
 from jobs.techniques.axes.fine_tuning.base import BASE
 from jobs.techniques.axes.kernels import KERNELS
@@ -41,6 +42,7 @@ AXES: dict[str, Axis] = {
         OPTIMIZER,
         ACTIVATIONS,
         ATTENTION,
+        EXPERTS,
         OFFLOAD,
         KERNELS,
         LOSS,

@@ -66,7 +66,7 @@ class NamePattern:
     """How the names are written, for people: ``budget_<share>``."""
     doc: str
     pattern: str
-    """A regular expression for whole names, which Python and JavaScript read alike. Each number
+    """A regular expression for whole names, which Python and JavaScript read equally. Each number
     must have one spelling only."""
     variant: Callable[[str], Variant]
     """The row of a name that ``pattern`` matches."""
@@ -121,7 +121,7 @@ class Axis:
         names = list(self.variants)
         if self.pattern is not None:
             names.append(self.pattern.form)
-        return [*names, *self.families]
+        return [*names, *(name for name in self.families if name not in self.variants)]
 
     def _named(self, value: Any) -> Variant:
         """The variant of a name, of a name with a number, or of a family with its parameters."""

@@ -22,9 +22,10 @@ _DTYPE_OF_CPP_NAME = {
     "c10::Half": "float16",
     "c10::BFloat16": "bfloat16",
 }
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
 _FACTOR = 1
-"""Index of an argument that is a factor in each product: mm(a, b), bmm(a, b), addmm(bias, a, b)."""
+"""Index of an argument that is a factor in each product: mm(a, b), bmm(a, b), addmm(bias, a, b),
+and _scaled_mm(a, b, ...), which multiplies in FP8."""
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady_state import are_enough, mean_step_error, steady_from
+from jobs.steady_state import CPU_SECONDS, are_enough, mean_step_error, steady_from
 from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.micro_batches import CountSamples, MicroBatches
@@ -161,6 +161,8 @@ class Steps(Tracker):
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
+            if sum(seconds) < CPU_SECONDS:
+                return False
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
         # If the GPU is still in the last step's backward pass, the steps before it decide.
         if not self._backward_events[-1].query():

@@ -15,6 +15,7 @@ from jobs.loops.meter import Meter
 from jobs.node import environment
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
+from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
@@ -66,7 +67,7 @@ def assemble(
             enter,
             warmup_steps=_warmup_steps(spec, device),
             total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=spec.measure.relative_error,
+            relative_error=wanted_error(spec.measure.relative_error, device.type),
             device=device,
             count_samples=getattr(collator, "count_samples", None),
         ),

@@ -38,6 +38,17 @@ COLUMNS = (
     ),
     Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
     Column(
+        "float8_linears",
+        "int64",
+        "Linear layers that multiplied in FP8, of the number in linear_layers",
+    ),
+    Column("linear_layers", "int64", "Linear layers of the model, those of adapters included"),
+    Column(
+        "experts_implementation",
+        "string",
+        "How transformers computed the experts of a mixture; null without experts",
+    ),
+    Column(
         "allocator_settings",
         "string",
         "Settings of PyTorch's allocator that differ from its defaults; empty if none does",
@@ -47,7 +58,14 @@ COLUMNS = (
 
 def code(model: torch.nn.Module) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply. ``model`` is without wrappers."""
-    return {**_compilation(), **_loss(model), **_layers(model), **_allocator()}
+    return {
+        **_compilation(),
+        **_loss(model),
+        **_layers(model),
+        **_linears(model),
+        **_experts(model),
+        **_allocator(),
+    }
 
 
 def _compilation() -> dict[str, Any]:
@@ -144,3 +162,24 @@ _PLAIN: Mapping[str, Any] = {
     "max_split_size": -1,
 }
 """Setting of the CUDA caching allocator -> its default (c10/cuda/CUDAAllocatorConfig.h)."""
+
+
+def _linears(model: torch.nn.Module) -> dict[str, Any]:
+    """How many linear layers there are, and how many of them multiply in FP8."""
+    import torch
+
+    names = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            names.append(type(module).__name__)
+    return {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
+
+
+def _experts(model: Any) -> dict[str, Any]:
+    """The implementation of the experts; empty for a model without experts to choose it for."""
+    if hasattr(model, "get_base_model"):  # an adapter around the model
+        model = model.get_base_model()
+    chooses = getattr(model, "_can_set_experts_implementation", None)
+    if chooses is None or not chooses():
+        return {}
+    return {"experts_implementation": model.config._experts_implementation}

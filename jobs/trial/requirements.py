@@ -133,6 +133,37 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     return ""
 
 
+def _experts(_: str, spec: TrialSpec) -> str:
+    import transformers
+
+    from jobs.tasks import AUTO_CLASSES
+    from jobs.trial.models import architecture_config
+
+    config = architecture_config(spec.model)
+    classes = getattr(transformers, AUTO_CLASSES[spec.model.task])._model_mapping
+    # A checkpoint with code of its own is not in the table of architectures.
+    model_class = classes.get(type(config), None)
+    if model_class is not None and model_class._can_set_experts_implementation():
+        return ""
+    name = config.model_type if model_class is None else model_class.__name__
+    return f"{name} has no experts whose implementation transformers can choose"
+
+
+def _hub_kernel(repository: str, spec: TrialSpec) -> str:
+    missing = _package("kernels", spec)
+    if missing:
+        return missing
+    from transformers.integrations import hub_kernels
+
+    # Whatever the package raises says why the kernel cannot be used on this node.
+    try:
+        hub_kernels.get_kernel(repository)
+    except Exception as error:
+        lines = f"{type(error).__name__}: {error}".strip().splitlines()
+        return f"the kernel {repository} cannot be loaded: {lines[0]}"
+    return ""
+
+
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens go before a text, and the model's input is an image"
@@ -169,6 +200,8 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "deepspeed_op:": _deepspeed_op,
     "no_attention_dropout": _no_attention_dropout,
     "task:": _task,
+    "experts": _experts,
+    "hub_kernel:": _hub_kernel,
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }

@@ -156,7 +156,8 @@ def _inspected(
         values = effective_config.inspect(trained) | values
     values = worst_batch.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
-    return values | _derived(values, spec) | _like_the_hf_guide(trained, values)
+    device_type = trained.accelerator.device.type
+    return values | _derived(values, spec, device_type) | _like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:
@@ -229,11 +230,11 @@ def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anat
     return {**values, **extra}, anatomy
 
 
-def _derived(values: Mapping[str, Any], spec: TrialSpec) -> Measurements:
+def _derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> Measurements:
     """What follows from several trackers together."""
     flags = steady_state.flags(
         half_width=values["samples_per_second_ci95"],
-        relative_error=spec.measure.relative_error,
+        relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),
         host_bound_share=values.get("host_bound_share"),
         launch_bound_share=steady_state.launch_bound_share(values),
         allocator_retries=values.get("allocator_retries", 0),

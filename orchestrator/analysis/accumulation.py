@@ -64,11 +64,11 @@ class Candidate:
     micro-batch.
     """
     suspicion: Flag | None = None
-    """Set if another row of the same loop accumulates with a wrong loss: how wrong it is."""
+    """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the figures come from other rows than one with this batch and a right loss."""
+        """Whether no trial measured this configuration, at this batch, with a right loss."""
         return self.configuration is not self.measured
 
     @property
@@ -127,12 +127,16 @@ def candidates(
     taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
-    for configuration in sorted(listed, key=accumulation_of):
-        if configuration.trains_wrongly or key_of(configuration) in taken:
+    # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
+    for configuration in sorted(listed, key=accumulation_of, reverse=True):
+        if configuration.trains_wrongly or not _can_accumulate(configuration, effective_batch):
+            continue
+        key = key_of(configuration)
+        if key in taken or key in nearest:
             continue
         candidate = recorded.inferred(configuration, effective_batch)
         if candidate is not None:
-            nearest[key_of(configuration)] = candidate
+            nearest[key] = candidate
     return (*map(as_measured, exact), *nearest.values())
 
 
@@ -158,7 +162,7 @@ class WrongAccumulations:
                 continue
             flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
             suspicions.setdefault(configuration.choices.get("loop"), flag)
-            if not _is_scale_alone(configuration):
+            if not configuration.is_wrong_by_scale_alone:
                 broken.setdefault(key_of(configuration), accumulation_of(configuration))
             elif configuration.effective_batch <= effective_batch:
                 # Rows come in order of accumulation, so the one with the most stays.
@@ -190,12 +194,6 @@ class WrongAccumulations:
         return replace(candidate, suspicion=suspicion)
 
 
-def _is_scale_alone(configuration: Configuration) -> bool:
-    """Whether the loss is wrong by its scale alone: too large by the accumulation."""
-    kinds = {flag.kind for flag in configuration.loss_flags}
-    return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
-
-
 def as_measured(configuration: Configuration) -> Candidate:
     """A configuration as a candidate, at the accumulation that it was measured with."""
     accumulation = configuration.row["accumulation"]
@@ -216,6 +214,12 @@ def key_of(configuration: Configuration) -> Key:
     return tuple(key)
 
 
+def _can_accumulate(configuration: Configuration, effective_batch: int) -> bool:
+    """Whether the effective batch is a whole number of passes, and more than were measured."""
+    accumulation, rest = divmod(effective_batch, configuration.row["micro_batch"])
+    return rest == 0 and accumulation > configuration.row["accumulation"]
+
+
 def _inferred(
     configuration: Configuration, effective_batch: int, evidence: Configuration | None
 ) -> Candidate | None:
@@ -224,11 +228,11 @@ def _inferred(
     None if the accumulation is no whole number, or not more than was measured. Also None if the
     gradients that accumulation keeps cannot be counted.
     """
+    if not _can_accumulate(configuration, effective_batch):
+        return None
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
-    accumulation, rest = divmod(effective_batch, micro_batch)
-    if rest or accumulation <= measured_accumulation:
-        return None
+    accumulation = effective_batch // micro_batch
     # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:
         return _with_evidence(configuration, accumulation, evidence)

@@ -1,6 +1,4 @@
-"""What techniques are compared with: the baseline's choices, and the training recipe that is
-ranked.
-"""
+"""The baseline that techniques are compared with, and the training recipe that is ranked."""
 
 from __future__ import annotations
 
@@ -17,10 +15,11 @@ ChoicesAndRecipe = tuple[Mapping[str, Choice], TrainingRecipe]
 def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
 ) -> dict[str, Choice]:
-    """Axis -> the value that techniques are compared with: as asked, else the technique's default,
-    else the first met.
+    """Axis -> the value that other values of this axis are compared with.
 
-    An asked ``effective_batch`` is turned into the accumulation that it means.
+    It is the value in ``asked`` if that was measured, else the axis's default if that was measured,
+    else the first measured value. An ``effective_batch`` in ``asked`` is turned into the
+    accumulation that it means.
     """
     if not configurations:
         return {}
@@ -34,7 +33,7 @@ def baseline_choices(
 
 def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Choice]) -> Choice:
     """The measured value of an axis that serves as its baseline."""
-    # Compared as text: a table has arguments as text that a file has as numbers.
+    # Compared as text, because a table holds some numbers of the file as text.
     if axis in wanted:
         for value in values:
             if str(value) == str(wanted[axis]):
@@ -47,10 +46,10 @@ def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Ch
 def ranked_recipe(
     candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:
-    """The recipe nearest to the baseline among (choices, recipe); of equally near ones, the
-    plainer.
+    """The recipe of the candidate that is nearest to the baseline.
 
-    Near is what differs from the baseline on the fewest axes that set any of the recipes apart.
+    Only the axes that belong to any of the recipes count. The nearest candidate differs from the
+    baseline on the fewest of these axes. Of equally near recipes, the one with fewer axes wins.
     """
     listed = list(candidates)
     wanted = _wanted_of_recipes(listed, asked)
@@ -71,7 +70,7 @@ def ranked_recipe(
 def _wanted_of_recipes(
     candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> dict[str, str]:
-    """Axis -> the wanted value as text, for the axes that set any of the recipes apart."""
+    """Axis -> the wanted value as text, for the axes that belong to any of the recipes."""
     axes: set[str] = set()
     for _, recipe in candidates:
         axes.update(recipe.by_axis)
@@ -83,7 +82,7 @@ def _wanted_of_recipes(
 
 
 def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    """The value wanted on every axis: as asked, else the technique's default."""
+    """Axis -> the wanted value: as asked, else the axis's default."""
     wanted: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
     wanted.update(asked)
     effective_batch = wanted.pop("effective_batch", None)

@@ -15,12 +15,12 @@ from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_fir
 from orchestrator.units import GIB
 
 CLOSE = 0.01
-"""Speeds nearer than this are close, whatever their intervals say."""
+"""Speeds that differ by less than this share are close, even if their intervals are narrower."""
 MAX_CONTENDERS = 3
 CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
-"""Memory in bytes of the GPUs that people have: the budgets of a run that names none."""
+"""Memory in bytes of common GPUs: the budgets of a run that names none."""
 _POWERS_OF_TWO = tuple(2**power for power in range(20, 33))
-"""1 MiB to 4 GiB: the budgets of a run that is smaller than any GPU."""
+"""1 MiB to 4 GiB: the budgets of a run that takes less memory than the smallest GPU has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,27 +29,24 @@ class BudgetPick:
 
     budget_bytes: int
     best: Configuration | None
-    """Of the ranked training recipe."""
+    """The fastest of the ranked training recipe."""
     other: Configuration | None = None
-    """Of any other recipe, where that is faster still."""
+    """The fastest of all other recipes, if it is faster than ``best``."""
     failed: tuple[Configuration, ...] = ()
-    """Those whose peaks would fit, but which failed a cap check; the fastest first."""
+    """Configurations whose peaks fit, but which failed a cap check; the fastest first."""
     left_out: tuple[Configuration, ...] = ()
-    """Those faster than the best that train something else than their reference; the fastest first.
-    """
+    """Configurations that are faster than ``best``, but have wrong losses; the fastest first."""
     checks: tuple[CapCheck, ...] = ()
     """All cap checks of the environment."""
     contenders: tuple[Configuration, ...] = ()
-    """The fastest as the search measured it, then those whose speeds it could not tell from that
-    one's.
-    """
+    """The fastest by the search's measurements, then those whose speeds are too close to it."""
     comparisons: tuple[PairedComparison, ...] = ()
-    """What tie-breaks said of the contenders, each against the first."""
+    """The tie-breaks of the first contender against each of the others."""
 
     def check_of(self, configuration: Configuration) -> CapCheck | None:
-        """What a cap check said of a configuration in this budget.
+        """The cap check of a configuration in this budget.
 
-        None: its fit is inferred from its peak.
+        None if there is no such check. Its fit is then inferred from its peak.
         """
         return decisive_check(self.checks, configuration.trial_ids, self.budget_bytes)
 
@@ -57,9 +54,9 @@ class BudgetPick:
 def fastest(
     configurations: Iterable[Configuration], budget_bytes: float = math.inf
 ) -> Configuration | None:
-    """The fastest that fits, of equals the one with less memory; None when nothing fits.
+    """The fastest configuration that fits; None if nothing fits.
 
-    No decision: it knows neither recipes nor losses.
+    Of equally fast ones, the one with less memory. Recipes and losses are not looked at.
     """
     fitting = []
     for configuration in configurations:
@@ -81,10 +78,9 @@ def best_in_budgets(
 ) -> tuple[BudgetPick, ...]:
     """A pick for each budget in bytes, smallest first, within a training recipe.
 
-    The pick is the decision of ``Ranking``. A configuration that failed a cap check of the budget
-    is none, whatever its peak was on the whole GPU; one whose losses contradict their reference is
-    none in any budget. Of configurations that the search could not tell apart, the pick is the one
-    that a tie-break found faster.
+    ``Ranking`` decides. A configuration that failed a cap check of the budget is never its pick,
+    whatever its peak was on the whole GPU. One whose losses contradict their reference is never
+    picked at all. If the search measured about equal speeds, a tie-break decides which is faster.
     """
     # One ranking answers for every budget.
     ranking = Ranking.of(configurations, Constraints(), recipe, checks, comparisons)
@@ -104,7 +100,7 @@ def _pick(
     best = None
     if decision is not None:
         best = decision.configuration
-    fitting = [own.configuration for own in ranking.ranked(budget)]
+    fitting = [candidate.configuration for candidate in ranking.ranked(budget)]
     close = contenders(fitting)
     return BudgetPick(
         budget_bytes=budget,
@@ -121,11 +117,11 @@ def _pick(
 def _faster_with_another_recipe(
     across: Ranking, recipe: TrainingRecipe, close: Sequence[Configuration], budget: int
 ) -> Configuration | None:
-    """The fastest of all, if its recipe is another one and it is faster than the contenders.
+    """The fastest of all recipes, if it has another recipe and is faster than the contenders.
 
-    The contenders' speeds are the search's here: another recipe takes no part in their tie-break.
+    Speeds are compared as the search measured them, because a tie-break has one recipe only.
     """
-    best = fastest(own.configuration for own in across.ranked(budget))
+    best = fastest(candidate.configuration for candidate in across.ranked(budget))
     if best is None or best.training_recipe == recipe:
         return None
     if close and best.samples_per_second <= close[0].samples_per_second:
@@ -134,7 +130,7 @@ def _faster_with_another_recipe(
 
 
 def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
-    """What fits by its peak alone, and failed a cap check; the fastest first."""
+    """The configurations whose peaks fit, but which failed a cap check; the fastest first."""
     failed = []
     for ranked in across.ordered:
         configuration = ranked.candidate.configuration
@@ -146,7 +142,7 @@ def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
 def _left_out(
     ranking: Ranking, best: Configuration | None, budget: int
 ) -> tuple[Configuration, ...]:
-    """What is faster than the best, and trains something else than its reference."""
+    """The configurations that are faster than the best, but have wrong losses."""
     speed = 0.0
     if best is not None:
         speed = best.samples_per_second
@@ -174,7 +170,7 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:
-    """Whether another trial of each may turn out the other way round."""
+    """Whether the slower of the two could be the faster one in another pair of trials."""
     error = difference_error(configuration.speed_error, best.speed_error).half_width95
     margin = CLOSE
     if math.isfinite(error):
@@ -183,17 +179,18 @@ def _is_close(configuration: Configuration, best: Configuration) -> bool:
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
-    """The GPU sizes that tell these configurations apart; powers of two where all are smaller than
-    any GPU.
+    """The sizes of GPUs that hold some configuration, up to the first that holds all.
+
+    If all configurations fit on the smallest GPU, powers of two take the place of GPU sizes.
     """
     if not configurations:
         return []
-    memory = [own.memory_bytes for own in configurations]
+    memory = [configuration.memory_bytes for configuration in configurations]
     least = min(memory)
     most = max(memory)
     sizes = CARD_SIZES
     if most <= CARD_SIZES[0]:
         sizes = _POWERS_OF_TWO
-    # No budget beyond the first in which everything fits.
+    # Beyond the first budget in which everything fits, all picks are the same.
     enough = min((size for size in sizes if size >= most), default=sizes[-1])
     return [size for size in sizes if least <= size <= enough]

@@ -1,5 +1,6 @@
-"""Does compiling pay? After how many optimizer steps a compiled trial has made up for its first
-step.
+"""After how many optimizer steps has compiling paid for itself?
+
+A compiled trial has a slow first step, and faster steps after it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ _NEEDED = ("first_step_seconds", "step_seconds_median")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
-    """Trial -> steps until compiling has paid, for each compiled trial with an eager trial that is
-    otherwise equal.
+    """Compiled trial -> steps until compiling has paid for itself.
 
-    What the first step took longer, divided by what each later step takes less; infinite where that
-    is nothing.
+    Only trials with an eager trial that is equal otherwise are listed. The figure is the extra time
+    of the first step, divided by the time that each later step saves. It is infinite if later steps
+    save no time.
     """
     if _AXIS not in axes:
         return {}
@@ -48,13 +49,13 @@ def _is_measured(row: Row) -> bool:
 
 
 def _otherwise(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """Everything but whether it compiles."""
+    """The environment, and every choice except compilation."""
     others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
     return (row["environment_id"], *others)
 
 
 def _steps(row: Row, eager: Row) -> float:
-    # Compilation happens in the first step, so what that took longer is its price.
+    # Compilation happens in the first step, so the extra time of that step is its price.
     spent: float = row["first_step_seconds"] - eager["first_step_seconds"]
     saved: float = eager["step_seconds_median"] - row["step_seconds_median"]
     if saved <= 0:

@@ -16,11 +16,15 @@ from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
-"""What memory can be compared by, best first: the device's peak, the tensors' peak, the process's
-peak.
+"""Columns by which memory can be compared, best first.
+
+They are the peaks of the whole device, of the tensors on it, and of the process on the host.
 """
 MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
-"""The row itself trained something else than its reference. A suspicion is about other rows."""
+"""Flags of a row that trained something else than its reference.
+
+A suspicion is about other rows, so it is not among them.
+"""
 _WEAKEST_FIRST = (
     CheckState.MISMATCH,
     CheckState.NOT_CHECKED,
@@ -37,8 +41,10 @@ class Configuration:
     """Axis -> value."""
     environment_id: str
     training_recipe: TrainingRecipe
-    """The recipe that the configuration is ranked with: the declared one, or the ranked recipe
-    where ``same_losses`` shows that the two train the same.
+    """The recipe that the configuration is ranked with.
+
+    It is the recipe that its techniques declare. If ``same_losses`` is set, it is the recipe that
+    was shown to train the same.
     """
     memory_bytes: int
     samples_per_second: float
@@ -48,11 +54,11 @@ class Configuration:
     speed_error: SpeedError = UNKNOWN_ERROR
     """How far the speed of another trial of this configuration may be from this one."""
     flags: tuple[Flag, ...] = ()
-    """Those of any repeat."""
+    """The flags of all repeats."""
     loss_check: LossCheck = NOT_CHECKED
     """What the losses say: the weakest check of the repeats."""
     same_losses: SameLosses | None = None
-    """The measurement by which it is ranked with another recipe than its techniques declare."""
+    """Set if it is ranked with another recipe than it declares: the losses that justify that."""
 
     @property
     def effective_batch(self) -> int:
@@ -61,9 +67,9 @@ class Configuration:
 
     @property
     def error95(self) -> float | None:
-        """Half the 95 % interval of the speed relative to it, between-trial variation included.
+        """Half the 95 % interval of the speed, as a share of the speed; None if not known.
 
-        None where the speed is not known that well.
+        The variation between trials is included.
         """
         half_width = self.speed_error.half_width95
         if not math.isfinite(half_width):
@@ -76,9 +82,16 @@ class Configuration:
         return has_any(self.flags, frozenset({FlagKind.HOST_BOUND}))
 
     @property
+    def is_wrong_by_scale_alone(self) -> bool:
+        """Whether the only fault of the losses is that they are too large by the accumulation."""
+        kinds = {flag.kind for flag in self.loss_flags}
+        return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
+
+    @property
     def loss_flags(self) -> tuple[Flag, ...]:
-        """What speaks against its losses; empty where they match their reference, or were not
-        compared.
+        """The flags about its losses.
+
+        Empty if the losses match their reference, or were not compared.
         """
         return tuple(flag for flag in self.flags if flag.kind in LOSS)
 
@@ -89,14 +102,14 @@ class Configuration:
 
     @property
     def loss_state(self) -> CheckState:
-        """What is known of its losses; a table without losses still has its flags."""
+        """The result of its loss check. In a table without losses, the flags decide."""
         if self.trains_wrongly:
             return CheckState.MISMATCH
         return self.loss_check.state
 
     @property
     def trains_like(self) -> tuple[TrainingRecipe, int]:
-        """Configurations with equal values train the same way: recipe and effective batch."""
+        """Recipe and effective batch. Configurations train the same way if this is equal."""
         return self.training_recipe, self.effective_batch
 
 
@@ -105,11 +118,11 @@ def configurations(
     axes: Mapping[str, str],
     checks: Mapping[str, LossCheck] | None = None,
 ) -> tuple[Configuration, ...]:
-    """The ok rows of the search, repeats combined; environment by environment, in order of first
-    appearance.
+    """The configurations of the search's ok rows, with repeats combined.
 
-    ``axes`` maps an axis to its column, ``checks`` a trial to what its losses say. Rows without a
-    memory or a speed above zero are left out.
+    They come environment by environment, in the order in which the rows name them. ``axes`` maps an
+    axis to its column, ``checks`` a trial to what its losses say. Rows without a memory or a speed
+    above zero are left out.
     """
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
@@ -127,7 +140,7 @@ def configurations(
 
 def memory_column(rows: Sequence[Row]) -> str:
     """The first of ``MEMORY_COLUMNS`` that every ok row of an environment has."""
-    # A trial that failed may lack what all that ended ok have.
+    # A trial that failed may lack a column that every ok trial has.
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
     for column in MEMORY_COLUMNS:
         if all(row.get(column) is not None for row in ok):
@@ -161,7 +174,7 @@ def _is_measured(row: Row, column: str) -> bool:
 
 
 def _repeats(rows: Iterable[Row], axes: Mapping[str, str]) -> Iterable[list[Row]]:
-    """Rows grouped by everything that is chosen."""
+    """The rows in groups of equal choices."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         chosen = tuple(row.get(column) for column in axes.values())
@@ -176,7 +189,7 @@ def _combined(
     column: str,
     checks: Mapping[str, LossCheck],
 ) -> Configuration:
-    """One configuration of its repeats: median speed, and the worst of everything else."""
+    """The configuration of these repeats: their median speed, and the worst of all else."""
     first = repeats[0]
     # A median speed is robust against one repeat that waited for the host; memory has to fit in
     # every repeat, so the largest counts.

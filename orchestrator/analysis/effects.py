@@ -11,9 +11,9 @@ from jobs.techniques.workload import same_workload
 from orchestrator.analysis.configuration import Configuration
 
 _SPLIT_AXES = ("accumulation", "micro_batch")
-"""Compared at equal effective batch: as the accumulation grows, the micro-batch shrinks."""
+"""Axes that are compared at equal effective batch: one grows as the other shrinks."""
 _MIN_SPEED = 1e-12
-"""Keeps a ratio finite; no measured speed is as low."""
+"""Lower limit of a divisor, so that a ratio stays finite. No measured speed is as low."""
 _SATURATED = 0.05
 """A micro-batch is about as fast as the fastest if it is slower by at most this share."""
 
@@ -36,7 +36,7 @@ class TechniqueEffect:
     same_training: bool
     """Whether every pair trains the same way."""
     micro_batch: int | None = None
-    """The micro-batch that all pairs have; None where they have different ones."""
+    """The micro-batch that all pairs have; None if they have different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +46,12 @@ class CumulativeStep:
     """
 
     axis: str
-    """The axis that moved; empty for the baseline."""
+    """The axis that was changed in this step; empty for the baseline."""
     configuration: Configuration
     memory_ratio: float
-    """To the baseline."""
+    """Memory divided by the baseline's."""
     speed_ratio: float
-    """To the baseline."""
+    """Samples per second divided by the baseline's."""
 
 
 def useful_micro_batch(
@@ -59,8 +59,8 @@ def useful_micro_batch(
 ) -> int | None:
     """The smallest micro-batch at which the baseline's techniques are about as fast as they get.
 
-    None where they were not measured. The report states effects at this micro-batch, because at a
-    micro-batch of 1 a GPU mostly waits, and nothing that makes it faster shows.
+    None if these techniques were not measured. The report states effects at this micro-batch. With
+    a micro-batch of 1 a GPU mostly waits, so a faster technique would not show.
     """
     speeds: dict[int, float] = {}
     for configuration in configurations:
@@ -79,8 +79,8 @@ def technique_effects(
 ) -> tuple[TechniqueEffect, ...]:
     """For each axis and value, the median ratios over the pairs that differ on that axis alone.
 
-    With a ``micro_batch``, techniques are compared at it, or at the largest below it with any pair.
-    Pairs of different batches are compared wherever they were measured.
+    With a ``micro_batch``, techniques are compared at this micro-batch. If no pair has it, the next
+    smaller one that a pair has is used. The axes of the batch are compared over all pairs.
     """
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
@@ -112,7 +112,10 @@ def _pairs_by_value(
 def _at_micro_batch(
     axis: str, pairs: Sequence[Pair], wanted: int | None
 ) -> tuple[int | None, Sequence[Pair]]:
-    """The pairs at the wanted micro-batch or the next below it, with that size; else all pairs."""
+    """(micro-batch, its pairs) for the wanted micro-batch or the next smaller one.
+
+    (None, all pairs) if no such pair was measured, or if the axis is one of the batch.
+    """
     if wanted is None or axis in _SPLIT_AXES:
         return None, pairs
     by_size: dict[int, list[Pair]] = {}
@@ -128,7 +131,7 @@ def _at_micro_batch(
 def _first_by_other_choices(
     configurations: Iterable[Configuration], axis: str, value: Choice
 ) -> dict[tuple[object, ...], Configuration]:
-    """Everything but the axis -> the first configuration with ``value`` on it."""
+    """All other choices -> the first configuration with ``value`` on the axis."""
     first: dict[tuple[object, ...], Configuration] = {}
     for configuration in configurations:
         if configuration.choices[axis] == value:
@@ -137,12 +140,12 @@ def _first_by_other_choices(
 
 
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
-    """What has to be equal for a pair that compares the axis."""
+    """The values that must be equal in a pair that compares the axis."""
     # A pair may differ in the axis alone.
     left_out: tuple[str, ...] = (axis,)
     equal: list[object] = [configuration.environment_id]
-    # Another accumulation at the same micro-batch would be another effective batch, so the
-    # micro-batch is free to follow, and their product is not.
+    # Accumulations are compared at equal effective batch. So the micro-batch may differ, but the
+    # product of the two may not.
     if axis == "accumulation":
         left_out = _SPLIT_AXES
         equal.append(configuration.effective_batch)
@@ -166,7 +169,7 @@ def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[Pair]) -
         value=value,
         baseline=baseline,
         pairs=len(pairs),
-        # Medians: a single pair that thrashes or waits for the host moves a mean by its whole size.
+        # Medians, because a single pair that thrashes or waits for the host would distort a mean.
         memory_ratio=statistics.median(memory_ratios),
         speed_ratio=statistics.median(speed_ratios),
         same_training=same_training,
@@ -191,11 +194,10 @@ def _order(value: Choice) -> tuple[bool, float, str]:
 def cumulative_steps(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> tuple[CumulativeStep, ...]:
-    """From the baseline, one technique at a time on top of the ones before, each time the one with
-    least memory.
+    """Adds one technique after another to the baseline, each time the one with least memory.
 
-    Techniques that change the training come after those that do not; the effective batch stays as
-    it is. Empty when the baseline was not measured or nothing was added to it.
+    Techniques that change the training come last. The effective batch stays the same. Empty if the
+    baseline was not measured, or if no technique was added to it.
     """
     start = _baseline_of(configurations, baseline)
     if start is None:
@@ -233,7 +235,7 @@ def _baseline_of(
 
 
 def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
-    """The axes on which a configuration departs from the baseline."""
+    """The axes on which a configuration differs from the baseline."""
     return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
 
 
@@ -244,9 +246,9 @@ def _next(
     last: CumulativeStep,
     moved: Sequence[str],
 ) -> tuple[str, Configuration] | None:
-    """The next axis to move and where that leads: one axis further than the last step.
+    """The next step: an axis, and the configuration that differs from the last step on it alone.
 
-    None where nothing does.
+    None if no such configuration was measured.
     """
     following: list[tuple[str, Configuration]] = []
     for configuration in configurations:
@@ -268,7 +270,7 @@ def _next(
 def _further_axes(
     configuration: Configuration, baseline: Mapping[str, Choice], moved: Sequence[str]
 ) -> list[str]:
-    """The axes that a configuration moves beyond those already moved.
+    """The axes that a configuration changes in addition to ``moved``, those of earlier steps.
 
     The split of the batch is one axis, named by its accumulation.
     """
@@ -280,7 +282,7 @@ def _further_axes(
 
 
 def _keeps(configuration: Configuration, last: Configuration, moved: Sequence[str]) -> bool:
-    """Whether a configuration has the last step's value on the axes already moved."""
+    """Whether a configuration has the last step's values on the axes in ``moved``."""
     kept = list(moved)
     if "accumulation" in moved:
         kept.append("micro_batch")

@@ -1,4 +1,4 @@
-"""What was measured in one environment: the only configurations ever ranked together."""
+"""The results of one environment. Configurations are ranked within an environment only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentResults:
-    """One environment's configurations, and everything that follows from them alone."""
+    """The configurations of one environment, and what follows from them."""
 
     environment_id: str
     environment: Mapping[str, Any]
@@ -47,40 +47,40 @@ class EnvironmentResults:
     run: RunMetadata
     configurations: tuple[Configuration, ...]
     follow_ups: tuple[Row, ...]
-    """Trials about the search's result."""
+    """The trials that check or profile trials of the search."""
     memory_column: str
     """The column that memory is compared by."""
     recipe: TrainingRecipe
-    """The training recipe that is ranked: the baseline's, or the nearest that ended ok."""
+    """The training recipe that is ranked: the baseline's, or the nearest one with an ok row."""
     is_baseline_recipe: bool
     out_of_memory: tuple[Mapping[str, Choice], ...] = ()
     """Axis -> value, of the trials of the search that ran out of memory."""
     same_losses: Mapping[TrainingRecipe, SameLosses] = field(default_factory=dict)
-    """Declared recipe -> the measurement by which it is ranked with ``recipe``."""
+    """Recipe that is ranked together with ``recipe`` -> the losses that justify that."""
 
     @property
     def hardware(self) -> str:
-        """The GPU's name, or the processor's where there is none."""
+        """The name of the GPU; that of the processor if there is no GPU."""
         model = self.environment.get("gpu_model") or self.environment.get("cpu_model")
         return str(model or "unknown hardware")
 
     @property
     def device_bytes(self) -> float:
-        """The GPU's whole memory; infinite where it is not known."""
+        """The GPU's whole memory; infinite if it is not known."""
         return self.environment.get("gpu_memory_bytes") or math.inf
 
     @cached_property
     def sound(self) -> tuple[Configuration, ...]:
-        """The configurations whose losses do not contradict their reference: what may be picked."""
-        return tuple(own for own in self.configurations if not own.trains_wrongly)
+        """The configurations that may be picked: their losses do not contradict their reference."""
+        return tuple(each for each in self.configurations if not each.trains_wrongly)
 
     @cached_property
     def fronts(self) -> Mapping[TrainingRecipe, tuple[Configuration, ...]]:
         """Training recipe -> its Pareto front of memory and speed, at any batch size.
 
-        A recipe of which every configuration trains wrongly has an empty front.
+        If every configuration of a recipe trains wrongly, its front is empty.
         """
-        recipes = dict.fromkeys(own.training_recipe for own in self.configurations)
+        recipes = dict.fromkeys(each.training_recipe for each in self.configurations)
         fronts = fronts_by(self.sound, _recipe)
         return {recipe: fronts.get(recipe, ()) for recipe in recipes}
 
@@ -110,7 +110,9 @@ class EnvironmentResults:
         return paired_comparisons(self.follow_ups)
 
     def recommend(self, constraints: Constraints) -> Recommendation:
-        """The answer under constraints, with what it costs and what was left out."""
+        """The best configuration under constraints, the price of each constraint, and what was left
+        out.
+        """
         return recommend(
             self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
         )
@@ -132,9 +134,9 @@ class EnvironmentResults:
         )
 
     def ranking(self, constraints: Constraints) -> Ranking:
-        """The same decision for every memory budget: ``ranking.pick(memory_bytes)``.
+        """Answers ``recommend`` for any memory budget: ``ranking.pick(memory_bytes)``.
 
-        ``decision_steps(ranking)`` has the budgets at which it changes.
+        ``decision_steps(ranking)`` has the budgets at which the pick changes.
         """
         return Ranking.of(
             self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
@@ -149,10 +151,10 @@ class EnvironmentResults:
 
     @property
     def picks(self) -> tuple[Configuration, ...]:
-        """The best in each budget, each with the faster one of another recipe behind it."""
+        """The best of each budget, each followed by the faster one of another recipe, if any."""
         picked: list[Configuration] = []
         for pick in self.budget_picks:
-            picked += [own for own in (pick.best, pick.other) if own is not None]
+            picked += [each for each in (pick.best, pick.other) if each is not None]
         return tuple(picked)
 
     @property
@@ -167,7 +169,7 @@ class EnvironmentResults:
 
     @cached_property
     def useful_micro_batch(self) -> int | None:
-        """The micro-batch at which the effects of techniques are stated; None where unknown."""
+        """The micro-batch at which the effects of techniques are stated; None if unknown."""
         return useful_micro_batch(self.configurations, self.baseline)
 
     @cached_property
@@ -177,7 +179,7 @@ class EnvironmentResults:
 
     @cached_property
     def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
-        """One technique on top of another."""
+        """One technique on top of another: at the useful micro-batch, else at the baseline's."""
         at_useful = {**self.baseline, "micro_batch": self.useful_micro_batch}
         steps = cumulative_steps(self.configurations, at_useful)
         return steps or cumulative_steps(self.configurations, self.baseline)

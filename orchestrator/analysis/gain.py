@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.repeatability import difference_error
 
 _BATCH_AXES = ("micro_batch", "accumulation")
 
@@ -17,8 +19,9 @@ class Gain:
     """A candidate beside the default configuration."""
 
     default: Candidate
-    """The default techniques: at the candidate's own effective batch where they are known there,
-    else exactly the baseline, else at the batch where they are fastest.
+    """The default techniques at the candidate's effective batch, if that is known.
+
+    Otherwise the baseline itself, or else the default techniques at their fastest batch.
     """
     candidate: Candidate
     is_same_batch: bool
@@ -29,6 +32,18 @@ class Gain:
         """The candidate's samples per second divided by the default's."""
         default = self.default.configuration.samples_per_second
         return self.candidate.configuration.samples_per_second / default
+
+    @property
+    def is_within_chance(self) -> bool:
+        """Whether two trials of one configuration may differ as much in speed.
+
+        False where either speed has no interval: then nothing is known about chance.
+        """
+        before = self.default.configuration.speed_error
+        after = self.candidate.configuration.speed_error
+        half_width = difference_error(before, after).half_width95
+        # The errors are those of logarithms of speeds.
+        return math.isfinite(half_width) and abs(math.log(self.speed_ratio)) <= half_width
 
     @property
     def memory_ratio(self) -> float:
@@ -55,7 +70,7 @@ class Defaults:
         self._by_batch: dict[int, Candidate | None] = {}
 
     def gain(self, candidate: Candidate) -> Gain | None:
-        """The gain of a candidate; None where the default techniques were not measured."""
+        """The gain of a candidate; None if the default techniques were not measured."""
         default = self._at(candidate.effective_batch)
         if default is not None:
             return Gain(default=default, candidate=candidate, is_same_batch=True)
@@ -65,10 +80,10 @@ class Defaults:
         return Gain(default=default, candidate=candidate, is_same_batch=False)
 
     def _at(self, effective_batch: int) -> Candidate | None:
-        """The fastest split of an effective batch; measured ones first."""
+        """The fastest measured split of an effective batch, else the fastest inferred one."""
         if effective_batch not in self._by_batch:
             at_batch = candidates(self._configurations, effective_batch)
-            measured = [own for own in at_batch if not own.is_inferred]
+            measured = [split for split in at_batch if not split.is_inferred]
             self._by_batch[effective_batch] = _fastest(measured) or _fastest(at_batch)
         return self._by_batch[effective_batch]
 
@@ -77,7 +92,7 @@ class Defaults:
         for configuration in self._configurations:
             if dict(configuration.choices) == self._baseline:
                 return as_measured(configuration)
-        return _fastest([as_measured(own) for own in self._configurations])
+        return _fastest(map(as_measured, self._configurations))
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:

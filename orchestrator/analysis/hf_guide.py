@@ -70,7 +70,7 @@ def guide() -> Guide:
 def published(choices: Mapping[str, Choice]) -> Published | None:
     """The guides' figures for these choices.
 
-    None if the guides have no such row, or if ``choices`` names an axis that is not a built-in one.
+    None if the guides have no such row, or if ``choices`` sets anything beside the known axes.
     """
     if any(axis not in AXES for axis in choices):
         return None

@@ -1,4 +1,4 @@
-"""Two trials' losses, step by step: how far apart they are, and how far loss parity allows."""
+"""Two trials' losses, step by step: how far they differ, and how far loss parity lets them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LossCurves:
 
     @property
     def furthest_step(self) -> int:
-        """The step, from 0, at which they are furthest apart."""
+        """The step, counted from 0, at which the two losses differ most."""
         differences = [abs(b - a) for a, b in zip(self.before, self.after, strict=True)]
         return differences.index(max(differences))
 
@@ -33,7 +33,7 @@ def loss_curves(
 ) -> LossCurves | None:
     """The curves of two trials, the second compared with the first.
 
-    None where one has no losses.
+    None if one of them has no finite loss.
     """
     first, second = rows
     before = losses.get(first["trial_id"], ())

@@ -13,18 +13,16 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 Objective = Callable[[T], float]
-"""A figure of an item of which more is better; minus infinity where it has none."""
+"""Returns a figure of an item. More is better; minus infinity if the item has no figure."""
 Scores = tuple[float, ...]
-"""An item's figures, one an objective."""
+"""The figures of an item, one for each objective."""
 
 
 def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tuple[T, ...]:
     """The items that no other beats, the best on the first objective first.
 
-    Equal items stay or go together.
-
-    One item beats another if it is no worse on any objective and better on one. Items without a
-    figure are left out.
+    One item beats another if it is no worse on any objective and better on one. So two equal items
+    are either both on the front, or both not. Items without a figure are left out.
     """
     scored = _scored(items, objectives)
     # In this order an item can beat only those that come later.
@@ -33,8 +31,8 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     for scores, item in scored:
         rivals = front
         if len(objectives) <= 2:
-            # On two objectives the last to stay is the best so far on the second, and decides
-            # alone.
+            # With two objectives, the last item of the front is the best so far on the second. If
+            # it does not beat the new item, no earlier one does.
             rivals = front[-1:]
         if not any(_beats(rival, scores) for rival, _ in rivals):
             front.append((scores, item))
@@ -56,12 +54,12 @@ def _beats(scores: Scores, others: Scores) -> bool:
 
 
 def little_memory(configuration: Configuration) -> float:
-    """The objective of the front's first axis."""
+    """The first objective: the memory with its sign changed, because less is better."""
     return -float(configuration.memory_bytes)
 
 
 def speed(configuration: Configuration) -> float:
-    """The objective of the front's second axis."""
+    """The second objective: samples per second."""
     return configuration.samples_per_second
 
 
@@ -77,8 +75,9 @@ def memory_speed_front(configurations: Iterable[Configuration]) -> tuple[Configu
 def fronts_by(
     configurations: Iterable[Configuration], key: Callable[[Configuration], K]
 ) -> dict[K, tuple[Configuration, ...]]:
-    """``key`` -> the front of memory and speed of the configurations with that key, in order of
-    first appearance.
+    """Key -> the front of memory and speed of the configurations with this key.
+
+    Keys come in the order in which they first appear.
     """
     groups: dict[K, list[Configuration]] = {}
     for configuration in configurations:

@@ -1,6 +1,4 @@
-"""Which profiled trial stands for a configuration, and its anatomy at the configuration's own
-speed.
-"""
+"""Finds the profile of a configuration, and adapts its times to the configuration's own speed."""
 
 from __future__ import annotations
 
@@ -20,7 +18,10 @@ MEMORY_LAYERS = (
     ("cached by the allocator", "peak_reserved_bytes"),
     ("context and libraries", "device_peak_bytes"),
 )
-"""Parts of a device's peak memory, from the inside out: each ends where its column says."""
+"""(part of a device's peak memory, column), from the innermost part to the outermost.
+
+The last three columns are peaks. Each peak includes all parts before it.
+"""
 
 Figures = dict[tuple[str, str], float]
 """(part of an anatomy, name) -> its new value."""
@@ -29,10 +30,10 @@ Figures = dict[tuple[str, str], float]
 def profile_sources(
     configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], profiled: Collection[str]
 ) -> dict[str, str]:
-    """First trial of each configuration -> the trial with its anatomy: one of its repeats, or a
-    follow-up.
+    """First trial of each configuration -> the trial that has the configuration's anatomy.
 
-    ``profiled`` are the trials that have an anatomy; configurations without one are left out.
+    That is one of its repeats, or a follow-up. ``profiled`` are the trials that have an anatomy.
+    Configurations without an anatomy are left out.
     """
     followed = _profiles_by_followed_trial(follow_ups, profiled)
     sources: dict[str, str] = {}
@@ -58,8 +59,9 @@ def _profiles_by_followed_trial(
 
 
 def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
-    """A follow-up's anatomy with the followed trial's step time, which comes from more steps: idle
-    time, rate, MFU.
+    """A profile's anatomy, with idle time, rate and MFU computed from the step time of ``row``.
+
+    ``row`` is a trial of the same configuration, whose step time comes from more steps.
     """
     seconds = row.get("step_seconds_median")
     if not seconds:
@@ -73,7 +75,7 @@ def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
 
 
 def _idle_at(anatomy: Anatomy, step_seconds: float) -> Figures:
-    """What kernels leave of the step."""
+    """The idle time: the part of the step in which no kernel runs."""
     busy_seconds = 0.0
     for name, seconds in anatomy.values("operations").items():
         if name != IDLE:
@@ -83,7 +85,7 @@ def _idle_at(anatomy: Anatomy, step_seconds: float) -> Figures:
 
 
 def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
-    """Rate and MFU of a step that takes this long; nothing where they were not measured."""
+    """Rate and MFU of a step that takes this long; empty if they were not measured."""
     efficiency = anatomy.values("efficiency")
     profiled_rate = efficiency.get("rate")
     if not profiled_rate:
@@ -95,10 +97,10 @@ def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
-    """Memory at the device's peak of a trial that was not profiled, by ``MEMORY_LAYERS``; None if
-    it does not add up.
+    """Part of ``MEMORY_LAYERS`` -> bytes at the device's peak, for a trial without a profile.
 
-    Optimizer states that were offloaded are not on the device.
+    None if a column is missing, or if the parts do not add up. Offloaded optimizer states are not
+    on the device.
     """
     weights = row.get("model_allocated_bytes")
     states = row.get("optimizer_state_bytes")
@@ -108,7 +110,7 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
     if weights is None or states is None or None in peaks:
         return None
     sizes = [weights, states]
-    # Each peak contains the one before it, the first contains weights and optimizer states.
+    # Each peak contains the one before it. The first contains weights and optimizer states.
     for inner, outer in pairwise([weights + states, *peaks]):
         sizes.append(outer - inner)
     if min(sizes) < 0:

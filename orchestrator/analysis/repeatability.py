@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.steady_state import launch_bound_share, student_quantile
+from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
 
 MAX_WAIT_SHARE = 0.05
@@ -51,7 +51,7 @@ BETWEEN_TRIALS: Mapping[Pace, Variation] = {
     Pace.GPU: Variation(0.0023, 0.0024, 8.3),
     Pace.LAUNCHES: Variation(0.0121, 0.0080, 4.5),
     Pace.HOST: Variation(0.1884, 0.0017, 30.0),
-    Pace.CPU: Variation(0.05, 0.0, 8.0),
+    Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
 }
 """Printed by the command above, which leaves out rows of unknown pace. The figures of ``Pace.CPU``
 are an assumption: no recorded run is without a GPU."""

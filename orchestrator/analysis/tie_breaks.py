@@ -30,7 +30,7 @@ class PairedComparison:
     ratio: float
     """Mean of the speed ratios of all rounds."""
     ci95: float
-    """Half the ratio's 95 % interval (Student's t over the rounds), relative to it."""
+    """Half the 95 % interval of the ratio, as a share of it (Student's t over the rounds)."""
     rounds: int
 
     @property
@@ -53,8 +53,9 @@ Group = tuple[str, ...]
 
 
 def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
-    """The tie-breaks among the rows of one environment, each configuration against the first of its
-    group.
+    """The tie-breaks among the rows of one environment.
+
+    In each group, every configuration is compared with the first.
     """
     comparisons = []
     for group, rounds in _rounds_by_group(rows).items():
@@ -121,19 +122,19 @@ def compared_with_first(
 def fastest_of(
     configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
 ) -> Configuration | None:
-    """The first of these configurations, or the one that beat it in a tie-break by most.
+    """The first of these configurations, or the one that beat it most clearly in a tie-break.
 
-    None where there is none.
+    None if there are no configurations.
     """
     if not configurations:
         return None
-    # Comparisons are paired with the group's first, so only that one can be beaten.
+    # Comparisons are made with the first of the group, so only the first can be beaten.
     with_first = compared_with_first(configurations, comparisons)
     won = [comparison for comparison in with_first if comparison.is_faster]
     if not won:
         return configurations[0]
     winner_id = max(won, key=_ratio).trial_id
-    return next(own for own in configurations if winner_id in own.trial_ids)
+    return next(each for each in configurations if winner_id in each.trial_ids)
 
 
 def _ratio(comparison: PairedComparison) -> float:

@@ -97,8 +97,10 @@ def _rebuilt(
 
 
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
-    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments."""
-    # A run of an older version lacks the axes that came after it: it ran with their defaults.
+    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments.
+
+    A table that is older than an axis has no column for it: its trials ran the default.
+    """
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     choices |= {axis: row[column] for axis, column in axes.items()}
     for name, axis in AXES.items():

@@ -213,7 +213,7 @@ def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> Libr
 
 
 def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
-    # A CPU takes hundreds of times as long for a step, so it gets fewer.
+    # A CPU takes hundreds of times as long for a step, so a file can ask for fewer.
     fallback = config.cpu_fallback
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 

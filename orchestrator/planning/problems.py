@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +56,8 @@ def dotted(at: KeyPath) -> str:
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that ``word`` was probably meant to be; None if none is similar."""
+    import difflib  # only a mistake needs it
+
     by_lower = {choice.lower(): choice for choice in choices}
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1)

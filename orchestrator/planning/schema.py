@@ -62,14 +62,16 @@ def _axis(axis: Axis) -> dict[str, Any]:
         listed = {"enum": list(axis.variants)}
         variants.append({**others, "not": listed, "description": axis.pattern.doc})
     for name, family in axis.families.items():
-        variants += _family(name, family)
+        # A name that is listed, too, must match once only.
+        if name not in axis.variants:
+            variants.append({"const": name, "description": family.doc})
+        variants += _with_parameters(name, family)
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 
-def _family(name: str, family: Family) -> list[dict[str, Any]]:
-    """What a family may be written as: its name, its written form, or a mapping of parameters."""
+def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:
+    """What a family with parameters may be written as: its written form, or a mapping."""
     return [
-        {"const": name, "description": family.doc},
         {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": family.doc},
         {
             "type": "object",

@@ -37,7 +37,7 @@ class CpuFallback:
     """What replaces ``measure`` on a machine without a GPU, and the whole sweep's seconds there."""
 
     warmup_steps: int = 2
-    steps: int | None = 2
+    steps: int | None = 10
     time_budget_seconds: float = 600.0
 
 

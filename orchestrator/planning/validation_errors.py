@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from orchestrator.planning.problems import KeyPath, advice, described, named_value
 from orchestrator.planning.schema_models import SweepSection
 
+_DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 _EXPECTED = {
     "string_type": "text",
     "bool_type": "true or false",
@@ -35,12 +38,30 @@ _BOUNDS = {
 def section_of(value: Mapping[str, Any]) -> SweepSection | list[tuple[KeyPath, str]]:
     """The file's content, typed; or where it breaks the schema, and what is wrong there."""
     try:
-        return SweepSection.model_validate(value)
+        with _without_plugins():
+            return SweepSection.model_validate(value)
     except ValidationError as error:
         problems: list[tuple[KeyPath, str]] = []
         for detail in error.errors(include_url=False):
             problems.append((tuple(detail["loc"]), _message(dict(detail))))
         return problems
+
+
+@contextlib.contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Keep pydantic from asking every installed package for plugins, which takes tens of ms.
+
+    It asks when a model is first used. No plugin could change what a sweep's file means.
+    """
+    before = os.environ.get(_DISABLE_PLUGINS)
+    os.environ[_DISABLE_PLUGINS] = "__all__"
+    try:
+        yield
+    finally:
+        # The variable must not reach the trials, whose libraries use pydantic, too.
+        del os.environ[_DISABLE_PLUGINS]
+        if before is not None:
+            os.environ[_DISABLE_PLUGINS] = before
 
 
 def _message(detail: Mapping[str, Any]) -> str:

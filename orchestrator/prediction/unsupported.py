@@ -20,10 +20,25 @@ _HOOK_PLACES = {
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "layers": "Liger's kernels are not traced",
+    "linears": "torchao's casts to FP8 are not traced",
     "checkpointing": "what selective checkpointing keeps is not traced",
     "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
+_PLAIN_LORA = frozenset(
+    {
+        "alpha_pattern",
+        "exclude_modules",
+        "layers_pattern",
+        "layers_to_transform",
+        "lora_alpha",
+        "r",
+        "rank_pattern",
+        "target_modules",
+        "use_rslora",
+    }
+)
+"""Parameters of LoRA with which it still computes two products beside each layer, and no more."""
 
 
 def unpredictable(spec: TrialSpec) -> str:
@@ -53,11 +68,25 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     if loss is not None and loss.arguments.get("kernel") != "chunked":
         return "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    if attention.startswith(("flash_attention", "flex")):
+    if attention.startswith(("flash_attention", "flex", "kernels-community/")):
         return f"{attention} runs kernels that are not traced"
+    if "experts_implementation" in spec.settings.model_kwargs:
+        return "the kernels of a chosen experts implementation are not traced"
     base = spec.settings.hooks.get("base")
     if base is not None and base.name == "quantized_base":
         return "the kernels of a quantized base are not traced"
+    return _untraced_adapter(spec)
+
+
+def _untraced_adapter(spec: TrialSpec) -> str:
+    adapter = spec.settings.hooks.get("model")
+    if adapter is None or adapter.name != "peft_adapter":
+        return ""
+    method = adapter.arguments["method"]
+    parameters = adapter.arguments["parameters"]
+    # Other methods compute more than two products beside a layer, and no GPU has checked them.
+    if method != "lora" or not _PLAIN_LORA.issuperset(parameters):
+        return f"the operators of this {method} adapter are not traced"
     return ""
 
 

@@ -42,6 +42,7 @@ _REQUIREMENTS = {
     "cuda": "a CUDA GPU",
     "bf16": "a GPU with bf16, or a CPU",
     "no_attention_dropout": "a model without attention dropout",
+    "experts": "a mixture of experts",
     "text_task": "a model of text",
 }
 """Requirement without an argument -> its words."""
@@ -52,6 +53,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "torch>=": "torch {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
     "task:": "the task `{}`",
+    "hub_kernel:": "the package `kernels` and the kernel `{}`",
     "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
 }
 """Prefix of a requirement with an argument -> its words."""

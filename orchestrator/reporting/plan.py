@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
+from jobs.steady_state import wanted_error
 from orchestrator.labels import trial_label
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
 from orchestrator.planning.plan import Plan
@@ -155,6 +156,9 @@ def _measure(measure: MeasureSpec) -> str:
     early = ""
     if measure.relative_error:
         early = f", fewer once the speed is known to {error(measure.relative_error)}"
+        without_gpu = wanted_error(measure.relative_error, "cpu")
+        if without_gpu != measure.relative_error:
+            early += f" ({error(without_gpu)} without a GPU)"
     return f"{steps} after {warmup}{early}; timeout {duration(measure.timeout_seconds)}"
 
 

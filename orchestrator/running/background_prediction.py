@@ -16,7 +16,7 @@ from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 
 _CORES_PER_PROCESS = 4
-"""One background process for so many cores. The other cores are left to trials on this host."""
+"""Cores of this host for each background process. It uses one; the others are for trials."""
 _DEFAULT_GPU = "h200"
 """GPU whose constants are used for a model without its own. The search corrects the predictions
 with its first measurements.

@@ -1,4 +1,4 @@
-"""Batch-size searches carried out: one per technique set, all at once on the slots of a model."""
+"""Runs batch-size searches: one per technique set, all at once on the slots of a GPU model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orchestrator.storage.run_folder import RunFolder
 VERB = "batch_size"
 MAX_MICRO_BATCH = 512
 MAX_MICRO_BATCH_ON_CPU = 64
-"""The largest sizes tried unless the user says otherwise."""
+"""The largest micro-batches that are tried, unless the user names another one."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 
 
@@ -44,11 +44,11 @@ class BatchSizeGoal:
     memory_margin: float = 0.05
     """GPU memory to keep free: a share below 1, or bytes."""
     tolerance: float = 0.02
-    """Speeds closer than this, relative, are equal."""
+    """Relative difference of two speeds that still counts as equal."""
     max_micro_batch: int | None = None
-    """None: ``MAX_MICRO_BATCH``, and less without a GPU."""
+    """The largest micro-batch to try. None: ``MAX_MICRO_BATCH``, or less without a GPU."""
     exact: bool = False
-    """Find the largest size to the sample, even if it is 64 or more."""
+    """Find the exact largest size. Otherwise sizes of 64 and more are found approximately."""
 
     def largest_size(self, *, has_gpu: bool) -> int:
         """The largest micro-batch to try."""
@@ -83,10 +83,11 @@ def tune_batch_sizes(
     options: RunOptions,
     folder: RunFolder,
 ) -> list[HardwareAnswers]:
-    """Tune every set on one GPU model after another, each in a folder of its own if there are more.
+    """Tune every technique set on one GPU model after another.
 
-    Raises ClusterError, LoggerError or RunFolderError; NoSuchGpuError also in a run of GPU rows
-    where no GPU is seen.
+    With several GPU models, each model has a folder of its own. Raises ClusterError, LoggerError or
+    RunFolderError. Raises NoSuchGpuError if a GPU model is missing, or if the run has rows of GPUs
+    and no GPU is found.
     """
     run = lifecycle.run_description(config, VERB)
     started_at = time.monotonic()
@@ -96,7 +97,7 @@ def tune_batch_sizes(
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:
-            # The models share one time budget: each gets what those before it have left.
+            # The GPU models share one time budget. Each gets what the ones before it have left.
             spent_seconds = time.monotonic() - started_at
             with _folder_of_part(folder, part, is_only=len(parts) == 1) as part_folder:
                 tuning = _Tuning(config, sets, goal, part, part_folder)
@@ -110,7 +111,7 @@ def tune_batch_sizes(
 
 @contextlib.contextmanager
 def _folder_of_part(folder: RunFolder, part: Cluster, *, is_only: bool) -> Iterator[RunFolder]:
-    """Where one GPU model's run is written."""
+    """The folder for the records of one GPU model, locked."""
     if is_only:
         yield folder
         return
@@ -139,7 +140,7 @@ class _Tuning:
         self._searches = [self._search(technique_set) for technique_set in sets]
 
     def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
-        """Tune. ``spent_seconds`` of the time budget are gone."""
+        """Tune. ``spent_seconds`` of the time budget are already used."""
         earlier = self._earlier_records(options)
         # What is left of the time budget after the GPU models before this one.
         budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
@@ -167,7 +168,10 @@ class _Tuning:
         return sort_earlier(self._folder, self._is_known, fresh=options.fresh, hardware=hardware)
 
     def _measure(self, session: Session, earlier: EarlierRecords) -> None:
-        """Run the session's trials. The smallest trial of a set builds and reserves what all do."""
+        """Run the session's trials.
+
+        All trials of a set need the same operators and reservation, so the smallest one names them.
+        """
         smallest = self._smallest_trials()
         needs = None
         if smallest:
@@ -185,8 +189,8 @@ class _Tuning:
         )
 
     def _session(self, options: RunOptions, budget: float | None) -> Session:
-        """The session, after what is printed before it. Raises LoggerError."""
-        # The loggers start first: one that refuses ends the verb before anything is printed.
+        """Print the opening lines and make the session. Raises LoggerError."""
+        # Loggers start first. If one refuses to start, the verb ends before anything is printed.
         axes = self._labelled_axes()
         config = self._config
         folder = self._folder
@@ -232,7 +236,7 @@ class _Tuning:
         return trials
 
     def _labelled_axes(self) -> tuple[str, ...]:
-        """The batch's axes, and those on which the sets differ."""
+        """The axes of the batch, and the axes on which the technique sets differ."""
         varying = []
         for axis in self._sets[0].choices:
             values = {str(technique_set.choices[axis]) for technique_set in self._sets}

@@ -8,7 +8,7 @@ import enum
 from jobs.record import Outcome, TrialRecord
 
 _OWN_TIMEOUT_SHARE = 0.95
-"""Share of its own timeout. A trial that timed out earlier was ended by the sweep's time budget."""
+"""If a trial timed out before this share of its own timeout, the time budget ended it."""
 
 
 class CloseReason(enum.StrEnum):

@@ -50,7 +50,8 @@ class EarlierRecords:
 def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:
     """Raises NoSuchGpuError if the run was measured on GPUs and the cluster has none.
 
-    Otherwise a broken driver or a login node would make every earlier row superseded.
+    Without this check, every earlier row would be superseded on a login node, or if the GPU's
+    driver is broken.
     """
     if cluster.gpus or fresh:
         return

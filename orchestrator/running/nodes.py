@@ -15,7 +15,7 @@ class ClusterError(RuntimeError):
 
 
 class NoSuchGpuError(RuntimeError):
-    """The configuration names GPU models, and no node has one of them."""
+    """No node has a GPU that the configuration or the run folder needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class Node:
     """Memory that Ray gives out on the node, less a tenth for Ray itself."""
     environment: Mapping[str, Any]
     set_aside: int = 0
-    """Unfit GPUs among them, which get no trial."""
+    """How many of its GPUs are unfit and get no trial."""
 
     @property
     def hardware(self) -> str:
@@ -49,7 +49,7 @@ class Placement:
     """Empty: any node."""
 
     def applied_to(self, spec: TrialSpec) -> TrialSpec:
-        """The trial with what it reserves here."""
+        """The trial, with the needs that it reserves here."""
         needs = dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path)
         return dataclasses.replace(spec, needs=needs)
 
@@ -80,7 +80,7 @@ class Cluster:
     is_own: bool = False
     """Whether Ray was started for this sweep: it has no other user, and no node can join."""
     known_models: frozenset[str] = frozenset()
-    """GPU models of the cluster that this is a part of."""
+    """The GPU models of the whole cluster, if this is a part of one."""
 
     @property
     def gpus(self) -> int:
@@ -96,7 +96,7 @@ class Cluster:
 
     @property
     def trial_nodes(self) -> tuple[Node, ...]:
-        """The nodes that run trials: those with GPUs; all nodes without any GPU."""
+        """The nodes that run trials: those with GPUs, or all nodes if there is no GPU at all."""
         return tuple(node for node in self.nodes if node.gpus or not self.gpus)
 
     @property
@@ -119,27 +119,27 @@ class Cluster:
         return tuple(self._part(groups[model], groups) for model in sorted(groups))
 
     def by_gpu_model(self) -> dict[str, Cluster]:
-        """GPU model as in ``TrialSpec.gpu_model`` -> its part of the cluster; "": the whole."""
+        """``TrialSpec.gpu_model`` -> its part of the cluster. With one model the key is ""."""
         parts = self.by_hardware()
         if len(parts) == 1:
             return {"": self}
         return {part.hardware: part for part in parts}
 
     def is_new_model(self, hardware: str) -> bool:
-        """Whether the configuration allows this GPU model, and the cluster had none of it."""
+        """Whether the configuration allows this GPU model, and the cluster has no such GPU yet."""
         if self.allowed_models and not _is_called(hardware, self.allowed_models):
             return False
         own_models = {node.hardware for node in self.nodes}
         return hardware not in self.known_models | own_models
 
     def slots_by_model(self) -> dict[str, int]:
-        """GPU model as in ``TrialSpec.gpu_model`` -> trials that it can run at once."""
+        """``TrialSpec.gpu_model`` -> how many trials can run on it at once."""
         return {model: part.slots for model, part in self.by_gpu_model().items()}
 
     def only(self, models: Sequence[str]) -> Cluster:
         """The nodes whose GPU's name contains one of these words; all nodes if there are no words.
 
-        Raises NoSuchGpuError.
+        Raises NoSuchGpuError if no node has such a GPU.
         """
         if not models:
             return self
@@ -153,10 +153,10 @@ class Cluster:
         )
 
     def needs(self, asked: Needs) -> Needs:
-        """What every trial reserves: one GPU, and what is ``asked`` of the node's cores and memory.
+        """What every trial reserves: one GPU, and the cores and memory in ``asked``.
 
-        Zeros in ``asked`` mean the GPU's share of its node; the smallest share of any node, so that
-        a trial fits everywhere. Without GPUs a trial has its node to itself.
+        A zero in ``asked`` stands for a GPU's share of its node. The smallest share of all nodes is
+        taken, so that a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
         nodes = self.trial_nodes
         # A GPU's share of its node; the whole node if it has no GPU.
@@ -177,7 +177,10 @@ class Cluster:
         return Placement(needs=self.needs(asked), hardware=self.hardware, node_ids=node_ids)
 
     def _part(self, nodes: Sequence[Node], models: Iterable[str]) -> Cluster:
-        """Some of the nodes, trials kept on them; ``models`` are those of the whole cluster."""
+        """A cluster of some nodes that keeps trials on them.
+
+        ``models`` are the GPU models of the whole cluster.
+        """
         return dataclasses.replace(
             self, nodes=tuple(nodes), pinned=True, known_models=frozenset(models)
         )

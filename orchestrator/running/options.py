@@ -10,7 +10,7 @@ class RunOptions:
     """Where, how long and how much of a plan to measure."""
 
     address: str | None = None
-    """A Ray cluster's; None: ``RAY_ADDRESS``, else a cluster started here."""
+    """Address of a Ray cluster. None: that of ``RAY_ADDRESS``, or else a Ray started here."""
     time_budget_seconds: float | None = None
     resume: bool = False
     """Continue a run: repeat nothing that has finished."""

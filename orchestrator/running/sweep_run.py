@@ -83,7 +83,7 @@ def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
 
 @contextlib.contextmanager
 def _search_factory(config: SweepConfig, cluster: Cluster) -> Iterator[SearchFactory]:
-    """Builds the sweep's searches. Memory is predicted beside them while the context lasts."""
+    """Builds the sweep's searches, and predicts memory in the background during the context."""
     has_gpu = cluster.gpus > 0
     if not has_gpu or not SEARCHES[config.search.kind].uses_predicted_memory:
         yield SearchFactory(config=config, with_follow_ups=has_gpu)
@@ -106,7 +106,7 @@ class _Sweep:
         self._plan = plan(config, has_gpu=self._cluster.gpus > 0)
         self._parts = self._cluster.by_gpu_model()
         self._slots = self._cluster.slots_by_model()
-        """GPU model -> its slots by now; the search reads it."""
+        """GPU model -> its slots now. The search reads this mapping, and the cluster updates it."""
         self._trials = {model: self._trials_for(model) for model in self._parts}
         """GPU model -> its trials of the plan."""
         self._planned_ids: set[str] = set()
@@ -115,7 +115,7 @@ class _Sweep:
 
     def run(self, factory: SearchFactory) -> Session:
         """Measure; returns the session once it has ended."""
-        # What is there already, and who watches what follows.
+        # Earlier records and observers come first.
         earlier = self._earlier_records()
         progress = self._progress()
         session = self._session(factory, [progress, *self._other_observers()])
@@ -138,7 +138,10 @@ class _Sweep:
         return session
 
     def _trials_for(self, model: str) -> tuple[TrialSpec, ...]:
-        """The plan on one GPU model. Without a GPU the smallest come first: time runs out."""
+        """The plan on one GPU model.
+
+        Without a GPU the time budget may not suffice, so the smallest trials come first.
+        """
         trials = self._plan.trials
         if not self._cluster.gpus:
             trials = order_by_size(trials)
@@ -161,7 +164,7 @@ class _Sweep:
         return Progress(len(self._planned_ids), self._config.axes_in_play, stream=stream)
 
     def _other_observers(self) -> Sequence[Observer]:
-        """What else watches the sweep. Raises LoggerError."""
+        """All observers except progress. Raises LoggerError if a logger cannot start."""
         config = self._config
         path = self._folder.path
         is_ours = self._folder.is_ours
@@ -174,7 +177,7 @@ class _Sweep:
     def _earlier_records(self) -> EarlierRecords:
         """Earlier records of planned trials, and of follow-ups to them.
 
-        Raises NoSuchGpuError in a run of GPU rows where no GPU is seen.
+        Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found.
         """
         fresh = self._options.fresh
         refuse_without_gpu(self._folder, self._cluster, fresh=fresh)
@@ -182,7 +185,7 @@ class _Sweep:
         return sort_earlier(self._folder, self._is_wanted, fresh=fresh, hardware=hardware)
 
     def _lines_about(self, earlier: EarlierRecords) -> Iterator[str]:
-        """What is printed of earlier records that are not simply kept."""
+        """The lines about earlier records that are moved, left alone or measured again."""
         for sentence in earlier.sentences():
             yield f"-- {sentence}"
         for line in lifecycle.environment_lines(earlier, self._cluster.environments):
@@ -196,17 +199,17 @@ class _Sweep:
     def _opening_lines(self) -> Iterator[str]:
         """What is printed before measuring."""
         trials = count(len(self._plan.trials), "trial")
-        each = ""
+        on_models = ""
         if len(self._parts) > 1:
-            each = f" on each of {len(self._parts)} GPU models"
+            on_models = f" on each of {len(self._parts)} GPU models"
         ruled_out = len(self._plan.ruled_out)
         where = lifecycle.slots_in_words(self._cluster)
-        yield f"{self._config.name}: {trials}{each}, {ruled_out} ruled out, on {where}"
+        yield f"{self._config.name}: {trials}{on_models}, {ruled_out} ruled out, on {where}"
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
 
     def _description(self, earlier: EarlierRecords) -> dict[str, object]:
-        """What ``run.json`` says before anything is measured."""
+        """The content of ``run.json`` before anything is measured."""
         description = lifecycle.run_description(self._config, "sweep")
         planned = {"planned": len(self._planned_ids)}
         notes = [*self._screening.notes, *earlier.sentences()]

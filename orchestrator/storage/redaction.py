@@ -58,7 +58,7 @@ def redacted(value: Any, name: str = "") -> Any:
     """Plain JSON values with every secret replaced, at any depth.
 
     Secrets are texts under a name such as ``api_key``, users in URLs, and signatures in queries.
-    Any text that looks like a token of a known service is one, too.
+    Text that looks like a token of a known service is a secret under any name.
     """
     if isinstance(value, Mapping):
         return {key: redacted(item, _name_inside(name, str(key))) for key, item in value.items()}

@@ -81,15 +81,16 @@ class AskedTraits(tuple[str, ...]):
 def traits_that_rules_ask_for() -> set[object]:
     """Every trait that some rule asks for, whatever else is chosen."""
     asked: set[object] = set()
-    for has_all in (True, False):
-        traits = AskedTraits()
-        traits.asked = asked
-        traits.has_all = has_all
-        # Some rules ask only about a certain number format.
-        for arguments in ({"fp16": True}, {}):
-            variant = Variant(doc="", training_arguments=arguments, traits=traits)
-            for rule in RULES:
-                rule.applies({"accumulation": 2}, {"optimizer": variant, "precision": variant})
+    # Some rules look at a row's settings first, such as the number format. So each row is tried.
+    for axis in AXES.values():
+        for variant in axis.variants.values():
+            for has_all in (True, False):
+                traits = AskedTraits()
+                traits.asked = asked
+                traits.has_all = has_all
+                chosen = {axis.name: dataclasses.replace(variant, traits=traits)}
+                for rule in RULES:
+                    rule.applies({"accumulation": 2}, chosen)
     return asked
 
 

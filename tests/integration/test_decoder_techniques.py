@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ import pytest
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
+from orchestrator.export import export
 from tests.conftest import build_tiny_spec
 
 TIMEOUT = 240.0
@@ -132,6 +138,36 @@ def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run
     assert peak(checkpointed) < peak(selective) < peak(kept)
     assert selective.steps["loss"] == kept.steps["loss"]
     assert selective.measurements["checkpointed_layers"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"},
+        {"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"},
+    ],
+    ids=["regional", "selective"],
+)
+def test_exported_script_trains_with_the_trials_losses(
+    choices: dict[str, Choice], run: Run, tmp_path: Path
+) -> None:
+    spec = decoder(choices)
+    losses = run(spec).steps["loss"]
+    export(spec, tmp_path / "exported", label="a test")
+    options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]
+    done = subprocess.run(
+        [sys.executable, "train.py", "--max_steps", str(len(losses)), *options],
+        cwd=tmp_path / "exported",
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4)
 
 
 def test_missing_kernels_are_unsupported_with_the_install_command(run: Run) -> None:

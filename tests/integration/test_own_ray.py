@@ -15,17 +15,21 @@ import pytest
 
 from orchestrator.storage.run_folder import RunFolder
 from tests.integration.test_sweep import ROOT, command, config_of
+from tests.support import light_parent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[psutil.Popen]:
-    """A sweep with temporary files of its own, at the moment of its start."""
-    config = config_of(tmp_path, [1, 2, 4], steps=300)
+    """A sweep with temporary files of its own, at the moment of its start.
+
+    Its Ray is real, its trials only pretend to train: two end at once, the others would take long.
+    """
+    config = config_of(tmp_path, [1, 2, 4])
     temporary = tmp_path / "t"
     temporary.mkdir()
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    environment = {**os.environ, **light_parent.variables(60.0), "TMPDIR": str(temporary)}
     process = psutil.Popen(
         command(config, tmp_path / "run"),
         cwd=ROOT,
@@ -101,7 +105,7 @@ def test_no_home_folder_is_a_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         command(config, tmp_path / "run"),
         cwd=ROOT,
-        env={**os.environ, "HOME": "/proc/none"},
+        env={**os.environ, **light_parent.variables(), "HOME": "/proc/none"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -173,8 +173,7 @@ def test_other_recipes_can_be_ranked_and_every_row_listed(page: Any) -> None:
     assert listed.count() > 50
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820, 1400])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (820, "light"), (1400, "dark")])
 def test_page_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
     size = {"width": width, "height": 900}
     path = folder / "report.html"

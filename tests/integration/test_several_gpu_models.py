@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.support import light_parent
 from tests.support.two_model_cluster import GPU, NODE, TRIALS
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +32,11 @@ def swept(
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "RAY_TMPDIR": ray_folder},
+            env={**os.environ, **light_parent.variables(), "RAY_TMPDIR": ray_folder},
             capture_output=True,
             text=True,
             check=False,
-            timeout=280,
+            timeout=580,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}

@@ -21,18 +21,10 @@ from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
-from tests.support.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.faults import Announcement, has_ended, with_fault
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120.0
-
-OWNER = """\
-import json, sys
-from jobs.isolation.slot import Slot
-from jobs.spec import spec_from_json
-with Slot(cpus=1) as slot:
-    slot.run(spec_from_json(json.load(open(sys.argv[1]))), timeout_seconds=600.0)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +229,7 @@ def test_python_m_jobs_prints_a_record(
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Parents that die: each of these tests costs the preload of a new one.
+# Parents that end; tests/unit/jobs/isolation/test_slot.py has more of them.
 
 
 def test_parent_killed_during_a_trial_takes_the_trial_along(
@@ -253,39 +245,6 @@ def test_parent_killed_during_a_trial_takes_the_trial_along(
     assert has_ended(pids["child"])
     assert slot.parent_pid is None
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
-
-
-def test_parent_killed_between_trials_is_replaced_by_the_next_run(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slot.start()
-    killed = slot.parent_pid
-    assert killed is not None
-    started = slot.parents_started
-    os.kill(killed, signal.SIGKILL)
-    assert has_ended(killed)
-    with monkeypatch.context() as patch:
-        patch.setattr(slot, "start", lambda: None)  # as if it had been alive when looked for
-        with pytest.raises(SlotDiedError):
-            slot.run(good, TIMEOUT)
-    record = slot.run(good, TIMEOUT)
-    assert slot.parents_started == started + 1
-    assert record.delivery.slot_pid == slot.parent_pid != killed
-    assert_unharmed(record, ok_before)
-
-
-def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(
-    good: TrialSpec, announcement: Announcement, tmp_path: Path
-) -> None:
-    spec = with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path)
-    file = tmp_path / "spec.json"
-    file.write_text(json.dumps(to_json(spec)))
-    with subprocess.Popen([sys.executable, "-c", OWNER, str(file)], cwd=ROOT) as owner:
-        pids = announcement.wait()
-        # The grandchild announced: its parent is the trial, whose parent is the slot's.
-        parent = parent_of(pids["child"])
-        owner.kill()
-    assert all(has_ended(pid) for pid in (parent, pids["child"], pids["grandchild"]))
 
 
 def test_closing_a_slot_ends_its_parent_and_the_idle_child(slot: Slot, good: TrialSpec) -> None:

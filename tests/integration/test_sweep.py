@@ -8,21 +8,28 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobs.node.environment import describe
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import sweep
 from orchestrator.api import load
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
+from tests.support.another_jobs import write_another_jobs
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.light_slot import LightSlotTrainable
 from tests.support.observers import Recorder
 from tests.support.records import make_record, write_run
 
@@ -46,10 +53,13 @@ class Sweep:
         self.folder = RunFolder(folder)
         self.session = session(Grid(self.trials), self.folder, [self.observer])
 
-    def run(self, *, retries: int = 2) -> dict[str, TrialRecord]:
-        """Run every trial; the records, of which there is one for each."""
+    def run(self, **options: Any) -> dict[str, TrialRecord]:
+        """Run every trial; the records, of which there is one for each.
+
+        ``options`` are those of ``run_trials``.
+        """
         with self.folder.locked(), connected(None) as cluster:
-            run_trials(self.session, cluster, retries=retries)
+            run_trials(self.session, cluster, **options)
             self.session.write_missing_records()
         records = self.folder.records()
         assert set(records) == {trial.trial_id for trial in self.trials}
@@ -104,7 +114,7 @@ def test_killed_actors_cost_no_record(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         killing = pool.submit(kill_actor)
-        records = swept.run(retries=1)  # each costs a parent's imports
+        records = swept.run(retries=1, trainable=LightSlotTrainable)
         assert has_ended(killing.result())
     assert sorted(swept.ended()) == sorted(records)
     assert records[killed_always.trial_id].outcome is Outcome.CRASHED
@@ -125,7 +135,7 @@ class CtrlC(Session):
 @pytest.mark.usefixtures("ray_session")
 def test_ctrl_c_lets_running_trials_finish_and_skips_the_rest(tmp_path: Path) -> None:
     swept = Sweep(tmp_path, good_trials(4), session=CtrlC)
-    records = swept.run()
+    records = swept.run(trainable=LightSlotTrainable)
     assert swept.session.close_reason is CloseReason.INTERRUPTED
     outcomes = {(record.outcome, record.rule) for record in records.values()}
     assert outcomes == {(Outcome.OK, ""), (Outcome.SKIPPED, "interrupted")}
@@ -193,11 +203,14 @@ def test_sweep_without_an_ok_trial_fails_with_the_reason(
 
 
 def test_killed_driver_is_resumed(tmp_path: Path) -> None:
-    """Two processes, as a user starts them, each with a Ray of its own."""
+    """Two processes, as a user starts them, each with a Ray of its own.
+
+    In their working folder is a package ``jobs`` of the user's, which no process may import.
+    """
     config, folder = config_of(tmp_path, [1, 2, 4], steps=50), tmp_path / "run"
-    with subprocess.Popen(
-        command(config, folder), cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as driver:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    here: dict[str, Any] = {"cwd": write_another_jobs(tmp_path), "env": environment, "text": True}
+    with subprocess.Popen(command(config, folder), stdout=subprocess.PIPE, **here) as driver:
         assert driver.stdout is not None
         assert any(line.startswith("[2/6]") for line in driver.stdout)
         driver.kill()
@@ -209,7 +222,7 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
     assert has_ended(slot_parent), "the killed driver's slot lives on"
 
     resumed = subprocess.run(
-        command(config, folder, "--resume"), cwd=ROOT, capture_output=True, text=True, timeout=240
+        command(config, folder, "--resume"), capture_output=True, timeout=240, **here
     )
     assert resumed.returncode == 0, resumed.stderr
     assert "Traceback" not in resumed.stderr
@@ -232,9 +245,10 @@ def test_rows_of_an_earlier_plan_move_aside_and_are_counted(
 ) -> None:
     folder = tmp_path / "run"
     optimizer = "optimizer: [sgd]"
-    assert run_sweep(config_of(tmp_path, [1, 2], axis=optimizer), folder) == 0
+    trials = plan(load_config(config_of(tmp_path, [1, 2], axis=optimizer)), has_gpu=False).trials
+    measured = make_record(environment=describe(), gpu=False)
+    write_run(folder, [replace(measured, spec=trial) for trial in trials])
     before = {path.name: path.read_bytes() for path in folder.glob("records/*.json")}
-    capsys.readouterr()
     longer = config_of(tmp_path, [1], axis=optimizer, steps=3)
     assert run_sweep(longer, folder, "--resume") == 0
     assert "2 earlier records of another plan: moved to" in capsys.readouterr().out

@@ -15,6 +15,8 @@ from jobs.spec import Choice, DatasetFile, DataSpec, ModelSpec, SyntheticData, T
 from tests.conftest import TINY_BERT, build_tiny_spec
 
 TIMEOUT = 240.0
+BUILD_TIMEOUT = 540.0
+"""For trials that build DeepSpeed's ops, which takes minutes the first time on a machine."""
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 TINY = {
@@ -38,8 +40,9 @@ def run() -> Iterator[Run]:
             *,
             spec: TrialSpec | None = None,
             outcome: Outcome = Outcome.OK,
+            timeout_seconds: float = TIMEOUT,
         ) -> TrialRecord:
-            record = slot.run(spec or build_tiny_spec(choices), TIMEOUT)
+            record = slot.run(spec or build_tiny_spec(choices), timeout_seconds)
             assert record.outcome is outcome, f"{record.reason}\n{record.delivery.log}"
             return record
 
@@ -194,8 +197,7 @@ def test_compiled_graphs_are_counted(run: Run, plain: TrialRecord) -> None:
 def test_deepspeed_is_in_effect(
     offload: str, effective: dict[str, Any], run: Run, plain: TrialRecord
 ) -> None:
-    # DeepSpeed builds its ops the first time on a machine, which takes minutes.
-    record = run({"offload": offload})
+    record = run({"offload": offload}, timeout_seconds=BUILD_TIMEOUT)
     assert {name: record.measurements[name] for name in effective} == effective
     assert record.measurements["parameters_total"] == plain.measurements["parameters_total"]
     if offload == "zero3_cpu_both":

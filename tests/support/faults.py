@@ -18,10 +18,13 @@ from typing import Any, NoReturn
 from jobs.spec import Hook, TrialSpec
 from jobs.techniques.hooks import hook
 
+PREFIX = "faults."
+"""Of the names of this file's hooks."""
+
 
 def with_fault(spec: TrialSpec, name: str, **arguments: Any) -> TrialSpec:
     """The same trial with a fault of this file; ``arguments`` are the fault's keyword arguments."""
-    hooks = {**spec.settings.hooks, "model": Hook(f"faults.{name}", arguments)}
+    hooks = {**spec.settings.hooks, "model": Hook(f"{PREFIX}{name}", arguments)}
     return replace(spec, settings=replace(spec.settings, hooks=hooks))
 
 

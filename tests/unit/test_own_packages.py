@@ -1,4 +1,7 @@
-"""A package ``jobs`` of the user's own beside the command breaks nothing; the wheel is complete."""
+"""A package ``jobs`` of the user's own beside the command breaks nothing; the wheel is complete.
+
+``test_killed_driver_is_resumed`` in tests/integration/test_sweep.py measures beside such a package.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs import own_process
+from tests.support.another_jobs import write_another_jobs
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(path.name for path in (ROOT / "configs").iterdir())
@@ -19,10 +23,7 @@ SHIPPED = sorted(path.name for path in (ROOT / "configs").iterdir())
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     """A working folder with a package ``jobs`` that must not be imported."""
-    (tmp_path / "jobs").mkdir()
-    for name in ("__init__", "__main__"):
-        (tmp_path / "jobs" / f"{name}.py").write_text("raise SystemExit('the wrong jobs')\n")
-    return tmp_path
+    return write_another_jobs(tmp_path)
 
 
 def run_in(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -53,22 +54,6 @@ def test_orchestrator_after_another_package_jobs_says_so(here: Path) -> None:
     ran = run_in(here, [sys.executable, "-c", "import jobs, orchestrator"])
     assert ran.returncode == 1
     assert "another package jobs is imported already" in ran.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_sweep_beside_a_package_jobs_measures(here: Path) -> None:
-    (here / "mini.yaml").write_text(
-        "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 32, "
-        "num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 64, vocab_size: 128, "
-        "max_position_embeddings: 16}}\n"
-        "data: {synthetic: {sequence_length: 8, samples: 8}}\n"
-        "axes: {micro_batch: [2]}\n"
-        "measure: {warmup_steps: 1, steps: 2}\n"
-    )
-    ran = run_in(here, [sys.executable, "-m", "orchestrator.sweep", "mini.yaml", "--json"])
-    assert ran.returncode == 0, ran.stderr
-    assert (here / "runs" / "mini" / "trials.parquet").exists()
 
 
 @pytest.mark.slow

@@ -27,6 +27,17 @@ def _single_kernel(kernel: str, description: str, traits: tuple[str, ...] = ()) 
     )
 
 
+def _flash(name: str, doc: str, *requires: str) -> Variant:
+    """A variant of FlashAttention by the name that transformers has for it."""
+    return Variant(
+        doc=doc,
+        model_kwargs={"attn_implementation": name},
+        requires=requires,
+        numerical_effect="rounding",
+        traits=("half_precision_only",),
+    )
+
+
 ATTENTION = Axis(
     name="attention",
     doc="Which implementation computes attention",
@@ -71,6 +82,27 @@ ATTENTION = Axis(
             requires=("task:causal-lm", "torch>=2.10", "capability>=8.0", "no_attention_dropout"),
             numerical_effect="rounding",
             traits=("half_precision_only",),
+        ),
+        "flash_attention_3": _flash(
+            "flash_attention_3",
+            "FlashAttention-3 for Hopper GPUs, of the package flash_attn_interface; needs a 16-bit "
+            "precision",
+            "package:flash_attn_interface",
+            "capability>=9.0",
+        ),
+        "hub_flash_attention_2": _flash(
+            "kernels-community/flash-attn2",
+            "FlashAttention-2 as a kernel of the Hub, which is downloaded; needs a 16-bit "
+            "precision",
+            "hub_kernel:kernels-community/flash-attn2",
+            "capability>=8.0",
+        ),
+        "hub_flash_attention_3": _flash(
+            "kernels-community/vllm-flash-attn3",
+            "FlashAttention-3 for Hopper GPUs as a kernel of the Hub, which is downloaded; needs a "
+            "16-bit precision",
+            "hub_kernel:kernels-community/vllm-flash-attn3",
+            "capability>=9.0",
         ),
         "flex_attention": Variant(
             doc="PyTorch's flex_attention, which is compiled at the first step",

@@ -55,6 +55,12 @@ _CHUNKS = 8
 """The logits of an eighth of the tokens are held at once."""
 
 
+class _Latest:
+    """What the output layer got last, until the loss function takes it."""
+
+    hidden: Any = None
+
+
 @hook("fused_loss")
 def fused_loss(
     model: torch.nn.Module, task: Task, arguments: Any, *, kernel: str
@@ -66,14 +72,12 @@ def fused_loss(
     ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError for a model whose loss
     is another one, or whose output layer is not a plain linear layer.
     """
-    from types import SimpleNamespace
-
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
     _refuse_other_losses(model, head, kernel, arguments)
     total_loss = {"chunked": _chunked_loss, "liger": _liger_loss, "cce": _cut_loss}[kernel]()
     plain_head = head.forward
     plain_loss: Any = model.loss_function
-    latest = SimpleNamespace(hidden=None)
+    latest = _Latest()
 
     def head_forward(hidden: torch.Tensor) -> Any:
         if not head.training:

@@ -1,6 +1,28 @@
 """Precision axis: the number formats of weights and arithmetic."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import Hook
 from jobs.techniques.base import Axis, Variant
+from jobs.techniques.hooks import hook
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.spec import Task
+
+
+def _fp8(recipe: str, doc: str) -> Variant:
+    return Variant(
+        doc=doc,
+        training_arguments={"bf16": True, "tf32": False},
+        hooks={"linears": Hook("float8_linears", {"recipe": recipe})},
+        requires=("package:torchao", "capability>=8.9"),
+        numerical_effect="training",
+    )
+
 
 # Every row sets tf32, because torch_compile=True turns TF32 on where tf32 is None.
 PRECISION = Axis(
@@ -40,5 +62,56 @@ PRECISION = Axis(
             requires=("bf16",),
             numerical_effect="training",
         ),
+        "fp8_tensorwise": _fp8(
+            "tensorwise",
+            "Linear layers multiplied in FP8 by torchao, one scale a tensor, beside bf16 autocast: "
+            "for wide layers, and with torch.compile",
+        ),
+        "fp8_rowwise": _fp8(
+            "rowwise",
+            "Linear layers multiplied in FP8 by torchao, one scale a row, beside bf16 autocast: "
+            "more accurate, slower",
+        ),
     },
 )
+
+_FP8_MULTIPLE = 16
+"""The tensor cores multiply FP8 matrices whose sides are multiples of this."""
+
+
+@hook("float8_linears")
+def float8_linears(
+    model: torch.nn.Module, task: Task, arguments: Any, *, recipe: str
+) -> torch.nn.Module:
+    """``model`` with its linear layers multiplied in FP8, by a ``recipe`` of torchao.
+
+    The output layer stays as it is, and so does a layer whose sides the tensor cores do not take.
+    ``arguments`` are the ``TrainingArguments``. Raises ValueError if no layer is left.
+    """
+    import dataclasses
+
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    head: Any = model.get_output_embeddings()  # type: ignore[operator]
+    converted: list[str] = []
+
+    def takes_fp8(module: Any, name: str) -> bool:
+        # Quantized layers are linear layers, too, but of another class.
+        sides = (getattr(module, "in_features", 1), getattr(module, "out_features", 1))
+        fits = all(side % _FP8_MULTIPLE == 0 for side in sides)
+        is_plain = type(module).__name__ in ("Linear", "NonDynamicallyQuantizableLinear")
+        if is_plain and fits and module is not head:
+            converted.append(name)
+            return True
+        return False
+
+    config = Float8LinearConfig.from_recipe_name(recipe)
+    # The gradient of a weight multiplies over the batch, which a pooler's input may have few of.
+    config = dataclasses.replace(config, pad_inner_dim=True)
+    convert_to_float8_training(model, config=config, module_filter_fn=takes_fp8)
+    if not converted:
+        raise ValueError(
+            f"{type(model).__name__} does not support FP8: no linear layer has sides that are "
+            f"multiples of {_FP8_MULTIPLE}"
+        )
+    return model

@@ -14,7 +14,7 @@ from orchestrator.storage.tables.rows import Row
 REST = "not broken down"
 """The part that no instrument attributes to anything."""
 _SLOWER_PROFILE = 1.05
-"""A caution is given for a profiled step that took this much longer than the counted ones."""
+"""The report warns if the profiled step was slower than a counted step by this factor."""
 
 Rows = tuple[Row, Row]
 """The two trials' rows, before and after."""
@@ -58,7 +58,7 @@ def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
 
 
 def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
-    """Bytes at the peak, by what holds them; one part only where either trial has no parts."""
+    """Bytes at the peak, by what they are used for. One part only, if a trial has no parts."""
     totals = [side.memory_bytes for side in sides]
     parts: list[Mapping[str, float]] = []
     source: Source = "columns"
@@ -69,21 +69,24 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
     else:
         for row in rows:
             parts.append(memory_layers(row) or {})
-    # Parts of one trial alone would make the other's memory look like one lump.
+    # With the parts of one trial only, the parts could not be compared.
     if not all(parts):
         parts = [{}, {}]
     return _breakdown(totals, parts, source, REST)
 
 
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
-    """The profiled step's busy time divided by a counted step's time, where that is over 1.05."""
+    """Busy time of the profiled step divided by the time of a counted step; None up to 1.05."""
     if anatomies is None:
         return None, None
     factors: list[float | None] = []
     for anatomy, row in zip(anatomies, rows, strict=True):
         steps_per_second = row["samples_per_second"] / row["effective_batch"]
         factor = sum(_busy(anatomy).values()) * steps_per_second
-        factors.append(factor if factor > _SLOWER_PROFILE else None)
+        if factor > _SLOWER_PROFILE:
+            factors.append(factor)
+        else:
+            factors.append(None)
     return factors[0], factors[1]
 
 
@@ -96,11 +99,11 @@ def _busy(anatomy: Anatomy) -> dict[str, float]:
 
 
 def _per_sample(anatomy: Anatomy, row: Row) -> float:
-    """Turns seconds of the profiled step into seconds per sample.
+    """Factor from seconds of the profiled step to seconds per sample.
 
-    A profiled step that was busy for longer than a counted step lasts is scaled down to that step.
+    If the profiled step was busy for longer than a counted step, it is scaled down to the latter.
     """
-    # A profiler slows the step down, so its seconds are shares of the step without one.
+    # The profiler slows a step down. So its seconds only show shares of a step.
     counted_step = row["effective_batch"] / row["samples_per_second"]
     step = max(sum(_busy(anatomy).values()), counted_step)
     return float(1 / step / row["samples_per_second"])
@@ -113,7 +116,7 @@ def _scaled(parts: Mapping[str, float], scale: float) -> dict[str, float]:
 def _breakdown(
     totals: Sequence[float], parts: Sequence[Mapping[str, float]], source: Source, rest: str
 ) -> Breakdown:
-    """The parts, and under the name ``rest`` what they leave of the totals."""
+    """The parts, and under the name ``rest`` the difference to the totals."""
     before = _with_rest(parts[0], totals[0], rest)
     after = _with_rest(parts[1], totals[1], rest)
     terms = []
@@ -124,7 +127,7 @@ def _breakdown(
 
 
 def _with_rest(parts: Mapping[str, float], total: float, rest: str) -> dict[str, float]:
-    # The profiler's own residual is against its own total; here the rest is against the trial's.
+    # The residual of the profile refers to the profile's total. Here the trial's total counts.
     named = dict(parts)
     named.pop(RESIDUAL, None)
     return {**named, rest: total - sum(named.values())}

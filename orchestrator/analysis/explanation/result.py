@@ -1,4 +1,4 @@
-"""What an explanation says: the parts of a difference, and what ran differently."""
+"""The data of an explanation: the parts of a difference, and what ran differently."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Term:
 
     @property
     def change(self) -> float:
-        """What the part adds to the difference."""
+        """How much the part contributes to the difference."""
         return self.after - self.before
 
 
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """How two trials differ, and what that did. "Before" is the trial that was named first."""
+    """How two trials differ, and the effect. "Before" is the trial that was named first."""
 
     hardware: str
     before: Side
@@ -78,6 +78,7 @@ class Explanation:
     """What ran differently."""
     recipes: tuple[TrainingRecipe, TrainingRecipe]
     slower_profiles: tuple[float | None, float | None]
-    """Of each trial: the profiled step's busy time divided by a counted step, where that is more
-    than 1.05.
+    """For each trial: busy time of the profiled step, divided by the time of a counted step.
+
+    None up to 1.05.
     """

@@ -1,4 +1,4 @@
-"""What ran differently in two trials, whatever was chosen: kernels, formats, idle time, clocks."""
+"""Lists what ran differently in two trials: kernels, data types, idle time, clocks."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ EFFECTIVE_COLUMNS = (
     "dataloader_workers",
     "allocator_retries",
 )
-"""What really ran."""
+"""Columns of the effective configuration."""
 IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
 """Shares of the step in which the GPU waits for the host."""
 POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
-"""Where the power limit holds the clocks down, speed is that power divided by the energy per
-sample.
+"""Columns of power and clocks.
+
+If the power limit holds the clocks down, the speed is this power divided by the energy per sample.
 """
 EFFICIENCY_FIGURES = ("MFU", "backward / forward")
 """Figures of the anatomy that say how well the GPU was used."""
@@ -59,11 +60,11 @@ def differing_columns(rows: Rows, columns: Mapping[str, str]) -> Iterator[Differ
 
 
 def runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference]:
-    """Everything that ran differently: what was effective first, the first step last."""
+    """Everything that ran differently, beginning with the effective configuration."""
     yield from differing_columns(rows, {column: column for column in EFFECTIVE_COLUMNS})
     if anatomies is not None:
         yield from _efficiency(anatomies)
-    # Shares of idle time are small numbers, whose every difference may explain a speed.
+    # Shares of idle time are small. Even a small difference of them can explain a speed.
     for column in IDLE_COLUMNS:
         before = rows[0].get(column)
         after = rows[1].get(column)
@@ -81,7 +82,7 @@ def runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference
 
 
 def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
-    before, after = (own.values("efficiency") | own.values("phases") for own in anatomies)
+    before, after = (each.values("efficiency") | each.values("phases") for each in anatomies)
     for name in EFFICIENCY_FIGURES:
         if name in before and name in after and before[name] != after[name]:
             yield Difference(name=name, before=before[name], after=after[name])
@@ -90,7 +91,7 @@ def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
 def _first_step(rows: Rows) -> Iterator[Difference]:
     before = rows[0].get(FIRST_STEP) or 0.0
     after = rows[1].get(FIRST_STEP) or 0.0
-    # Start-up varies, so only a compilation's difference is worth a line.
+    # Start-up times vary, so only a difference as large as a compilation's is listed.
     shortest, longest = sorted((before, after))
     is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
     if is_longer and longest - shortest > _FIRST_STEP_SECONDS:

@@ -23,15 +23,16 @@ class LossCheck:
 
     state: CheckState
     steps: int = 0
-    """How many steps the last comparison is about; 0 where there was none."""
+    """How many steps the last comparison covers; 0 if there was none."""
     bound: float | None = None
-    """No relative difference beyond this is left undetected (the worst of all comparisons); None
-    where nothing was compared.
+    """Every relative difference beyond this is detected, in each comparison.
+
+    None if nothing was compared.
     """
     reference_id: str = ""
-    """The trial that decided; empty where nothing was compared."""
+    """The reference of the comparison that decided; empty if nothing was compared."""
     flag: Flag | None = None
-    """What speaks against the losses; only where they mismatch."""
+    """Why the losses are wrong; set only for a mismatch."""
 
 
 NOT_CHECKED = LossCheck(state=CheckState.NOT_CHECKED)
@@ -48,7 +49,7 @@ def loss_checks(
             by_environment.setdefault(row["environment_id"], []).append(row)
     checks: dict[str, LossCheck] = {}
     for in_environment in by_environment.values():
-        # A loss that is not finite is no reference for anything.
+        # Nothing can be compared with a loss that is not finite.
         finite = [row for row in in_environment if _has_finite_losses(row, losses)]
         references = References(finite, axes)
         for row in in_environment:
@@ -71,7 +72,8 @@ def _has_finite_losses(row: Row, losses: Losses) -> bool:
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    # The trial's own check: one micro-batch with and without accumulation, on equal random draws.
+    # The trial itself compared one micro-batch with and without accumulation, on equal random
+    # numbers.
     scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
     if scale_flag is not None:
         return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
@@ -115,8 +117,9 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
 
 
 def _flag(ratio: float, accumulation: float) -> Flag:
-    """A model that does not divide by the accumulation has a loss, and gradients, that many times
-    too large.
+    """The flag for a mean loss that is ``ratio`` times the reference's.
+
+    If the loss was not divided by the accumulation, the ratio is about the accumulation.
     """
     # Means of few noisy steps lie within a quarter of their expectation.
     if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
@@ -125,7 +128,7 @@ def _flag(ratio: float, accumulation: float) -> Flag:
 
 
 def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
-    """The weakest of comparisons without a mismatch: a row is as good as its worst check."""
+    """The weakest of several comparisons without a mismatch. It counts for the row."""
     return max(comparisons, key=_bound)
 
 

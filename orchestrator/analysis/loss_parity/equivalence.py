@@ -1,17 +1,18 @@
 """Measured equivalence: training recipes whose losses are those of the recipe that is ranked.
 
-A plain training argument, such as ``use_liger_kernel``, is taken to change the training, because
-no technique declares that it does not. Losses can show the contrary. Two trials at equal seed that
+A plain training argument, such as ``use_liger_kernel``, counts as a change of the training, because
+no technique declares the contrary. Losses can show that it does not. Two trials at equal seed that
 differ in such arguments alone draw the same random numbers, so equal mathematics gives losses
-that agree to within rounding. The wider bound for other draws shows nothing here: on the recorded
-runs SGD passes it beside AdamW in 219 of 220 pairs, and the bound of rounding in none.
+that agree to within rounding. The wider bound for other random numbers would be useless here. In
+the recorded runs SGD passes it beside AdamW in 219 of 220 pairs, but never the bound of rounding.
 
-A few steps cannot show everything, so three things are never concluded from them:
+A few steps cannot show everything. So two recipes never count as equal in these cases:
 
-- A hyperparameter of the optimization, such as ``weight_decay``, acts over a whole training.
-- A technique that is declared to change the training needs many steps. AdEMAMix's slow average
-  adds 0.05 % a step, and its losses are AdamW's to within rounding for the first ones.
-- A recipe with a single mismatch is another recipe, whatever its other pairs say.
+- They differ in a hyperparameter, such as ``weight_decay``, which acts over a whole training.
+- They differ in a technique that is declared to change the training, and fewer than
+  ``MIN_STEPS_OF_DECLARED`` steps were compared. AdEMAMix's slow average adds 0.05 % a step, so its
+  first losses equal AdamW's to within rounding.
+- A single pair of their trials does not match.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from jobs.techniques.workload import same_workload
 from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 MIN_STEPS = 4
-"""The first loss precedes every update: three losses with an effect of the recipe."""
+"""With four steps, three losses come after an update and so depend on the recipe."""
 MIN_STEPS_OF_DECLARED = 100
 """Steps before losses outweigh a technique's declaration that it changes the training."""
 HYPERPARAMETERS = (
@@ -47,29 +48,30 @@ HYPERPARAMETERS = (
     "warmup_",
     "weight_decay",
 )
-"""Prefixes of training arguments that define the training: equal losses of a short run prove
-nothing of them.
+"""Prefixes of training arguments that act over a whole training.
+
+Equal losses of a short run prove nothing about them.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredRecipe:
-    """A configuration of a recipe, as far as this comparison needs it."""
+    """One measured configuration of a recipe."""
 
     choices: Mapping[str, Choice]
     recipe: TrainingRecipe
     losses: Sequence[float]
-    """Per optimizer step; empty where they are not known."""
+    """The loss of each optimizer step; empty if not known."""
     rounding: float
-    """By how much losses of the same draws may differ at its precision, relative."""
+    """Relative difference that rounding can cause at its precision."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SameLosses:
-    """The measurement that makes a recipe equal to another: the weakest of its pairs."""
+    """Shows that a recipe trains the same as another. Each field is the weakest of all pairs."""
 
     pairs: int
-    """Pairs of trials that differ in the recipe alone."""
+    """How many pairs of trials differ in the recipe alone."""
     steps: int
     """The fewest steps that a pair has in common."""
     difference: float
@@ -79,12 +81,12 @@ class SameLosses:
 def equivalent_recipes(
     measured: Iterable[MeasuredRecipe], reference: TrainingRecipe
 ) -> dict[TrainingRecipe, SameLosses]:
-    """The recipes whose losses are those of ``reference``, each with its measurement."""
+    """The recipes that reach the same losses as ``reference``, each with its evidence."""
     by_recipe: dict[TrainingRecipe, list[MeasuredRecipe]] = {}
     for member in measured:
         by_recipe.setdefault(member.recipe, []).append(member)
     references = by_recipe.pop(reference, [])
-    # Each other recipe is judged as a whole: its pairs stand or fall together.
+    # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
@@ -102,12 +104,12 @@ def _differing_axes(recipe: TrainingRecipe, reference: TrainingRecipe) -> frozen
 
 
 def _can_be_shown(axes: Iterable[str]) -> bool:
-    """Whether a short run's losses can show that these axes keep the training."""
+    """Whether the losses of a short run can show that these axes do not change the training."""
     return not any(axis.startswith(HYPERPARAMETERS) for axis in axes if axis not in AXES)
 
 
 def _steps_needed(axes: Iterable[str]) -> int:
-    # The axes of techniques are in a recipe only where a technique declares that effect.
+    # Techniques are in a recipe only if they declare that they change the training.
     is_declared = any(axis in AXES for axis in axes)
     if is_declared:
         return MIN_STEPS_OF_DECLARED
@@ -119,11 +121,14 @@ def _same_losses(
     references: Iterable[MeasuredRecipe],
     differing: frozenset[str],
 ) -> SameLosses | None:
-    """What all pairs say together.
+    """The weakest figures of all pairs.
 
-    None if a pair differs beyond rounding, or if there is no pair.
+    None if the losses of a pair differ beyond rounding, or if there is no pair.
     """
-    partners = {_other_choices(own, differing): own for own in references if own.losses}
+    partners = {}
+    for candidate in references:
+        if candidate.losses:
+            partners[_other_choices(candidate, differing)] = candidate
     pairs = 0
     steps: list[int] = []
     differences: list[float] = []
@@ -143,17 +148,17 @@ def _same_losses(
 
 
 def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindow, ...]:
-    """The losses of a pair compared to within rounding; nothing where one is not finite."""
+    """Compares the losses of a pair to within rounding. Empty if a loss is not finite."""
     for loss in (*member.losses, *partner.losses):
         if not math.isfinite(loss):
             return ()
     return loss_windows(member.losses, partner.losses, member.rounding, 0.0)
 
 
-def _other_choices(own: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
-    """Everything that has to be equal for a pair, as text: tables write arguments as text."""
+def _other_choices(measured: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
+    """The choices that must be equal within a pair, as text, because tables hold them as text."""
     others = []
-    for axis, value in own.choices.items():
+    for axis, value in measured.choices.items():
         if axis not in differing:
             others.append((axis, str(value)))
     return tuple(sorted(others))

@@ -18,18 +18,20 @@ ROUNDING: Mapping[str, float] = {
     "bf16": 2e-2,
     "bf16_weights": 5e-2,
 }
-"""Precision -> by how much the mean losses of rows with the same draws may differ, relative:
-several times what those of the runs in docs/results do.
+"""Precision -> relative difference that rounding may cause in the mean losses of equal draws.
+
+Each is several times the largest difference of the runs in docs/results.
 """
 OTHER_DRAWS = 0.1
-"""By how much rows with other draws may always differ."""
+"""Relative difference that is always allowed between rows with other random numbers."""
 STANDARD_ERRORS = 3.0
-"""A difference of two means beyond so many standard errors is not chance."""
+"""A difference of two means counts as chance up to this many standard errors."""
 PAIRED_CONFIDENCE = 0.995
 """Quantile of the interval of step-by-step differences: 99 %, two-sided."""
 MAX_BOUND = 1.0
-"""A check that allows this much or more has no power. The mistakes it is for would pass: a loss
-of zero differs by 100 %, and so does a loss that two accumulated passes did not divide.
+"""A check that allows this relative difference, or more, finds no mistake.
+
+A loss of zero differs by 100 %. So does a loss that was not divided by an accumulation of two.
 """
 
 
@@ -43,7 +45,7 @@ class CheckState(enum.StrEnum):
     NOT_CHECKED = "not checked"
     """There is no reference, no losses, or so few steps that a wrong loss could not show."""
     REFERENCE = "reference"
-    """Other trials are compared with this one, and it with none."""
+    """Other trials are compared with this one. It is compared with no other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +53,9 @@ class LossWindow:
     """Some steps of a row, compared with the same steps of its reference."""
 
     begin: int
-    """The first of them, from 0."""
+    """The first step, counted from 0."""
     end: int
-    """One after the last."""
+    """The step after the last one."""
     own: float
     """Mean loss."""
     reference: float
@@ -64,7 +66,7 @@ class LossWindow:
     """By how much the means may differ, relative to the scale."""
     paired_error: float = math.inf
     """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
-    Infinite where a single step is compared.
+    Infinite if a single step is compared.
     """
 
     @property
@@ -74,15 +76,16 @@ class LossWindow:
 
     @property
     def matches(self) -> bool:
-        """Whether that is allowed."""
+        """Whether the means differ by no more than is allowed."""
         return self.difference <= self.allowed
 
     @property
     def bound(self) -> float:
-        """No difference beyond this is left undetected, relative to the scale.
+        """Every true difference beyond this is detected, relative to the scale.
 
-        Beyond ``allowed`` it would be a mismatch. Where both trials saw the same samples in the
-        same order, their losses rise and fall together, and the difference itself is known better.
+        A difference beyond ``allowed`` is a mismatch. If both trials saw the same samples in the
+        same order, their losses rise and fall together. The measured difference is then more
+        precise than ``allowed``.
         """
         return min(self.allowed, self.difference + self.paired_error)
 
@@ -95,18 +98,18 @@ class LossWindow:
 def loss_windows(
     own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float
 ) -> tuple[LossWindow, ...]:
-    """Each half of the steps that both have.
+    """Compares each half of the steps that both trials have.
 
-    They may differ by ``rounding``, or where that is None, by as much as chance and ``further``
-    allow.
+    The means may differ by ``rounding``. If that is None, they may differ by what chance explains,
+    plus ``further``.
     """
     steps = min(len(own), len(reference))
-    # How far single steps scatter says how far means of few steps may differ by chance.
+    # The scatter of single steps gives the difference of two means that chance can explain.
     deviation = _step_deviation(reference)
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
-    # A late divergence shows in the second half, where it is not averaged away.
     paired = _paired_deviation(own[:steps], reference[:steps]) / scale
+    # Halves, because a late divergence would be averaged away in the whole.
     windows = []
     for begin, end in _halves(steps):
         allowed = rounding
@@ -135,13 +138,13 @@ def _halves(steps: int) -> list[tuple[int, int]]:
 
 
 def _chance(relative_deviation: float, steps: int) -> float:
-    """By how much two means of so many independent steps may differ, relative."""
+    """Relative difference of two means, each of ``steps`` independent steps, by chance."""
     # Each mean has a variance of deviation² / steps; those of a difference add.
     return STANDARD_ERRORS * relative_deviation * math.sqrt(2 / steps)
 
 
 def _step_deviation(losses: Sequence[float]) -> float:
-    """The standard deviation from step to step, a trend left out."""
+    """The standard deviation from step to step, without the trend."""
     # Von Neumann's successive differences have twice the variance of a step.
     squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
     if not squares:
@@ -150,7 +153,7 @@ def _step_deviation(losses: Sequence[float]) -> float:
 
 
 def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float:
-    """Half the 99 % interval of one step's difference; infinite where there is one step."""
+    """Half the 99 % interval of one step's difference; infinite if there is only one step."""
     if len(own) < 2:
         return math.inf
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
@@ -160,9 +163,9 @@ def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float
 
 
 def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
-    """A row's mean loss divided by its reference's; only the worst half's where just one differs.
+    """A row's mean loss divided by its reference's mean loss; None if they match.
 
-    None: they match.
+    If only one half differs, the means are those of this half.
     """
     differing = [window for window in windows if not window.matches]
     if not differing:

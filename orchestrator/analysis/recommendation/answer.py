@@ -1,4 +1,4 @@
-"""The answer under constraints, as data."""
+"""A recommendation as data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ConstraintCost:
     """memory, effective_batch or recipe; "less memory" for a nearly as good configuration."""
     candidate: Candidate
     ratio: float | None
-    """The candidate's figure divided by the best one's.
+    """The candidate's figure divided by that of the best.
 
-    None where nothing keeps all constraints.
+    None if no candidate keeps all constraints.
     """
 
 
@@ -32,23 +32,23 @@ class NearbyBatch:
     candidate: Candidate
     """The best there, under the same other constraints."""
     ratio: float | None
-    """The candidate's figure divided by the best one's; None where there is no best."""
+    """The candidate's figure divided by that of the best; None if there is no best."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """What keeps the constraints, but trains something else than its reference."""
+    """The candidates that keep the constraints, but have wrong losses."""
 
     count: int
     better: int
-    """Of those: better than the best in the objective. All of them, where there is no best."""
+    """How many of them are better than the recommended one; all, if there is none."""
     best: Candidate | None
     """The best of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recommendation:
-    """The answer under constraints."""
+    """The best configuration under constraints, and what belongs to this answer."""
 
     constraints: Constraints
     best: Candidate | None
@@ -59,7 +59,7 @@ class Recommendation:
     nearby: tuple[NearbyBatch, ...] = ()
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None = None
-    """A cap check in which the best fitted; None: its fit is inferred from its peak."""
+    """The cap check of the best. None if there is none, and its fit is inferred from its peak."""
     comparisons: tuple[PairedComparison, ...] = ()
     """Tie-breaks between the best and other candidates."""
 

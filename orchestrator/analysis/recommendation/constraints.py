@@ -1,4 +1,4 @@
-"""What a person wants, and under which constraints."""
+"""What a configuration shall be best in, and under which constraints."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.analysis.objectives import OBJECTIVES, Objective
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
-    """What to be best in, and what the answer has to keep.
+    """The objective, and the constraints of a recommendation.
 
-    That its losses do not contradict their reference is no choice: it is kept always.
+    One constraint always holds: the losses must not contradict their reference.
     """
 
     memory_bytes: int | None = None
@@ -28,7 +28,7 @@ class Constraints:
     """
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
-    """Of one GPU, in any currency."""
+    """Price of one GPU for an hour, in any currency."""
 
     def score(self, candidate: Candidate) -> float:
         """How good a candidate is: more is better, whatever the objective."""

@@ -38,11 +38,11 @@ def constraint_costs(
 def _alternatives(
     rank: MakeRanking, constraints: Constraints, ranked: Sequence[Candidate]
 ) -> Iterator[tuple[str, Candidate]]:
-    """(constraint, what it keeps from being the answer)."""
+    """(constraint, the candidate that would be best without it)."""
     best = None
     if ranked:
         best = ranked[0]
-    # More memory is offered in steps, since a reader has one card and may get the next.
+    # More memory is offered in two steps: the next larger card, and the largest gain.
     for candidate in _more_memory(rank, constraints, best):
         yield "memory", candidate
     for name, looser in _loosened(constraints).items():
@@ -55,8 +55,9 @@ def _alternatives(
 
 
 def _loosened(constraints: Constraints) -> dict[str, Constraints]:
-    """Constraint -> the constraints without it, for those that are set; memory is loosened in steps
-    instead.
+    """Name of a constraint -> all constraints without this one.
+
+    Memory is not among them, because it is loosened in steps.
     """
     looser = {}
     if constraints.effective_batch is not None:
@@ -69,7 +70,7 @@ def _loosened(constraints: Constraints) -> dict[str, Constraints]:
 def _more_memory(
     rank: MakeRanking, constraints: Constraints, best: Candidate | None
 ) -> list[Candidate]:
-    """The smallest step beyond the memory limit that gains enough, and the one that gains most."""
+    """Two candidates beyond the memory limit: the smallest that gains enough, and the best."""
     limit = constraints.memory_bytes
     if limit is None:
         return []
@@ -81,15 +82,16 @@ def _more_memory(
     if not better:
         return []
     smallest = min(better, key=_memory_bytes)
-    most = better[0]
-    if smallest is most:
+    gains_most = better[0]
+    if smallest is gains_most:
         return [smallest]
-    return [smallest, most]
+    return [smallest, gains_most]
 
 
 def _less_memory(ranked: Sequence[Candidate], constraints: Constraints) -> Candidate | None:
-    """The candidate with least memory among those nearly as good as the best, if it needs a fifth
-    less.
+    """The candidate with least memory that is nearly as good as the best.
+
+    None if no such candidate needs a fifth less memory than the best.
     """
     if not ranked:
         return None
@@ -112,7 +114,7 @@ def _memory_bytes(candidate: Candidate) -> int:
 def ratio_to(
     candidate: Candidate, best: Candidate | None, constraints: Constraints
 ) -> float | None:
-    """A candidate's figure divided by the best one's; None where there is no best."""
+    """A candidate's figure divided by that of the best; None if there is no best."""
     if best is None:
         return None
     # Scores of costs are negative on both sides, so their ratio is that of the figures.
@@ -125,9 +127,9 @@ def gains(
     constraints: Constraints,
     enough: float = WORTH_MENTIONING,
 ) -> bool:
-    """Whether a candidate is better than the best by more than a share of it.
+    """Whether a candidate is better than the best by more than the share ``enough``.
 
-    Anything is, where there is no best.
+    True if there is no best.
     """
     if best is None:
         return True

@@ -1,4 +1,4 @@
-"""The answer: the decision, the next ones, what each constraint costs, and what was left out."""
+"""Recommends: the best candidate, the next ones, the price of each constraint, what is left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.costs import constraint_costs
 from orchestrator.analysis.recommendation.interpolation import techniques_of
 from orchestrator.analysis.recommendation.nearby_batches import nearby_batches
-from orchestrator.analysis.recommendation.ranking import Ranking
+from orchestrator.analysis.recommendation.ranking import Ranking, all_candidates
 from orchestrator.analysis.tie_breaks import PairedComparison
 
 MAX_RUNNERS_UP = 4
@@ -28,27 +28,33 @@ def recommend(
     checks: Sequence[CapCheck] = (),
     comparisons: Sequence[PairedComparison] = (),
 ) -> Recommendation:
-    """The answer from the configurations of one environment; ``recipe`` is the one that is ranked.
+    """The recommendation from the configurations of one environment.
 
-    A configuration that failed a cap check of the memory asked for does not fit, whatever its peak
-    was on the whole GPU. One whose losses contradict their reference is left out and counted.
+    ``recipe`` is the training recipe that is ranked. A configuration that failed a cap check of the
+    memory asked for does not fit, whatever its peak was on the whole GPU. If its losses contradict
+    their reference, it is left out and counted.
     """
     listed = list(configurations)
 
+    # Inferring candidates takes most of the time, and loosened constraints infer the same ones.
+    @functools.cache
+    def serving(effective_batch: int | None) -> list[Candidate]:
+        return all_candidates(listed, effective_batch)
+
     @functools.cache
     def rank_all(others: Constraints) -> Ranking:
-        return Ranking.of(listed, others, recipe, checks, comparisons)
+        candidates = serving(others.effective_batch)
+        return Ranking.of_candidates(candidates, others, recipe, checks, comparisons)
 
     def rank(others: Constraints) -> Ranking:
-        # A ranking knows every memory budget.
+        # One ranking answers for every memory budget, so rankings are cached without it.
         return rank_all(replace(others, memory_bytes=None))
 
     def rank_few(few: Sequence[Configuration], others: Constraints) -> Ranking:
         return Ranking.of(few, others, recipe, checks, comparisons)
 
-    # The decision, and what keeps the same constraints behind it.
     ranking = rank(constraints)
-    # The first is the decision; the others are the next best within the same constraints.
+    # The first is recommended. The others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = None
     if ranked:
@@ -68,30 +74,30 @@ def recommend(
 def _check_of(
     best: Candidate | None, constraints: Constraints, checks: Sequence[CapCheck]
 ) -> CapCheck | None:
-    """The cap check that the best passed; None where it is inferred or was not checked."""
+    """The cap check of the best; None if the best is inferred or was not checked."""
     if best is None or best.is_inferred or constraints.memory_bytes is None:
         return None
     return decisive_check(checks, best.configuration.trial_ids, constraints.memory_bytes)
 
 
 def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None) -> LeftOut:
-    """What only its losses keep from being ranked."""
-    # Figures of evidence for a candidate that is ranked are not left out, so they do not count.
+    """The candidates that keep all constraints, but have wrong losses."""
+    # A wrong row whose memory and speed serve a ranked candidate is not among them.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
     better = wrong
     if best is not None:
         score = constraints.score(best)
-        better = [own for own in wrong if constraints.score(own) > score]
-    most = None
+        better = [candidate for candidate in wrong if constraints.score(candidate) > score]
+    best_wrong = None
     if wrong:
-        most = wrong[0]
-    return LeftOut(count=len(wrong), better=len(better), best=most)
+        best_wrong = wrong[0]
+    return LeftOut(count=len(wrong), better=len(better), best=best_wrong)
 
 
 def _comparisons_of_best(
     ranked: Sequence[Candidate], comparisons: Iterable[PairedComparison]
 ) -> tuple[PairedComparison, ...]:
-    """The tie-breaks that the best took part in, with others that keep the constraints."""
+    """The tie-breaks between the best and another candidate that keeps the constraints."""
     if not ranked or ranked[0].is_inferred:
         return ()
     ranked_ids: set[str] = set()
@@ -108,7 +114,7 @@ def _comparisons_of_best(
 
 
 def _one_per_technique_set(ranked: Iterable[Candidate]) -> list[Candidate]:
-    """The first candidate of each set of techniques, the batch left out."""
+    """The first candidate of each set of techniques, whatever its batch."""
     first: dict[tuple[object, ...], Candidate] = {}
     for candidate in ranked:
         first.setdefault(techniques_of(candidate.configuration), candidate)

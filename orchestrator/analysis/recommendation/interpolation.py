@@ -20,16 +20,19 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.repeatability import SpeedError
 
 LEAST_SPEED = 0.9
-"""What is promised of an interpolated speed. Of the recorded sizes between their neighbours, half
-and twice as large, 312 of 315 GPU-bound ones are as fast as that.
+"""Share of an interpolated speed that is promised.
+
+It was tried on recorded sizes, each between a neighbour half as large and one twice as large. Of
+315 that were GPU-bound, 312 reach this share.
 """
 LEAST_HOST_SPEED = 0.75
-"""The same where the host sets the pace of a neighbour, which repeats less well."""
+"""The same if a neighbour is limited by the host, because such speeds repeat less well."""
 MOST_MEMORY = 1.07
-"""What is promised of an interpolated memory. The largest of 645 recorded ones is 1.063 times."""
+"""Factor on an interpolated memory. Of 645 recorded sizes the largest needs a factor of 1.063."""
 MOST_OF_LARGER = 1.02
-"""A smaller batch takes no more memory than the larger one, but for workspaces: the largest of the
-645 takes 1.019 times.
+"""Factor on the memory of the larger neighbour, which a smaller batch can exceed by workspaces.
+
+Of the 645 recorded sizes the largest needs a factor of 1.019.
 """
 _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 
@@ -37,16 +40,16 @@ _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 def candidates_between(
     configurations: Iterable[Configuration], effective_batch: int
 ) -> Iterator[Candidate]:
-    """What divides the effective batch and lies between two neighbouring measured micro-batches.
+    """Candidates with a micro-batch between two neighbouring measured ones.
 
-    Both neighbours were measured without accumulation, and their losses do not contradict their
-    references.
+    The micro-batch divides the effective batch. Both neighbours were measured without accumulation,
+    and their losses do not contradict their references.
     """
     divisors = _divisors(effective_batch)
     listed = list(configurations)
     recorded = WrongAccumulations.of(listed, effective_batch)
     for sizes in _sizes_by_techniques(listed):
-        measured = {own.row["micro_batch"] for own in sizes}
+        measured = {_micro_batch(configuration) for configuration in sizes}
         for smaller, larger in itertools.pairwise(sizes):
             for micro_batch in divisors:
                 is_between = smaller.row["micro_batch"] < micro_batch < larger.row["micro_batch"]
@@ -87,7 +90,7 @@ def _sizes_by_techniques(
 
 
 def techniques_of(configuration: Configuration) -> tuple[object, ...]:
-    """Everything that is chosen but the batch, and the environment."""
+    """The environment, and every choice except the batch."""
     chosen = []
     for axis, choice in configuration.choices.items():
         if axis not in ("micro_batch", "accumulation"):
@@ -102,26 +105,27 @@ def _micro_batch(configuration: Configuration) -> int:
 def _between(
     smaller: Configuration, larger: Configuration, micro_batch: int, effective_batch: int
 ) -> Candidate | None:
-    """None where the gradients that accumulation keeps cannot be counted."""
+    """The candidate between two neighbours.
+
+    None if the gradients that accumulation keeps cannot be counted.
+    """
     accumulation = effective_batch // micro_batch
     # The neighbours freed their gradients after each step; accumulation keeps them between passes.
-    kept = 0
+    memory_bytes = _memory(smaller, larger, micro_batch)
     if accumulation > 1:
         gradients = gradient_bytes(smaller)
         if gradients is None:
             return None
-        kept = gradients
-    promised = at_batch(
-        smaller, micro_batch, accumulation, _memory(smaller, larger, micro_batch) + kept
-    )
-    promised = replace(
-        promised,
+        memory_bytes += gradients
+    expected = at_batch(smaller, micro_batch, accumulation, memory_bytes)
+    expected = replace(
+        expected,
         samples_per_second=_speed(smaller, larger, micro_batch),
         speed_error=max(smaller.speed_error, larger.speed_error, key=_half_width95),
         flags=_worst_flags((*smaller.flags, *larger.flags)),
     )
     return Candidate(
-        configuration=promised,
+        configuration=expected,
         measured=smaller,
         accumulation=accumulation,
         basis=Basis.BETWEEN,
@@ -130,11 +134,9 @@ def _between(
 
 
 def _memory(smaller: Configuration, larger: Configuration, micro_batch: int) -> int:
-    """An upper bound: a smaller batch needs no more than a larger one, and little beyond the line
-    between its neighbours.
-    """
-    # A peak is the largest of several sums that each grow linearly, so it is convex, and the line
-    # between two peaks lies above it but for the allocator's rounding.
+    """An upper bound in bytes, from the line between the neighbours and from the larger one."""
+    # A peak is the largest of several sums that each grow linearly, so it is convex. The line
+    # between two peaks therefore lies above it, except for the allocator's rounding.
     share = _share(smaller, larger, micro_batch)
     line = (1 - share) * smaller.memory_bytes + share * larger.memory_bytes
     return math.ceil(min(line * MOST_MEMORY, larger.memory_bytes * MOST_OF_LARGER))
@@ -148,7 +150,7 @@ def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> f
     interpolated = micro_batch / line
     if has_any((*smaller.flags, *larger.flags), _HOST_PACE):
         return LEAST_HOST_SPEED * interpolated
-    # On a GPU the smaller batch takes no longer than the larger one, whatever lies between.
+    # On a GPU a step with the smaller batch never takes longer than one with the larger batch.
     return max(LEAST_SPEED * interpolated, micro_batch / _step_seconds(larger))
 
 

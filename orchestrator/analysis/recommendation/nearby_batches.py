@@ -14,11 +14,11 @@ from orchestrator.analysis.recommendation.costs import gains, ratio_to
 from orchestrator.analysis.recommendation.ranking import Ranking
 
 REACH = 1.5
-"""A batch this many times larger or smaller is no neighbour any more."""
+"""Batches up to this many times larger or smaller count as near."""
 WORTH_ANOTHER_BATCH = 0.10
 """Another batch changes the training, so it is offered only for a gain above this."""
 NEARLY_MOST = 0.9
-"""The nearest batch is offered that has this share of what the best neighbour on its side has."""
+"""A batch must reach this share of the best one on its side. The nearest such batch is offered."""
 
 
 RankFew = Callable[[Sequence[Configuration], Constraints], Ranking]
@@ -31,8 +31,9 @@ def nearby_batches(
     constraints: Constraints,
     best: Candidate | None,
 ) -> tuple[NearbyBatch, ...]:
-    """The nearest better batch below the one asked for, and the nearest above; none where no
-    batch was asked for.
+    """The nearest better batch below the one asked for, and the nearest above.
+
+    Empty if no effective batch was asked for.
     """
     wanted = constraints.effective_batch
     if wanted is None:
@@ -61,8 +62,9 @@ def _contenders(
 ) -> list[Configuration]:
     """The configurations that can be the best at some effective batch and some memory budget.
 
-    With equal micro-batch, accumulation, recipe and gradients, another batch changes all figures by
-    the same factor, so only their Pareto front counts. It is a small share of a large run.
+    Among configurations with equal micro-batch, accumulation, recipe and gradients, another
+    effective batch does not change the order. So only their Pareto front can be the best. In a
+    large run that is a small share of the configurations.
     """
 
     def score(configuration: Configuration) -> float:
@@ -72,7 +74,7 @@ def _contenders(
     contenders: list[Configuration] = []
     for configuration in configurations:
         if configuration.trains_wrongly:
-            # These say what must not be inferred.
+            # Rows with wrong losses are kept, because they limit what may be inferred.
             contenders.append(configuration)
             continue
         batch = (configuration.row["micro_batch"], configuration.row["accumulation"])

@@ -1,4 +1,4 @@
-"""The decision: candidates in order, and the first of them that fits a memory budget."""
+"""Ranks the candidates, and picks the best one that fits a memory budget."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from orchestrator.analysis.recommendation.interpolation import candidates_betwee
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 
 PREFERENCE_FOR_MEASURED = 0.05
-"""An inferred configuration must be better than a measured one by this much to take its place."""
+"""An inferred configuration ranks before a measured one only if it is better by this share."""
 
 
 def all_candidates(
     configurations: Sequence[Configuration], effective_batch: int | None
 ) -> list[Candidate]:
-    """Everything that can serve an effective batch: measured, accumulated more, or in between.
+    """Everything that can serve an effective batch: measured, or inferred from measured ones.
 
-    None: every configuration as it was measured.
+    If ``effective_batch`` is None, these are all configurations as they were measured.
     """
     serving = list(candidates(configurations, effective_batch))
     if effective_batch is not None:
@@ -34,7 +34,7 @@ def all_candidates(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
-    """A candidate in an order, with the smallest budget that it fits."""
+    """A candidate of a ranking, with the smallest budget that it fits."""
 
     candidate: Candidate
     least_bytes: int
@@ -42,20 +42,20 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
-    """The candidates of one environment that keep all constraints but the memory, in order.
+    """The candidates of one environment that keep all constraints except the memory, in order.
 
     A configuration that failed a cap check fits no budget up to that cap, whatever its peak was on
     the whole GPU.
     """
 
     constraints: Constraints
-    """Without the memory."""
+    """All constraints except the memory."""
     recipe: TrainingRecipe
-    """The one that is ranked, unless the constraints rank all."""
+    """The training recipe that is ranked, unless the constraints allow all recipes."""
     ordered: tuple[Ranked, ...]
     """Best first; of equally good ones, the least memory first."""
     wrong: tuple[Ranked, ...]
-    """In the same order: those that train something else than their reference."""
+    """The candidates with wrong losses, in the same order."""
     comparisons: tuple[PairedComparison, ...]
 
     @classmethod
@@ -68,11 +68,24 @@ class Ranking:
         comparisons: Sequence[PairedComparison] = (),
     ) -> Ranking:
         """The ranking of one environment's configurations; ``recipe`` is the one that is ranked."""
+        serving = all_candidates(list(configurations), constraints.effective_batch)
+        return cls.of_candidates(serving, constraints, recipe, checks, comparisons)
+
+    @classmethod
+    def of_candidates(
+        cls,
+        serving: Iterable[Candidate],
+        constraints: Constraints,
+        recipe: TrainingRecipe = PLAIN,
+        checks: Sequence[CapCheck] = (),
+        comparisons: Sequence[PairedComparison] = (),
+    ) -> Ranking:
+        """The ranking of all candidates that serve the constraints' effective batch."""
         constraints = replace(constraints, memory_bytes=None)
         failed_caps = _failed_caps(checks)
         ordered: list[Ranked] = []
         wrong: list[Ranked] = []
-        for candidate in _in_order(list(configurations), constraints, recipe):
+        for candidate in _in_order(serving, constraints, recipe):
             ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
             if candidate.configuration.trains_wrongly:
                 wrong.append(ranked)
@@ -87,35 +100,34 @@ class Ranking:
         )
 
     def ranked(self, memory_bytes: float | None = None) -> list[Candidate]:
-        """All candidates that fit, the decision first; None fits any memory."""
+        """All candidates that fit, the pick first. Without ``memory_bytes`` all fit."""
         fitting = _fitting(self.ordered, memory_bytes)
-        # Interleaved rounds on one GPU tell apart what separate trials could not.
+        # Interleaved rounds on one GPU show smaller differences than separate trials do.
         winner = self._tie_break_winner(fitting)
         if winner is None:
             return fitting
-        return [winner, *(own for own in fitting if own is not winner)]
+        others = [candidate for candidate in fitting if candidate is not winner]
+        return [winner, *others]
 
     def pick(self, memory_bytes: float | None = None) -> Candidate | None:
-        """The decision within a memory budget; None where nothing fits."""
+        """The best candidate within a memory budget; None if nothing fits."""
         for candidate in self.ranked(memory_bytes):
             return candidate
         return None
 
     def trains_wrongly(self, memory_bytes: float | None = None) -> list[Candidate]:
-        """What would fit, but trains something else than its reference; the best first.
+        """The candidates that fit but have wrong losses, the best first.
 
-        A row is left out of this list where its figures serve a candidate that trains correctly.
+        A row is not listed if its memory and speed serve a candidate that trains correctly.
         """
         # Configurations have no equality, so each is known by its identity.
         evidence = {id(ranked.candidate.evidence) for ranked in self.ordered}
         wrong = _fitting(self.wrong, memory_bytes)
-        return [own for own in wrong if id(own.configuration) not in evidence]
+        return [each for each in wrong if id(each.configuration) not in evidence]
 
     def _tie_break_winner(self, fitting: Sequence[Candidate]) -> Candidate | None:
-        """What beat the first of the fitting candidates in a tie-break, where speed is the
-        objective; None where that one stays first.
-        """
-        # A tie-break says which is faster; it knows no energy and no price.
+        """The winner of a tie-break with the first of the fitting candidates; None without one."""
+        # A tie-break compares speeds, so it says nothing about energy or price.
         by_speed = self.constraints.objective is OBJECTIVES["samples_per_second"]
         if not fitting or not by_speed or fitting[0].is_inferred or not self.comparisons:
             return None
@@ -129,11 +141,11 @@ class Ranking:
 
 
 def _in_order(
-    configurations: Sequence[Configuration], constraints: Constraints, recipe: TrainingRecipe
+    serving: Iterable[Candidate], constraints: Constraints, recipe: TrainingRecipe
 ) -> list[Candidate]:
-    """The candidates whose training is asked for, the best first."""
+    """The candidates that the constraints allow, the best first."""
     allowed: list[Candidate] = []
-    for candidate in all_candidates(configurations, constraints.effective_batch):
+    for candidate in serving:
         if constraints.allow_training(candidate, recipe):
             allowed.append(candidate)
 
@@ -152,16 +164,16 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Cand
 
 
 def _order(candidate: Candidate, constraints: Constraints) -> tuple[float, int]:
-    """Sort key, more is better: the score, discounted where it is inferred, then little memory."""
+    """Sort key, more is better: the score (less if inferred), then little memory."""
     score = constraints.score(candidate)
     if candidate.is_inferred:
-        # The score may be negative (energy), and less is worse then, too.
+        # A score can be negative, for example of energy. Subtracting makes it worse in both cases.
         score -= PREFERENCE_FOR_MEASURED * abs(score)
     return score, -candidate.configuration.memory_bytes
 
 
 def _failed_caps(checks: Iterable[CapCheck]) -> dict[str, int]:
-    """Trial -> the largest cap that it was seen not to fit."""
+    """Trial -> the largest cap under which it failed."""
     failed: dict[str, int] = {}
     for check in checks:
         if check.fails:
@@ -171,11 +183,14 @@ def _failed_caps(checks: Iterable[CapCheck]) -> dict[str, int]:
 
 
 def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
-    """The smallest budget that a candidate fits: its memory, and beyond every cap it failed."""
+    """The smallest budget that a candidate fits.
+
+    It is the candidate's memory, and more than every cap under which the candidate failed.
+    """
     trial_ids = list(candidate.measured.trial_ids)
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids
-    # What failed under a cap fails under every smaller one, so one byte more is the least.
+    # A candidate that failed under a cap fails under every smaller cap. It may fit one byte more.
     least = candidate.configuration.memory_bytes
     for trial_id in trial_ids:
         if trial_id in failed_caps:

@@ -43,6 +43,7 @@ def data_problems(
         yield ("columns", _key_of(file, theirs)), message
     if not missing:
         yield from _column_problems(file, data, task)
+        yield from _empty_inputs(file, data, task)
         yield from _label_problems(file, data, task, num_labels)
 
 
@@ -84,12 +85,14 @@ def _column_problems(
     ours = _our_columns(file, data)
     inputs: tuple[str, ...] = _TEXT_SOURCES
     if task == "image-classification":
-        inputs = ("pixel_values", "image")
+        inputs = ("pixel_values",)
     elif file.tokenizer is None:
         inputs = ("input_ids",)
     if not ours.intersection(inputs):
         hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}"
-        if file.tokenizer is None and task != "image-classification":
+        if task == "image-classification":
+            hint += "; images are not decoded, so save what the model's image processor returns"
+        elif file.tokenizer is None:
             hint += ", or give a tokenizer for a column text"
         yield (
             ("columns",),
@@ -101,6 +104,22 @@ def _column_problems(
             f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
             "columns, as in columns: {labels: YOURS}",
         )
+
+
+def _empty_inputs(file: DatasetFile, data: DataFile, task: Task) -> Iterator[tuple[KeyPath, str]]:
+    """A problem if one of the first rows has nothing in the column that is tokenized."""
+    sources = [name for name in _TEXT_SOURCES if name in _our_columns(file, data)]
+    # With several sources the trial decides which one it takes, and input_ids need no text.
+    if task == "image-classification" or len(sources) != 1 or sources == ["input_ids"]:
+        return
+    [name] = sources
+    for number, row in enumerate(data.rows, 1):
+        if row.get(file.columns.get(name, name)) is None:
+            at: KeyPath = ("columns", name)
+            if name not in file.columns:
+                at = ("path",)
+            yield at, f"row {number} has no {name}; remove the rows without one"
+            return
 
 
 def _label_problems(

@@ -42,9 +42,9 @@ def _ratios(anatomy: Anatomy) -> list[str]:
 
 
 def _rules(anatomy: Anatomy) -> list[list[Any]]:
-    """The rules of thumb that apply, each as a list.
+    """The rules of thumb that apply.
 
-    It has the name, the measured and the expected value, the unit, and 1 if the rule held.
+    Each is a list: name, measured value, expected value, unit, and 1 if the rule held, else 0.
     """
     rules = []
     for entry in anatomy.entries:

@@ -71,7 +71,11 @@ def headline(gain: Gain) -> str:
     """``5.0 × the default's throughput at half its memory``."""
     if gain.is_default:
         return "The default techniques are the fastest here"
-    return f"{_speed(gain.speed_ratio)} {_memory(gain.memory_ratio)}"
+    speed = _speed(gain.speed_ratio)
+    # Chance needs no mention where the speeds are called the same anyway.
+    if gain.is_within_chance and abs(gain.speed_ratio - 1) > _SAME:
+        speed = f"{speed} (no more than chance)"
+    return f"{speed} {_memory(gain.memory_ratio)}"
 
 
 def comparison(dataset: Dataset, gain: Gain) -> str:

@@ -27,9 +27,9 @@ from orchestrator.running.ray_address import advice, ray_address, why_unreachabl
 
 _ERROR_CHARACTERS = 600
 _SURVEY_SECONDS = 180.0
-"""How long a node may take to describe itself; one that takes longer gets no trial."""
+"""How long a node may take to describe itself. A node that takes longer gets no trial."""
 _RAYS_OWN_SHARE = 0.1
-"""Of the memory that Ray gives out on a node; left to Ray itself."""
+"""Share of a node's memory that is left to Ray itself."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
 @contextmanager
 def _ray_at(address: str) -> Iterator[None]:
-    """Ray joined or started, for the time of the context. Raises ClusterError."""
+    """Join or start Ray for the time of the context. Raises ClusterError."""
     if address != "local":
         _join(address)
         try:
@@ -69,18 +69,20 @@ def _ray_at(address: str) -> Iterator[None]:
 
 
 def _shut_down() -> None:
-    """End a Ray that was started here, and what it started: a stopped process ends in no other
-    way.
+    """End a Ray that was started here, with all its processes.
+
+    Ray's own shutdown does not end a process that was stopped (SIGSTOP), so such a process is
+    killed.
     """
     ray_processes = [process for process in own_ray.descendants() if _is_of_ray(process)]
-    # Ray asks its raylet before it ends it, and one that stands still would never answer.
+    # Ray asks its raylet to end. A stopped raylet never answers, so it is killed after a while.
     with own_ray.killed_after_a_while(ray_processes):
         ray.shutdown()
     own_ray.end_those_left(ray_processes)
 
 
 def _is_of_ray(process: psutil.Process) -> bool:
-    """Whether it is Ray's server or raylet, or the raylet started it, directly or not."""
+    """Whether a process is Ray's server or its raylet, or a descendant of these."""
     with contextlib.suppress(psutil.Error):
         names = [relative.name() for relative in (process, *process.parents())]
         return not own_ray.PROCESS_NAMES.isdisjoint(names)
@@ -89,7 +91,7 @@ def _is_of_ray(process: psutil.Process) -> bool:
 
 @contextmanager
 def _errors_of_ray() -> Iterator[None]:
-    """Turn what Ray raises during a sweep into a sentence. Raises ClusterError."""
+    """Turn errors of Ray during a sweep into a ClusterError with one sentence."""
     try:
         yield
     except (ray.exceptions.RayError, tune.TuneError) as error:
@@ -122,7 +124,7 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
             configure_logging=True,
             **options,
         )
-    except Exception as error:  # Ray raises bare Exception, too: whatever it is, Ray is not there
+    except Exception as error:  # Ray also raises bare Exception; in any case Ray is not usable
         refusal = _one_line(error)
         if isinstance(error, OSError) and _is_at_home(error):
             raise ClusterError(
@@ -136,7 +138,7 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
 
 
 def _is_at_home(error: OSError) -> bool:
-    """Whether it was a file below the home folder that could not be used."""
+    """Whether the error is about a file below the home folder."""
     home = os.path.expanduser("~")
     return str(error.filename or "").startswith(home)
 
@@ -144,7 +146,9 @@ def _is_at_home(error: OSError) -> bool:
 def ask_nodes(
     address: str, question: Callable[[], Any], timeout_seconds: float
 ) -> list[tuple[str, Any]]:
-    """(address, answer or RayError) of every live node; takes no GPU, so a busy cluster answers.
+    """(address, answer or RayError) of every live node.
+
+    The question reserves no GPU, so that a busy cluster answers, too.
 
     Raises ConnectionError, RuntimeError or ValueError if the cluster cannot be joined.
     """
@@ -166,7 +170,7 @@ def ask_nodes(
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     """Build DeepSpeed ops on every node that runs trials.
 
-    Returns node address -> op -> seconds, or why the op cannot be built.
+    Returns node address -> op -> seconds of its build, or the reason why it cannot be built.
     """
     if not ops:
         return {}
@@ -177,7 +181,10 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
 
 
 def _survey() -> tuple[Node, ...]:
-    """Every live node with a core, described from inside. Raises ClusterError if there is none."""
+    """Every live node with a core, described by a task on it.
+
+    Raises ClusterError if there is no such node.
+    """
     # All nodes are asked at once, because a cold node takes seconds to answer.
     nodes = []
     for raw in list_nodes():
@@ -188,7 +195,7 @@ def _survey() -> tuple[Node, ...]:
     described = []
     for node, reference in zip(nodes, references, strict=True):
         answer = _answer(reference)
-        # One that was cut off a moment ago is still listed as alive.
+        # A node that lost its network a moment ago is still listed as alive.
         if not isinstance(answer, ray.exceptions.RayError):
             node_environment, cores = answer
             # Ray may have been started with more cores than the process may use.
@@ -202,7 +209,7 @@ def _survey() -> tuple[Node, ...]:
 
 
 def _node(raw: RayNode) -> Node:
-    """What Ray says of a node; its environment is not known yet."""
+    """A node as Ray describes it. Its environment is filled in later."""
     resources = raw["Resources"]
     return Node(
         node_id=raw["NodeID"],
@@ -215,7 +222,7 @@ def _node(raw: RayNode) -> Node:
 
 
 def _answer(reference: Any) -> Any:
-    """A task's result, or the RayError why there is none."""
+    """The result of a task, or the RayError that took its place."""
     try:
         return ray.get(reference, timeout=0)
     except ray.exceptions.RayError as error:
@@ -227,7 +234,7 @@ def _call(question: Callable[[], Any]) -> Any:
 
 
 def _build(ops: list[str]) -> Any:
-    """Runs on a node: op -> seconds, or the exit status of the build."""
+    """Build ops on this node. Returns op -> seconds, or the exit status of a failed build."""
     command = own_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)

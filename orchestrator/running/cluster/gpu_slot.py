@@ -178,8 +178,8 @@ class GpuSlot:
         That is likely if the other processes have left again, or if the trial can go to another
         GPU. The trial is not repeated if the one before it was disturbed as well.
         """
-        # After two disturbed trials in a row the other processes are taken to stay. To repeat every
-        # trial would double the time of the sweep.
+        # After two disturbed trials in a row, the other processes will probably stay. Repeating
+        # every trial would then double the time of the sweep.
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -214,7 +214,7 @@ class GpuSlot:
         return None
 
     def _check_after(self, record: TrialRecord) -> UnfitGpu | None:
-        """Why the GPU is unfit, if the trial ended as if the GPU were; else None."""
+        """Why the GPU is unfit. None if it is fit, or if the trial ended in another way."""
         if not _may_blame_gpu(record):
             return None
         reason = self._probe.lost()

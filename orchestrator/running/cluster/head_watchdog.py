@@ -1,4 +1,4 @@
-"""A watch on the cluster's head: if it is lost, Ray ends the driver without a sentence."""
+"""Watches the cluster's head. If it is lost, Ray itself would end the driver without a reason."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from orchestrator.running.cluster.own_ray import end_at_once
 
 _CHECK_SECONDS = 1.0
 _QUESTION = b"orchestrator"
-"""A key that no cluster has: the answer is short."""
+"""A key that no cluster has, so that the answer is short."""
 
 
 @contextlib.contextmanager
 def watched_head() -> Iterator[None]:
-    """End this process with a sentence and exit status 1 when the head is gone for too long.
+    """End this process with a sentence and exit status 1 if the head is gone for too long.
 
-    Nothing can be asked of Ray by then, not even to shut down. Every record that has arrived is on
-    disk.
+    Ray cannot even shut down then, so the process ends at once. Every record that has arrived is
+    already on disk.
     """
     address = str(ray.get_runtime_context().gcs_address)
     is_over = threading.Event()
@@ -54,7 +54,7 @@ def _limit_seconds() -> float:
 
 
 def _answers() -> bool:
-    """Whether the head answers a question: one that stands still would still take a connection."""
+    """Whether the head answers. To connect is not enough: a stopped head still accepts that."""
     worker: Any = ray._private.worker.global_worker
     client = worker.gcs_client
     try:

@@ -19,13 +19,13 @@ from orchestrator.running.nodes import Cluster, Placement
 from orchestrator.running.session import Session
 
 LOOK_SECONDS = 2.0
-"""Between two looks at the cluster."""
+"""Pause between two looks at the cluster."""
 NO_NODE_SECONDS = 600.0
 """How long to wait for a node if none is left: what a cloud needs to replace one."""
 
 
 class Inquiries(Protocol):
-    """What is used of ``NodeInquiries``."""
+    """The part of ``NodeInquiries`` that ``Membership`` uses."""
 
     def ask(self, node_id: str, gpus: int) -> None: ...
 
@@ -35,9 +35,9 @@ class Inquiries(Protocol):
 class Membership(Unpickled, tune.Callback, tune.Stopper):
     """Looks at the cluster every few seconds, and takes the reports about unfit GPUs.
 
-    Nodes that join are used if their GPU model is known. Where trials are kept on certain nodes, a
-    node that joins is asked for its model first. Elsewhere Ray places trials on it at once, and its
-    actor reports an unknown model as an unfit GPU.
+    A node that joins is used if trials are planned for its GPU model. If trials are kept on certain
+    nodes, the new node is first asked for its model. Otherwise Ray places trials on it at once, and
+    its actor reports another model as an unfit GPU.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         """Called with the slots of each GPU model when they have been counted again."""
         self._unfit = UnfitGpus(session.message, [node.node_id for node in cluster.nodes])
         self._known_nodes: set[str] | None = None
-        """Nodes that need not be asked for their GPU model: those of the first look are not new."""
+        """Nodes that were asked for their GPU model, and those that were there from the start."""
         self.given_up = ""
         """Why the sweep ends at once; empty while it goes on."""
         self._next_look = 0.0
@@ -82,13 +82,18 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
     @property
     def trials_at_once(self) -> int:
-        """Tune trials that may live: one per slot, some of which keep unfit GPUs, and for each GPU
-        model one that waits, so that no slot waits for the driver."""
+        """How many Tune trials may exist at once.
+
+        There is one per slot, unfit GPUs included. For each GPU model one more waits, so that a
+        free slot finds its next trial at once.
+        """
         return self.slots.total + len(self.placements)
 
     def may_share(self, gpu_model: str) -> bool:
-        """Whether a trial for this model is measured although other processes use its GPU: there is
-        no other GPU for it."""
+        """Whether a trial for this model runs on a GPU that other processes use.
+
+        That is so if no other GPU of the model is left.
+        """
         hardware = self.placements[gpu_model].hardware
         return self._unfit.is_measured_shared(hardware) or self.slots.of(gpu_model) <= 1
 
@@ -120,7 +125,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self.given_up = reason
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether Tune shall stop a trial: only one that keeps an unfit GPU is ever stopped."""
+        """Whether Tune shall stop a trial. It only ever stops one that keeps an unfit GPU."""
         gpu = result.get(UNFIT)
         if gpu is None:
             return False
@@ -130,7 +135,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         return bool(gpu.reason) and (gives_back or self._session.finished)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """The actor keeps no unfit GPU any more."""
+        """The Tune trial has ended, so its actor keeps no unfit GPU any more."""
         self._unfit.forget(trial.trial_id)
 
     on_trial_error = on_trial_complete
@@ -138,7 +143,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
     def _meet_new_nodes(self, alive: Mapping[str, RayNode]) -> None:
         """Learn the GPU models of nodes that have joined, and use those that are known."""
         if self.slots.has_gpus and not self.slots.is_pinned:
-            return  # their actors find out
+            return  # the actor on the node finds the model out
         if self._known_nodes is None:
             self._known_nodes = set(alive)
         # A node is asked once. Its answer comes at a later look.
@@ -161,8 +166,8 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self.on_slots(self.slots.by_model())
 
     def _watch_emptiness(self, now: float) -> None:
-        """Note since when no fit GPU has been there for the trials that wait for one."""
-        # Only models that trials wait for count: an idle model may be gone.
+        """Note since when the waiting trials have had no fit GPU."""
+        # Only the models of waiting trials count. Without such trials, a model may be absent.
         waiting = self._session.gpu_models_given_out
         if not waiting or any(self._has_fit_slot(model) for model in waiting):
             self._empty_since = None
@@ -179,4 +184,4 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
 
 
 def _ignore(slots: Mapping[str, int]) -> None:
-    """Nothing asks for the slots."""
+    """Do nothing: the default for ``on_slots``."""

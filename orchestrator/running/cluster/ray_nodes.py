@@ -1,4 +1,4 @@
-"""Ray's nodes: listed, asked from inside, and asked without waiting when they join a sweep."""
+"""Ray's nodes: lists them, runs functions on them, and asks new ones for their GPU model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def list_nodes() -> Sequence[RayNode]:
 
 
 def on_node(node_id: str, gpus: int) -> Any:
-    """A decorator for functions to run on one node, with a GPU in sight if it has any."""
+    """A decorator for functions that run on one node. They see one GPU if ``gpus`` is above 0."""
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
     options["scheduling_strategy"] = strategy
@@ -30,7 +30,7 @@ def on_node(node_id: str, gpus: int) -> Any:
 
 
 class _OnNode:
-    """A function with a ``remote`` of its own, which runs it on the node."""
+    """A function whose method ``remote`` runs it on the node."""
 
     def __init__(self, options: Mapping[str, Any], function: Callable[..., Any]) -> None:
         self._options = options
@@ -42,28 +42,29 @@ class _OnNode:
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Runs on the node.
+    """Runs a function on the node.
 
-    A worker imports this module first, and with it ``orchestrator``, which decides what ``jobs``
-    is: a worker looks for packages in the folder that the sweep was started in.
+    The function is called through this module, so that the worker imports ``orchestrator`` first.
+    That import makes sure that ``jobs`` is our package, and not a folder of the same name where the
+    sweep was started.
     """
     return function(*arguments)
 
 
 class NodeInquiries:
-    """Asks nodes that joined for their GPU model. No trial runs on them, so a GPU can answer."""
+    """Asks nodes that joined for their GPU model. No trial runs there yet, so a GPU is free."""
 
     def __init__(self) -> None:
         self._questions: dict[Any, str] = {}
         """Ray's reference of the answer -> node id."""
 
     def ask(self, node_id: str, gpus: int) -> None:
-        """Begin to ask a node."""
+        """Start to ask a node. ``answers`` returns the answer later."""
         reference = on_node(node_id, gpus)(environment.of_node).remote()
         self._questions[reference] = node_id
 
     def answers(self) -> dict[str, str]:
-        """Node id -> GPU model, of the nodes that have answered; "" for one that was lost again."""
+        """Node id -> GPU model, of the nodes that have answered; "" if the node was lost again."""
         if not self._questions:
             return {}
         references = list(self._questions)

@@ -1,4 +1,4 @@
-"""Which waiting trial takes a slot that another trial has left."""
+"""Decides which waiting trial takes a slot that becomes free."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from orchestrator.running.cluster.searcher import Unpickled
 SLOT_START_SECONDS = 60.0
 """How long a trial waits for a slot that is starting. Another user of Ray may hold its GPU."""
 BETWEEN_TRIALS_SECONDS = 3.0
-"""A slot that has run no trial for longer is lost. Tune does not report each loss."""
+"""If a slot runs no trial for longer, it counts as lost. Tune does not report every loss."""
 
 
 class SlotScheduler(Unpickled, FIFOScheduler):
-    """First come, first served; but a trial waits for the slot that is starting for it.
+    """First come, first served, except that a trial waits for the slot that starts for it.
 
-    Left to itself Tune gives its first waiting trial to the next slot that is left, and drops the
-    slot that it is starting for that trial. Beside busy slots, a slot that was lost and one that
-    joins would never start. ``slots`` says how many there are by now.
+    By default Tune gives its first waiting trial to the next free slot. It then cancels the slot
+    that is starting for this trial. So a new slot, or a replacement for a lost one, would never
+    start while other slots are busy. ``slots`` returns how many slots there are now.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class SlotScheduler(Unpickled, FIFOScheduler):
         self._slots = slots
         self._clock = clock
         self._live: list[tuple[float, Any]] = []
-        """When each unfinished trial was added, and the trial, in their order."""
+        """(time when added, trial) of each unfinished trial, in the order of adding."""
         self._started_slots = 0
         self._started_slots_at = 0.0
 
@@ -53,9 +53,9 @@ class SlotScheduler(Unpickled, FIFOScheduler):
         return None
 
     def _starting_slots(self, *, running: int) -> int:
-        """Slots that are still to start, once at least one has."""
+        """How many slots have yet to start; 0 until the first one has started."""
         now = self._clock()
-        # Between two trials of a slot Tune counts one fewer for a moment; that is no lost slot.
+        # Between two trials of a slot, fewer trials run for a moment. That is no lost slot.
         if running >= self._started_slots or now > self._started_slots_at + BETWEEN_TRIALS_SECONDS:
             self._started_slots = running
             self._started_slots_at = now

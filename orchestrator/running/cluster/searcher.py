@@ -1,4 +1,4 @@
-"""Any of our searches as a Tune searcher, and what each of Tune's trials runs of ours."""
+"""Makes a Tune searcher of any search, and keeps which of our trials each Tune trial runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from orchestrator.running.session import Session
 
 
 class Unpickled:
-    """Base of what Tune writes to disk to restore a run. Ours are resumed from their records."""
+    """Base of the objects that Tune pickles to restore a run.
+
+    Their state is left out, because our runs are resumed from their records.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class TrialsOnTune(Unpickled):
-    """Which of our trials each of Tune's trials runs: given out first, begun on a ready slot.
+    """Which of our trials each Tune trial runs.
 
-    Tune asks for trials ahead of time, and keeps their configs. So a config holds only where the
-    trials may run; what they are is kept here, by the Tune trial's id.
+    Tune asks for trials ahead of time, and keeps copies of their configs. So a config only says
+    where the trials may run. The trials themselves are kept here, under the id of the Tune trial.
+    They are given out first, and start when a slot is ready.
     """
 
     def __init__(self, session: Session, placements: Mapping[str, Placement]) -> None:
@@ -33,7 +37,7 @@ class TrialsOnTune(Unpickled):
         self._specs: dict[str, tuple[TrialSpec, ...]] = {}
 
     def give_out(self, tune_trial_id: str) -> Placement | None:
-        """Give the session's next trials to one of Tune's; None: there are none now."""
+        """Give the session's next trials to a Tune trial. None if there are none now."""
         specs = self._session.next_trials()
         if not specs:
             return None
@@ -41,13 +45,13 @@ class TrialsOnTune(Unpickled):
         return self._placements[specs[0].gpu_model]
 
     def start(self, tune_trial_id: str) -> tuple[TrialSpec, ...]:
-        """Begin a Tune trial's trials; returns what its slot shall run."""
+        """Start the trials of a Tune trial. Returns the trials for its slot to run."""
         specs = self._session.start(self._specs.get(tune_trial_id, ()))
         self._specs[tune_trial_id] = specs
         return tuple(self._placements[spec.gpu_model].applied_to(spec) for spec in specs)
 
     def take_back(self, tune_trial_id: str) -> list[TrialSpec]:
-        """Its trials that have no record yet; it runs none from now on."""
+        """Take all trials from a Tune trial. Returns those that have no record yet."""
         specs = self._specs.pop(tune_trial_id, ())
         return [spec for spec in specs if spec.trial_id in self._session.given_out]
 
@@ -65,7 +69,7 @@ class SessionSearcher(Unpickled, Searcher):
         self._trials = trials
 
     def suggest(self, trial_id: str) -> Any:
-        """A Tune trial's config: plain values, of which Tune keeps copies."""
+        """The config of a Tune trial, in plain values."""
         placement = self._trials.give_out(trial_id)
         if placement is None:
             if self._session.finished:

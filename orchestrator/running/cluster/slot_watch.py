@@ -25,18 +25,20 @@ from orchestrator.running.cluster.searcher import Unpickled
 from orchestrator.units import duration
 
 ANSWER_SECONDS = 120.0
-"""What a slot may take beside its trial: a new parent's imports, a busy GPU's release, a look at a
-GPU that may be ill."""
+"""Time that a slot may take in addition to its trial.
+
+It may start a new parent, wait for a busy GPU, and check a GPU that may be broken.
+"""
 
 
 START_SECONDS = 300.0
 """How long all slots may take to start while none runs, in a Ray that has no other user."""
 LOOK_SECONDS = 1.0
-"""Between two looks at the slots."""
+"""Pause between two looks at the slots."""
 
 
 def allowance_seconds(assignment: Assignment) -> float:
-    """How long a slot may take for one step: its trial, begun again as often as a slot may."""
+    """How long a slot may take for one step: its trial, with all attempts that a slot may make."""
     timeouts = [spec.measure.timeout_seconds for spec in assignment.specs]
     longest = min(max(timeouts, default=0.0), max(0.0, assignment.seconds_left))
     return INFRASTRUCTURE_RETRIES * longest + ANSWER_SECONDS
@@ -50,7 +52,7 @@ class Killer(Protocol):
 
 @dataclass(kw_only=True, slots=True)
 class _Wait:
-    """What is awaited of one slot."""
+    """The answer that is awaited from one slot."""
 
     actor: Any
     process: Any
@@ -62,8 +64,9 @@ class _Wait:
 class SlotWatch(Unpickled, tune.Callback):
     """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
 
-    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all; None:
-    slots may wait for other users of the cluster. ``clock`` gives seconds.
+    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all. With
+    None that is no error, because slots may wait for other users of the cluster. ``clock`` returns
+    seconds.
     """
 
     def __init__(
@@ -79,11 +82,11 @@ class SlotWatch(Unpickled, tune.Callback):
         self._kill = kill or kill_actor
         self._clock = clock
         self._waits: dict[str, _Wait] = {}
-        """Tune trial -> what is awaited."""
+        """Tune trial -> the answer that is awaited from its slot."""
         self._next_look = 0.0
         self._idle_since: float | None = None
         self._process_of: dict[int, tuple[Any, Any]] = {}
-        """Id of an actor -> the actor, and the reference of its process: it runs many trials."""
+        """Id of an actor -> the actor, and the reference of its process. It runs many trials."""
 
     def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
         """A slot was given its trials."""
@@ -96,13 +99,13 @@ class SlotWatch(Unpickled, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """A slot has answered: its next answer has as much time."""
+        """A slot has answered. Its next answer may take as long again."""
         wait = self._waits.get(trial.trial_id)
         if wait is not None:
             wait.due = self._clock() + wait.allowance
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Nothing more is awaited."""
+        """The Tune trial has ended, so no answer is awaited any more."""
         self._waits.pop(trial.trial_id, None)
 
     on_trial_error = on_trial_complete
@@ -125,7 +128,7 @@ class SlotWatch(Unpickled, tune.Callback):
             self._kill(wait.actor, _arrived(wait.process))
 
     def _await_resets(self, waiting: Sequence[Any]) -> None:
-        """Await actors that Tune prepares for another trial, before they are given that trial."""
+        """Also await an answer from actors that Tune resets between two trials."""
         for trial in waiting:
             actor = trial.temporary_state.ray_actor
             if actor is not None and trial.trial_id not in self._waits:
@@ -151,7 +154,7 @@ class SlotWatch(Unpickled, tune.Callback):
 
 
 def _arrived(reference: Any) -> SlotProcess | None:
-    """The actor's process, if the actor has said it."""
+    """The actor's process, if the actor has reported it."""
     with contextlib.suppress(ray.exceptions.RayError, TypeError, ValueError):
         answer = ray.get(reference, timeout=0)
         if isinstance(answer, SlotProcess):
@@ -160,7 +163,7 @@ def _arrived(reference: Any) -> SlotProcess | None:
 
 
 def kill_actor(actor: Any, process: SlotProcess | None) -> None:
-    """Kill an actor's process and all that it started; where that fails, Ray gives the actor up."""
+    """Kill an actor's process and its descendants. If that fails, Ray still drops the actor."""
     if process is not None:
         with contextlib.suppress(ray.exceptions.RayError, ValueError):
             on_node(process.node_id, gpus=0)(kill_tree).remote(process.pid, process.started_at)
@@ -171,7 +174,7 @@ def kill_tree(pid: int, started_at: float) -> None:
     """Kill a process of this node and its descendants, which may be stopped."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        # Another process may have the number by now.
+        # Another process may have the same pid by now.
         if process.create_time() != started_at:
             return
         for victim in (process, *process.children(recursive=True)):

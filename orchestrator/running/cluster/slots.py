@@ -61,7 +61,7 @@ class Slots:
         return slots
 
     def model_of(self, hardware: str) -> str:
-        """The ``gpu_model`` that trials for this GPU model have: "" if the sweep began with one."""
+        """The ``gpu_model`` of trials for this hardware: "" if the sweep began with one model."""
         if hardware in self.placements:
             return hardware
         return ""

@@ -24,8 +24,8 @@ _ERROR_CHARACTERS = 500
 class TuneCallback(Unpickled, TrialProgressCallback):
     """Starts our trials on their slots, and hands every record to the session as it arrives.
 
-    Takes the place of Tune's own progress callback, which would keep every trial and its last
-    result. ``environment`` is that of records of trials whose actor was lost.
+    It replaces Tune's own progress callback, which would keep every trial and its last result in
+    memory. A trial whose actor was lost gets a record with this ``environment``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """A slot's trial has its record, or its GPU is unfit and gives its trials back."""
+        """A trial has its record, or its GPU is unfit and the session takes the trials back."""
         record = result.pop(RECORD, None)  # Tune keeps the results until it ends
         if record is not None:
             self._session.ended(record)
@@ -70,15 +70,15 @@ class TuneCallback(Unpickled, TrialProgressCallback):
             self._session.requeue(self._trials.take_back(trial.trial_id))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Empty a trial that has ended: Tune keeps its trials until it ends.
+        """Free the memory of a trial that has ended, because Tune keeps the object until it ends.
 
-        What remains is what only Tune reads. What is equal in all trials is shared with the first.
+        Only what Tune itself still reads remains. Equal parts are shared with the first trial.
         """
         self._trials.forget(trial.trial_id)
         trial.metric_analysis.clear()  # 20 kB of statistics per trial
         trial.metric_n_steps.clear()
         trial.run_metadata.last_result = {}
-        # By now what the actor said of itself at first, which Ray holds until it is looked at.
+        # Reading ``last_result`` makes Ray drop the actor's first message, which it held until now.
         trial.last_result.clear()
         trial.config.clear()
         trial.evaluated_params = {}
@@ -88,13 +88,14 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         trial.storage = self._first_ended.storage
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """An actor died. What it had not ended is begun again in another Tune trial, twice at most.
+        """An actor died. Its unfinished trials start again in another Tune trial, twice at most.
 
-        Tune's own recovery gives up at once on a trial whose actor dies before it has begun.
+        Tune's own recovery is not used: it gives up on a trial whose actor dies before the start.
         """
         unended = self._trials.take_back(trial.trial_id)
         if unended:
-            self._count_loss(unended[0], _actor_error(trial))  # those after it had not begun
+            # The actor ran the first of them. The others had not started, so they lost nothing.
+            self._count_loss(unended[0], _actor_error(trial))
         given_out = self._session.given_out
         self._session.requeue([spec for spec in unended if spec.trial_id in given_out])
 
@@ -113,7 +114,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
         )
 
     def _count_loss(self, spec: TrialSpec, error: str) -> None:
-        """Give up on a trial that lost its actor too often: it crashed."""
+        """Count a lost actor. A trial that lost its actor too often gets a record: it crashed."""
         self._losses[spec.trial_id] += 1
         if self._losses[spec.trial_id] > self._retries:
             self._session.ended(crashed(spec, error, self._environment))
@@ -122,7 +123,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
 
 
 def _actor_error(trial: Any) -> str:
-    """The last line of what Tune keeps of an actor's end."""
+    """The last line of the error file that Tune keeps of an actor."""
     error_file = getattr(trial, "error_file", None)
     if error_file and Path(error_file).exists():
         lines = Path(error_file).read_text().split("\n")

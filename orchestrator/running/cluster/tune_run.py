@@ -112,7 +112,7 @@ def _slots_listener(
     membership: Membership,
     on_slots: Callable[[Mapping[str, int]], object] | None,
 ) -> Callable[[Mapping[str, int]], None]:
-    """A listener that sets how many trials Tune may run at once, and calls ``on_slots``."""
+    """A listener that sets how many trials Tune may hold at once, and calls ``on_slots``."""
 
     def listen(slots: Mapping[str, int]) -> None:
         limiter.set_max_concurrency(membership.trials_at_once)

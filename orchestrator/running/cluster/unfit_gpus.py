@@ -1,4 +1,4 @@
-"""GPUs that gave their trials back during a sweep, and which of them are measured on anyway."""
+"""GPUs that turned out unfit during a sweep, and which of them run trials all the same."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def new_model_message(gpu_model: str) -> str:
 
 
 class UnfitGpus:
-    """Each is kept by the Tune trial that found it unfit (see ``SlotTrainable``) until it is fit.
+    """Keeps account of the unfit GPUs.
 
-    A shared GPU is measured on all the same once its model has no better one. ``say`` takes
+    The Tune trial that found a GPU unfit keeps the GPU until it is fit (see ``SlotTrainable``). If
+    all GPUs of a model are unfit, trials run on the shared ones all the same. ``say`` takes
     messages. ``first_nodes`` are the ids of the nodes that the sweep began with.
     """
 
@@ -35,7 +36,7 @@ class UnfitGpus:
         self._keepers: dict[str, str] = {}
         """Tune trial that keeps an unfit GPU -> the GPU model that it is planned for."""
         self._measured_shared: set[str] = set()
-        """GPU models whose GPUs are measured on although other processes use them."""
+        """GPU models that run trials although other processes use their GPUs."""
         self._new_models: set[str] = set()
         self._notes: list[str] = []
 
@@ -45,11 +46,11 @@ class UnfitGpus:
         return tuple(dict.fromkeys(self._notes))
 
     def count(self, gpu_model: str) -> int:
-        """Unfit GPUs that trials of this model are kept off."""
+        """How many GPUs of this model are unfit, so that no trial gets them."""
         return list(self._keepers.values()).count(gpu_model)
 
     def is_measured_shared(self, gpu_model: str) -> bool:
-        """Whether this model's GPUs are measured on although other processes use them."""
+        """Whether this model's GPUs run trials although other processes use them."""
         return gpu_model in self._measured_shared
 
     def report(self, tune_trial_id: str, gpu: UnfitGpu, *, slots: int) -> bool:
@@ -67,14 +68,14 @@ class UnfitGpus:
             self._announce(gpu)
         if gpu.problem is not GpuProblem.SHARED:
             return False
-        # With no better GPU left, a shared one is measured on, and its rows say so.
+        # If no better GPU is left, trials run on the shared ones, and their rows say so.
         if not self.is_measured_shared(model) and self.count(model) >= slots:
             self._measured_shared.add(model)
             self._note("every GPU that is left is shared: rows measured beside others say so")
         return self.is_measured_shared(model)
 
     def forget(self, tune_trial_id: str) -> None:
-        """The Tune trial has ended; if it kept a GPU, it does no longer."""
+        """The Tune trial has ended, so it keeps no GPU any more."""
         self._keepers.pop(tune_trial_id, None)
 
     def announce_model(self, gpu_model: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from orchestrator.analysis.batch_size import BatchMeasurement
+from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.batch_size import BatchMeasurement, margin_bytes
+from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 
 class Batch(NamedTuple):
@@ -65,3 +68,47 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
             if batch.accumulation == 1:
                 sizes[batch.micro_batch] = result
         return sizes
+
+
+def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
+    """A trial's batch as measured.
+
+    ``margin`` is the memory to keep free: below 1 a share of the GPU's memory, else bytes.
+    """
+    measured = record.measurements
+    memory = None
+    speed = None
+    error = UNKNOWN_ERROR
+    # A trial that failed measured only a part of a training: its figures do not count.
+    if record.outcome is Outcome.OK:
+        memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
+        speed = measured.get("samples_per_second")
+    if speed:
+        batch = {"effective_batch": record.spec.effective_batch, "gpu_model": _gpu_model(record)}
+        error = speed_error([{**measured, **batch}])
+    return BatchMeasurement(
+        micro_batch=record.spec.micro_batch,
+        accumulation=record.spec.accumulation,
+        trial_id=record.trial_id,
+        outcome=record.outcome,
+        reason=record.reason,
+        memory_bytes=memory,
+        limit_bytes=_limit_bytes(record, margin),
+        samples_per_second=speed,
+        error95=error.half_width95,
+        flags=record.flags,
+        slot_seconds=record.slot_seconds,
+    )
+
+
+def _gpu_model(record: TrialRecord) -> str | None:
+    return record.environment.get("gpu_model")
+
+
+def _limit_bytes(record: TrialRecord, margin: float) -> float:
+    device_bytes = record.environment.get("gpu_memory_bytes")
+    if not device_bytes:
+        return math.inf
+    # Memory that other processes used before the trial may be in use again later.
+    used_before = record.measurements.get("gpu_used_before_bytes") or 0
+    return float(device_bytes - margin_bytes(device_bytes, margin) - used_before)

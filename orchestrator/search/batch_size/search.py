@@ -18,14 +18,13 @@ from orchestrator.analysis.batch_size import (
     OUT_OF_MEMORY,
     BatchSizeAnswer,
     margin_bytes,
-    measurement_of,
 )
 from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import next_way
 from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation
 from orchestrator.search.batch_size.largest_size import LargestSize
-from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes
+from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes, measurement_of
 from orchestrator.search.batch_size.scaling_fit import bytes_at, pass_seconds
 
 MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]

@@ -58,7 +58,7 @@ class Pruning:
         # The rows of the matrix of speed ratios below.
         self._row = {candidate: row for row, candidate in enumerate(candidates)}
         self._no_heavier_on_host = asking_no_more_of_the_host(candidates)
-        """Candidate -> the candidates whose steps ask no more work of the host."""
+        """Candidate -> the candidates whose steps ask no more of the host than its own steps."""
         self._largest_run: dict[Curve, int] = {}
         """Curve -> the largest micro-batch that ran, however it ended."""
         self._out_of_memory: dict[Techniques, list[tuple[Candidate, str]]] = {}
@@ -170,8 +170,8 @@ class Pruning:
     def _dominated(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
         """A measured candidate is about as good as this one at its best, or better.
 
-        About means within the tolerance. A measured candidate that is slower than the prediction
-        for this one is no evidence, so it prunes nothing.
+        About means within the tolerance. A measured candidate that is clearly slower than the
+        prediction for this one is no evidence, so it prunes nothing.
         """
         likely_speed = (1 - self._tolerance) * prediction.speed
         # The measured candidates that are fast enough. The ratio says how many times their speed
@@ -191,7 +191,7 @@ class Pruning:
         return PruningDecision("dominated", reason, self._tolerance)
 
     def _host_bound(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
-        """A measured candidate was limited by the host alone, and this one asks as much of it.
+        """A measured candidate was limited by the host, and this one asks at least as much of it.
 
         A measured candidate that is slower than the prediction for this one, by more than a host's
         pace varies, is no evidence. It prunes nothing.

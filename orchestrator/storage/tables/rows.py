@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from jobs.record import Column, TrialRecord
 from jobs.spec import Purpose, TrainingRecipe, to_json
+from jobs.techniques import AXES
 
 Row = Mapping[str, Any]
 """One row of the trials table."""
@@ -46,7 +48,13 @@ def is_of_the_search(row: Row) -> bool:
 
 def recipe_of(row: Row) -> TrainingRecipe:
     """The row's training recipe."""
-    return TrainingRecipe.of(json.loads(row["training_recipe"]))
+    return _recipe_of_text(row["training_recipe"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _recipe_of_text(text: str) -> TrainingRecipe:
+    # A table of thousands of rows has few recipes. A recipe is frozen, so rows can share it.
+    return TrainingRecipe.of(json.loads(text))
 
 
 def environment_id(record: TrialRecord) -> str:
@@ -129,12 +137,15 @@ def _delivery(record: TrialRecord) -> dict[str, Any]:
 
 
 def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
-    # A record of another sweep may lack an axis: its value is then None.
+    # A record of another sweep may lack an argument: its value is then None. A record that is older
+    # than a technique's axis ran the default.
     values: dict[str, Any] = {}
     for axis, column in axes.items():
         if axis in _BATCH_AXES:
             continue
         value = record.spec.choices.get(axis)
+        if axis not in record.spec.choices and axis in AXES:
+            value = AXES[axis].default
         # The column of an argument with values of several types holds text.
         if column.type == "string" and value is not None:
             value = str(value)

@@ -11,10 +11,10 @@ from orchestrator.analysis.batch_size import (
     BatchMeasurement,
     BatchSizeAnswer,
     margin_bytes,
-    measurement_of,
 )
 from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.reporting.batch_size import describe
+from orchestrator.search.batch_size.measured_sizes import measurement_of
 from tests.support.records import H200, make_record
 
 GB = 10**9

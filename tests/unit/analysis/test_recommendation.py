@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from jobs.spec import PLAIN
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import Constraints, recommend
+from orchestrator.analysis.recommendation import Constraints, decision, recommend
 from orchestrator.analysis.recommendation.ranking import all_candidates
 from tests.support.configurations import make_configuration
 
@@ -115,3 +117,25 @@ def test_objectives_energy_comes_from_the_counted_steps_in_old_tables() -> None:
     )
     assert OBJECTIVES["joules_per_sample"].of(old, None) == 2.0
     assert OBJECTIVES["host_memory"].score(old) == float("-inf")
+
+
+def test_recommend_infers_the_candidates_of_an_effective_batch_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int | None] = []
+
+    def counted(
+        configurations: Sequence[Configuration], effective_batch: int | None
+    ) -> list[Candidate]:
+        asked.append(effective_batch)
+        return all_candidates(configurations, effective_batch)
+
+    monkeypatch.setattr(decision, "all_candidates", counted)
+    known = {"parameters_trainable": 3, "parameter_dtypes": "float32"}
+    configurations = [
+        make_configuration(10 * size, 10.0 * size, micro_batch=size, **known) for size in (1, 2, 4)
+    ]
+    answer = recommend(configurations, Constraints(effective_batch=8, memory_bytes=30))
+    assert answer.best is not None
+    assert answer.best.micro_batch == 1
+    assert sorted(asked, key=str) == [8, None]

@@ -116,5 +116,5 @@ def test_repeatability_prints_what_rows_and_techniques_share() -> None:
 
 def test_repeatability_fit_finds_the_spread_of_single_trials() -> None:
     variation = repeatability.fit(invented(lambda runs, technique: 0.0))
-    # All steps take a second, so that the two parts of the spread cannot be told apart.
+    # All steps take a second, so that the two parts of the spread cannot be separated.
     assert math.hypot(variation.relative, variation.seconds) == pytest.approx(0.002, rel=0.1)

@@ -6,6 +6,8 @@ table joins by a row in MAX_COST.
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from orchestrator.search.frontier.search import FrontierSearch
@@ -39,6 +41,16 @@ def with_memory_of(table: Table) -> MakeSearch:
     return with_predicted_memory(predicted(table))
 
 
+@cache
+def replayed(name: str, *, has_predictions: bool = True) -> Replay:
+    """The frontier search on a recorded table, with its predicted memory or without."""
+    table = recorded(DATA / name)
+    make: MakeSearch = FrontierSearch
+    if has_predictions:
+        make = with_memory_of(table)
+    return replay(make, table)
+
+
 def recall_of_gpus_own(table: Table, run: Replay) -> float:
     """Recall of the points whose speed does not depend on a host's pace."""
     return recall(table, run.asked, among=lambda point: is_gpus_own(point.measurements))
@@ -47,8 +59,8 @@ def recall_of_gpus_own(table: Table, run: Replay) -> float:
 @pytest.mark.parametrize("name", RECORDED)
 def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name: str) -> None:
     table = recorded(DATA / name)
-    for make, max_cost in zip((with_memory_of(table), FrontierSearch), MAX_COST[name], strict=True):
-        run = replay(make, table)
+    for has_predictions, max_cost in zip((True, False), MAX_COST[name], strict=True):
+        run = replayed(name, has_predictions=has_predictions)
         # On a grid of a restless host, some points are only the luckiest of equals.
         assert recall_of_gpus_own(table, run) >= 0.99
         assert run.height >= 0.98
@@ -57,8 +69,7 @@ def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert_large_h200.parquet", "bert_large_h200_fp32_tf32.parquet"])
 def test_replay_of_a_quiet_grid_finds_the_whole_front(name: str) -> None:
-    table = recorded(DATA / name)
-    assert replay(with_memory_of(table), table).recall >= 0.99
+    assert replayed(name).recall >= 0.99
 
 
 def test_replay_with_equal_seeds_asks_for_equal_trials() -> None:

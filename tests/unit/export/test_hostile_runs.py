@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -81,8 +81,8 @@ HOOKS = st.builds(
 )
 
 
-def _specs() -> st.SearchStrategy[TrialSpec]:
-    """Trials with every field from a stranger."""
+def _lawless() -> st.SearchStrategy[TrialSpec]:
+    """Trials with every field from a stranger who keeps to no rule; nearly all are refused."""
     models = st.builds(
         ModelSpec,
         task=st.one_of(st.sampled_from(["causal-lm", "image-classification"]), TEXTS),
@@ -150,6 +150,22 @@ def _texts(spec: TrialSpec, label: str, notes: str) -> dict[str, str]:
         return {path.name: path.read_text(encoding="utf-8") for path in written}
 
 
+def _texts_or_rejected(spec: TrialSpec, label: str, notes: str) -> dict[str, str]:
+    """The files of an export. If it refuses the trial, hypothesis draws another one."""
+    try:
+        return _texts(spec, label, notes)
+    except NotExportableError:
+        reject()
+
+
+BASE = TrialSpec(
+    choices={},
+    model=ModelSpec(task="causal-lm", name_or_path="x"),
+    data=DataSpec(file=DatasetFile(path="x", format="json", tokenizer="x")),
+    settings=LibrarySettings(),
+)
+
+
 class _LiteralsBlanked(ast.NodeTransformer):
     """Every literal becomes the same constant, and the keywords before literals disappear."""
 
@@ -201,19 +217,6 @@ def _harmless(spec: TrialSpec) -> TrialSpec:
     return dataclasses.replace(spec, model=model, data=data)
 
 
-@settings(max_examples=40, deadline=None)
-@given(_specs(), TEXTS, TEXTS)
-def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
-    try:
-        texts = _texts(spec, label, notes)
-    except NotExportableError:
-        return
-    expected = _texts(_harmless(spec), "a label", "a note")
-    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
-
-
 def _exportable() -> st.SearchStrategy[TrialSpec]:
     """Hostile in every value that an export accepts: keys are names, so that most are written."""
     names = st.sampled_from(["hidden_size", "pad_token", "label2id", "x"])
@@ -256,16 +259,37 @@ def _exportable() -> st.SearchStrategy[TrialSpec]:
 def test_exported_values_of_a_hostile_run_stay_literals(
     spec: TrialSpec, label: str, notes: str
 ) -> None:
-    try:
-        texts = _texts(spec, label, notes)
-    except NotExportableError:
-        return
+    texts = _texts_or_rejected(spec, label, notes)
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
     constants = [node.value for node in _constants(texts["train.py"])]
     assert spec.model.name_or_path in constants
     assert spec.data.file is not None
     assert spec.data.file.path in constants
+
+
+@st.composite
+def _specs(draw: st.DrawFn) -> TrialSpec:
+    """Trials that an export would accept, but for one field from a stranger."""
+    accepted = draw(_exportable())
+    lawless = draw(_lawless())
+    name = draw(st.sampled_from(["model", "data", "settings", "measure", "needs"]))
+    part = getattr(lawless, name)
+    if name != "data":
+        # One field is enough: with several, the first to be refused hides the others.
+        field = draw(st.sampled_from([field.name for field in dataclasses.fields(part)]))
+        part = dataclasses.replace(getattr(accepted, name), **{field: getattr(part, field)})
+    return dataclasses.replace(accepted, **{name: part})
+
+
+@settings(max_examples=40, deadline=None)
+@given(_specs(), TEXTS, TEXTS)
+def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    texts = _texts_or_rejected(spec, label, notes)
+    expected = _texts(_harmless(spec), "a label", "a note")
+    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
 
 
 def _constants(script: str) -> Iterator[ast.Constant]:
@@ -279,10 +303,7 @@ def _constants(script: str) -> Iterator[ast.Constant]:
 def test_exported_settings_of_a_hostile_run_are_data(
     spec: TrialSpec, label: str, notes: str
 ) -> None:
-    try:
-        texts = _texts(spec, label, notes)
-    except NotExportableError:
-        return
+    texts = _texts_or_rejected(spec, label, notes)
     from_yaml = yaml.safe_load(texts["training_arguments.yaml"])
     from_json = json.loads(texts["training_arguments.json"], parse_constant=_refused)
     assert from_yaml == from_json
@@ -308,10 +329,7 @@ REQUIREMENT = re.compile(r"[a-z-]+(==[0-9][0-9a-z.]*)?|# [^\n]*")
 def test_exported_requirements_of_a_hostile_run_name_known_packages(
     spec: TrialSpec, label: str, notes: str
 ) -> None:
-    try:
-        texts = _texts(spec, label, notes)
-    except NotExportableError:
-        return
+    texts = _texts_or_rejected(spec, label, notes)
     lines = texts["requirements.txt"].split("\n")
     assert lines.pop() == ""
     assert all(REQUIREMENT.fullmatch(line) for line in lines)
@@ -324,15 +342,19 @@ def test_exported_requirements_of_a_hostile_run_name_known_packages(
 def test_exported_readme_of_a_hostile_run_has_no_markup_of_its_own(
     spec: TrialSpec, label: str, notes: str
 ) -> None:
-    try:
-        texts = _texts(spec, label, notes)
-    except NotExportableError:
-        return
+    texts = _texts_or_rejected(spec, label, notes)
     readme = texts["README.md"]
     assert all(letter.isprintable() or letter == "\n" for letter in readme)
     expected = _texts(spec, "a label", "a note")["README.md"]
     assert _markdown_kinds(readme) == _markdown_kinds(expected)
     assert _code_blocks(readme) == _code_blocks(expected)
+
+
+@pytest.mark.parametrize("name", ["# x", "> x", "- x", "1. x", "---", "***", "| x |", "~~~"])
+def test_exported_readme_keeps_a_hostile_name_inside_its_line(name: str) -> None:
+    readme = _texts(BASE, "a label", name)["README.md"]
+    expected = _texts(BASE, "a label", "a note")["README.md"]
+    assert _markdown_kinds(readme) == _markdown_kinds(expected)
 
 
 def _markdown_kinds(text: str) -> list[str]:
@@ -349,14 +371,6 @@ def _markdown_kinds(text: str) -> list[str]:
 def _code_blocks(text: str) -> list[str]:
     """What a reader copies into a shell."""
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
-
-
-BASE = TrialSpec(
-    choices={},
-    model=ModelSpec(task="causal-lm", name_or_path="x"),
-    data=DataSpec(file=DatasetFile(path="x", format="json", tokenizer="x")),
-    settings=LibrarySettings(),
-)
 
 
 def _variants_of(text: str) -> Mapping[str, TrialSpec]:

@@ -170,6 +170,6 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> 
 def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> None:
     spec = tiny_spec({"adapter": "lora_r8"})
     text = readme(spec, "a test", {"memory": "3 GiB\n<b>"}, ["a note\n# a heading"])
-    assert "- memory: 3 GiB ‹b>" in text.splitlines()
+    assert "- **memory**: 3 GiB ‹b>" in text.splitlines()
     assert "Note: a note # a heading" in text.splitlines()
     assert "model, data, adapter and the Trainer" in text

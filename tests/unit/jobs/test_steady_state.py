@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jobs.flags import Flag, FlagKind
 from jobs.steady_state import (
+    CPU_ERROR,
     HOST_BOUND,
     MIN_STEPS_TO_GIVE_UP,
     PRIOR_SECONDS,
@@ -25,6 +26,7 @@ from jobs.steady_state import (
     mean_step_error,
     relative_half_width,
     steady_from,
+    wanted_error,
 )
 
 SECONDS = st.floats(min_value=1e-4, max_value=1e3)
@@ -208,6 +210,26 @@ def test_flags_with_a_fixed_number_of_steps_are_never_unstable() -> None:
 
 def test_flags_without_a_gpu_are_never_host_bound() -> None:
     assert flags(**{**STEADY, "host_bound_share": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "device_type", "wanted"),
+    [(0.01, "cuda", 0.01), (0.01, "cpu", CPU_ERROR), (0.2, "cpu", 0.2), (0.0, "cpu", 0.0)],
+)
+def test_wanted_error_on_a_cpu_is_within_reach(
+    asked: float, device_type: str, wanted: float
+) -> None:
+    assert wanted_error(asked, device_type) == wanted
+
+
+def test_wanted_error_on_a_cpu_lets_steps_settle_that_vary_by_eight_percent() -> None:
+    draw = random.Random(3)
+    steps = [0.3 * draw.gauss(1.0, 0.08) for _ in range(20)]
+    # At 1 % the trial gives up after a second; at 5 % it goes on until the mean is known.
+    assert is_out_of_reach(steps[:4], 0.01, 20)
+    error = wanted_error(0.01, "cpu")
+    assert not is_out_of_reach(steps[:4], error, 20)
+    assert is_settled(steps, error)
 
 
 def test_launch_bound_share_adds_forward_passes_and_updates() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 import subprocess
@@ -20,9 +21,11 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome
 from jobs.spec import PLAIN, spec_from_json, to_json
+from jobs.steady_state import MIN_STEPS_TO_GIVE_UP
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
+from tests.support import all_techniques
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
@@ -206,6 +209,12 @@ def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of: PlanOf) -> None
     assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 2, 0)
 
 
+def test_plan_without_gpu_runs_enough_steps_to_settle_by_default(plan_of: PlanOf) -> None:
+    (trial,) = plan_of(has_gpu=False, axes={"micro_batch": [1]}).trials
+    assert trial.measure.steps is not None
+    assert trial.measure.steps > MIN_STEPS_TO_GIVE_UP
+
+
 def test_order_by_size_puts_small_batches_first(plan_of: PlanOf) -> None:
     planned = plan_of(axes={"micro_batch": [16, 1], "accumulation": [1, 4]})
     assert [trial.effective_batch for trial in order_by_size(planned.trials)] == [1, 4, 16, 64]
@@ -286,6 +295,24 @@ def test_plan_all_techniques_has_every_variant_of_every_axis() -> None:
     for name, axis in AXES.items():
         chosen = {trial.choices[name] for trial in planned.trials}
         assert chosen >= axis.variants.keys() if axis.variants else len(chosen) > 1, name
+
+
+def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = all_techniques.CONFIG.read_text()
+    assert all_techniques.completed(text) == text, "run make schema"
+    rows = {**AXES["optimizer"].variants, "new_row": AXES["optimizer"].variants["sgd"]}
+    with_row = dataclasses.replace(AXES["optimizer"], variants=rows)
+    monkeypatch.setitem(AXES, "optimizer", with_row)
+    completed = all_techniques.completed(text)
+    added = "  - {optimizer: new_row}\n"
+    assert completed.replace(added, "") == text
+    assert {"optimizer": "new_row"} in yaml.safe_load(completed)["trials"]
+    assert all_techniques.completed(completed) == completed
+    # A row that is gone leaves no line behind.
+    monkeypatch.undo()
+    assert all_techniques.completed(completed) == text
 
 
 _DRY_RUN = """

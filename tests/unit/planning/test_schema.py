@@ -54,3 +54,20 @@ def test_schema_accepts_shipped_config(path: Path) -> None:
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
 def test_schema_refuses_broken_config_if_it_can_see_the_mistake(path: Path) -> None:
     assert _is_accepted(path) == path.stem.startswith(BEYOND_A_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("axes", "is_accepted"),
+    [
+        ({"adapter": {"lora": {"r": 16}}}, True),
+        ({"adapter": ["lora", "lora(r=4)", {"vera": None}, "lora_r8"]}, True),
+        ({"base": ["bnb_4bit", {"bnb_4bit": {"upcast": False}}]}, True),
+        ({"adapter": {"lora": {}, "vera": {}}}, False),
+        ({"adapter": {"loar": {}}}, False),
+        ({"activations": {"keep": {}}}, False),
+    ],
+)
+def test_schema_knows_techniques_with_parameters(axes: object, is_accepted: bool) -> None:
+    config = {"model": {"task": "causal-lm", "architecture": "llama"}, "axes": axes}
+    validator = jsonschema.Draft202012Validator(json_schema())
+    assert validator.is_valid(config) == is_accepted

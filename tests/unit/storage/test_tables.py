@@ -88,9 +88,14 @@ def test_axis_column_named_as_a_measurement_gets_its_own_name() -> None:
     assert trials.rows[0]["warmup_steps"] == 1
 
 
-def test_table_of_several_sweeps_has_none_where_a_record_lacks_an_axis() -> None:
-    trials = table(make_record(precision="bf16"), make_record(micro_batch=8))
-    assert [row["precision"] for row in trials.rows] == ["bf16", None]
+def test_table_of_several_sweeps_has_none_where_a_record_lacks_an_argument() -> None:
+    trials = table(make_record(weight_decay=0.1), make_record(micro_batch=8))
+    assert [row["weight_decay"] for row in trials.rows] == [0.1, None]
+
+
+def test_table_has_the_default_where_a_record_is_older_than_an_axis() -> None:
+    trials = table(make_record(loss="chunked"), make_record(micro_batch=8))
+    assert [row["loss"] for row in trials.rows] == ["chunked", "plain"]
 
 
 def test_table_row_of_a_batch_that_does_not_divide_has_no_accumulation() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +18,8 @@ import yaml
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
 from orchestrator.cli import finish, holding
+from orchestrator.planning import plan
+from orchestrator.planning.plan import Plan
 from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
@@ -267,3 +270,38 @@ finally:
         [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
     )
     assert (wrong.returncode, wrong.stdout) == (2, b"")
+
+
+def test_verb_pauses_the_collector_only_while_it_loads() -> None:
+    # While Python looks for the module of ``python -m``, the first argument is "-m".
+    program = """
+import gc, sys
+sys.argv = ["-m"]
+import orchestrator
+paused = not gc.isenabled()
+from orchestrator.cli import finish
+finish(lambda: 0 if paused and gc.isenabled() else 1)
+"""
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_import_of_the_package_leaves_the_collector_on() -> None:
+    program = "import gc, orchestrator, orchestrator.sweep; raise SystemExit(not gc.isenabled())"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_dry_run_makes_the_plan_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = []
+
+    def counted(*arguments: Any, **options: Any) -> Plan:
+        planned.append(arguments)
+        return make_plan(*arguments, **options)
+
+    make_plan = plan.plan
+    monkeypatch.setattr(plan, "plan", counted)
+    monkeypatch.setattr(sweep, "plan", counted)
+    assert sweep.main([str(ROOT / "configs/quickstart.yaml"), "--dry-run"]) == 0
+    assert capsys.readouterr().out
+    assert len(planned) == 1

@@ -23,6 +23,7 @@ def _lora(doc: str, **arguments: Any) -> Variant:
         hooks={"model": Hook("lora", arguments)},
         requires=("package:peft",),
         numerical_effect="training",
+        traits=("peft",),
     )
 
 

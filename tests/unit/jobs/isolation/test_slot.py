@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +21,12 @@ from jobs.isolation import messages, prewarm
 from jobs.isolation.messages import LONGEST_TIMEOUT_SECONDS, Channel, bounded_timeout
 from jobs.isolation.slot import Limits, Slot, SlotDiedError
 from jobs.record import Outcome
-from jobs.spec import TrialSpec
+from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
-from tests.support.faults import has_ended
+from tests.support.faults import Announcement, has_ended, parent_of, with_fault
+
+ROOT = Path(__file__).parents[4]
 
 LIMITS = Limits(start=120.0, silence=4.0, grace=30.0, end=5.0)
 """A parent beats every five seconds in a sweep, and every 0.2 seconds here."""
@@ -161,6 +166,49 @@ def test_stopped_parent_of_a_killed_owner_ends(note: Path) -> None:
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
     assert has_ended(parent, seconds=20.0)
+
+
+# Parents and owners that are killed.
+
+OWNER = """\
+import json, sys
+from jobs.isolation.slot import Slot
+from jobs.spec import spec_from_json
+from tests.support import light_parent
+with Slot(cpus=1, parent_command=light_parent.COMMAND) as slot:
+    slot.run(spec_from_json(json.load(open(sys.argv[1]))), timeout_seconds=600.0)
+"""
+
+
+def test_parent_killed_between_trials_is_replaced_by_the_next_run(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = slot.parent_pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    assert has_ended(killed)
+    with monkeypatch.context() as patch:
+        patch.setattr(slot, "start", lambda: None)  # as if it had been alive when looked for
+        with pytest.raises(SlotDiedError):
+            slot.run(trial(), 60.0)
+    record = slot.run(trial(), 60.0)
+    assert record.outcome is Outcome.OK
+    assert slot.parents_started == 2
+    assert record.delivery.slot_pid == slot.parent_pid != killed
+
+
+def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path: Path) -> None:
+    announcement = Announcement(tmp_path / "announcement")
+    hanging = "hang_with_stubborn_grandchild"
+    spec = with_fault(trial(), hanging, announce=announcement.path)
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(to_json(spec)))
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(file)], cwd=ROOT) as owner:
+        pids = announcement.wait()
+        # The grandchild announced: its parent is the trial, whose parent is the slot's.
+        parent = parent_of(pids["child"])
+        owner.kill()
+    assert all(has_ended(pid) for pid in (parent, pids["child"], pids["grandchild"]))
 
 
 # Children that end before they have begun a trial.

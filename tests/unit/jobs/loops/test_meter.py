@@ -114,9 +114,15 @@ def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> 
 
 
 def test_meter_stops_once_the_mean_step_is_known(clock: Clock) -> None:
-    training = train(clock, [9.0, *[0.1] * 100], warmup_steps=1, relative_error=0.01)
+    training = train(clock, [9.0, *[1.0] * 100], warmup_steps=1, relative_error=0.01)
     assert training.reports.count("step_end") == 4
-    assert training.values["samples_per_second"] == pytest.approx(20.0)
+    assert training.values["samples_per_second"] == pytest.approx(2.0)
+
+
+def test_meter_without_a_gpu_counts_at_least_a_second(clock: Clock) -> None:
+    training = train(clock, [9.0, *[0.125] * 100], warmup_steps=1, relative_error=0.05)
+    assert training.values["steps_counted"] == 8
+    assert training.values["counted_seconds"] == pytest.approx(1.0)
 
 
 def test_meter_gives_up_where_the_mean_step_would_not_settle(clock: Clock) -> None:
@@ -126,9 +132,9 @@ def test_meter_gives_up_where_the_mean_step_would_not_settle(clock: Clock) -> No
 
 
 def test_meter_leaves_unsteady_steps_out(clock: Clock) -> None:
-    training = train(clock, [9.0, 0.5, *[0.1] * 9], warmup_steps=1, relative_error=0.01)
+    training = train(clock, [9.0, 5.0, *[1.0] * 9], warmup_steps=1, relative_error=0.01)
     assert (training.values["warmup_steps"], training.values["steps_counted"]) == (2, 3)
-    assert training.values["samples_per_second"] == pytest.approx(20.0)
+    assert training.values["samples_per_second"] == pytest.approx(2.0)
 
 
 def test_meter_without_a_relative_error_counts_every_step(clock: Clock) -> None:

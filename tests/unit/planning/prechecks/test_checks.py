@@ -91,6 +91,22 @@ def test_labels_beyond_the_classes_say_which_number_to_set(folder: Path) -> None
     assert check_files(config_in(folder, nine + data())) == ()
 
 
+@pytest.mark.parametrize("empty", ['{"label": 1}', '{"text": null, "label": 1}'])
+def test_row_without_a_text_is_named_before_the_first_trial(folder: Path, empty: str) -> None:
+    rows = [json.dumps(row) for row in ROWS]
+    (folder / "train.jsonl").write_text("\n".join([*rows, empty]))
+    text = problems_of(folder, BERT + data())
+    assert "data.file.path: row 3 has no text; remove the rows without one" in text
+
+
+def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
+    (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
+    vit = "model: {task: image-classification, architecture: vit}\n"
+    text = problems_of(folder, vit + data())
+    assert "needs a column pixel_values; the file has image, label" in text
+    assert "images are not decoded" in text
+
+
 def test_list_of_labels_is_refused_where_a_row_has_one(folder: Path) -> None:
     (folder / "train.jsonl").write_text('{"text": "a", "label": [0, 1]}\n')
     assert "needs one label a row, not a list" in problems_of(folder, BERT + data())

@@ -10,7 +10,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.sections import headline
 from orchestrator.units import GIB
-from tests.support.records import make_record, write_run
+from tests.support.records import GPU_BOUND, make_record, write_run
 
 
 def sentence(folder: Path, records: list[TrialRecord], budgets: list[int]) -> str:
@@ -44,6 +44,20 @@ def test_headline_compares_with_the_default_at_the_same_batch(
     assert text.startswith(expected)
     assert "batch 4×1 · bf16" in text
     assert "Default: batch 4×1 · fp32, 100 samples/s in 8.40 GiB" in text
+
+
+@pytest.mark.parametrize(("half_width", "chance"), [(0.5, True), (0.001, False), (None, False)])
+def test_headline_says_if_the_gain_is_no_more_than_chance(
+    tmp_path: Path, half_width: float | None, chance: bool
+) -> None:
+    own = {**GPU_BOUND, "samples_per_second_ci95": half_width}
+    records = [
+        make_record(precision="fp32", speed=1.0, measurements=own),
+        make_record(precision="bf16", speed=1.3, measurements=own),
+    ]
+    text = sentence(tmp_path, records, [])
+    assert text.startswith("1.3 × the default's throughput ")
+    assert ("(no more than chance) in the same memory" in text) == chance
 
 
 def test_headline_is_about_the_smallest_named_budget(tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""The actor of a real sweep whose trials only pretend to train, in real processes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from orchestrator.running.cluster.slot_actor import SlotTrainable
+from tests.support import light_parent
+
+
+class LightSlotTrainable(SlotTrainable):
+    """A slot with a light parent."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Choose the parent, and make the slot."""
+        os.environ.update(light_parent.variables())
+        super().setup(config)

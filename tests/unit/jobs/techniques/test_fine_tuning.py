@@ -1,0 +1,182 @@
+"""Adapters and quantized bases put into tiny models on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from jobs.techniques.axes.fine_tuning.adapter import peft_adapter
+from jobs.techniques.axes.fine_tuning.base import bf16_base, quantized_base
+from jobs.techniques.axes.fine_tuning.peft_methods import METHODS
+from jobs.trial import weight_formats
+
+TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+ARGUMENTS = SimpleNamespace(gradient_checkpointing_kwargs=None)
+CPU = torch.device("cpu")
+NEEDED: dict[str, dict[str, Any]] = {
+    # What a method asks for beside its defaults, or cannot do in layers as small as these.
+    "adalora": {"total_step": 10},
+    "fourierft": {"n_frequency": 10},
+    "vblora": {"vector_length": 16},
+    "shira": {"r": 4},
+    "c3a": {"block_size": 32},
+    "road": {"group_size": 32},
+    "prompt_tuning": {"num_virtual_tokens": 4},
+    "p_tuning": {"num_virtual_tokens": 4},
+    "prefix_tuning": {"num_virtual_tokens": 4},
+}
+
+
+def maker(architecture: str = "llama", **config: Any) -> functools.partial[Any]:
+    """``from_config`` of a tiny causal language model."""
+    full = transformers.AutoConfig.for_model(architecture, **{**TINY, **config})
+    return functools.partial(transformers.AutoModelForCausalLM.from_config, full)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
+    model = peft_adapter(
+        maker()(), "causal-lm", ARGUMENTS, method=method, parameters=NEEDED.get(method, {})
+    )
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    model(input_ids=tokens, attention_mask=torch.ones_like(tokens), labels=tokens).loss.backward()
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    untouched = [name for name, item in model.named_parameters() if item.grad is None]
+    assert trained
+    assert not set(trained) & set(untouched)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) < total / 2
+
+
+def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
+    model = peft_adapter(
+        maker("mixtral", num_local_experts=2)(),
+        "causal-lm",
+        ARGUMENTS,
+        method="lora",
+        parameters={},
+    )
+    adapted = {name.split(".")[-3] for name, _ in model.named_parameters() if "lora_A" in name}
+    assert adapted == {"q_proj", "v_proj"}
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "reason"),
+    [
+        ("lora", {"target_modules": ["nope"]}, "not found in the base model"),
+        ("adalora", {}, "total_step"),
+        ("nothing", {}, "nothing"),
+        ("lora", {"megatron_core": "os"}, "megatron_core is not taken"),
+        ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "tokenizer_name_or_path is not taken"),
+    ],
+)
+def test_peft_adapter_that_peft_cannot_make_says_why(
+    method: str, parameters: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        peft_adapter(maker()(), "causal-lm", ARGUMENTS, method=method, parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8), ("torchao_int8", 8)]
+)
+def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int) -> None:
+    torch.manual_seed(0)
+    model = quantized_base(maker(), False, CPU, method=method, parameters={})
+    row = weight_formats.measurements(model)
+    assert row["base_quantized_share"] == 1.0
+    # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
+    elements = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
+    assert row[f"weights_{bits}bit_bytes"] == pytest.approx(elements * bits / 8, rel=0.2)
+    assert row["parameters_total"] == sum(p.numel() for p in maker()().parameters())
+    assert row["parameters_trainable"] == 0
+    assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    # A model of random weights knows nothing: its loss is that of equal chances.
+    loss = model(input_ids=tokens, labels=tokens).loss.item()
+    assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
+
+
+def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits() -> None:
+    prepared = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={})
+    plain = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={"upcast": False})
+    assert weight_formats.measurements(prepared)["weights_16bit_bytes"] == 0
+    assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
+
+
+def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs(
+    tmp_path: Path,
+) -> None:
+    maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
+    load = functools.partial(transformers.AutoModelForCausalLM.from_pretrained, tmp_path)
+    loaded = quantized_base(load, True, CPU, method="bnb_4bit", parameters={})
+    drawn = quantized_base(
+        maker(tie_word_embeddings=True), False, CPU, method="bnb_4bit", parameters={}
+    )
+    formats = []
+    for model in (loaded, drawn):
+        assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        formats.append({name: type(item).__name__ for name, item in model.named_parameters()})
+    assert formats[0] == formats[1]
+    assert weight_formats.measurements(loaded) == weight_formats.measurements(drawn)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("mixtral", {"num_local_experts": 4}),
+        (
+            "qwen2_moe",
+            {
+                "num_experts": 4,
+                "moe_intermediate_size": 64,
+                "shared_expert_intermediate_size": 64,
+            },
+        ),
+    ],
+)
+def test_quantized_base_of_fused_experts_is_flagged(
+    architecture: str, config: dict[str, Any]
+) -> None:
+    # transformers 5 holds all experts of a layer in one parameter, which no quantizer replaces.
+    model = quantized_base(
+        maker(architecture, **config), False, CPU, method="bnb_4bit", parameters={}
+    )
+    share = weight_formats.measurements(model)["base_quantized_share"]
+    flag = weight_formats.unquantized_flag(share)
+    assert flag is not None
+    assert flag.kind == "not_quantized"
+    assert flag.value == pytest.approx(1 - share)
+    assert flag.value > 0.4
+
+
+def test_unquantized_flag_is_left_out_where_all_is_quantized_or_nothing_was_asked() -> None:
+    assert weight_formats.unquantized_flag(None) is None
+    assert weight_formats.unquantized_flag(0.99) is None
+
+
+def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
+    model = peft_adapter(
+        bf16_base(maker(), False, CPU), "causal-lm", ARGUMENTS, method="lora", parameters={}
+    )
+    row = weight_formats.measurements(model)
+    assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
+    assert row["weights_32bit_bytes"] == 4 * row["parameters_trainable"]
+    assert "base_quantized_share" not in row
