@@ -13,14 +13,13 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from jobs.record import Outcome
-from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.search.answer import technique_priors
 from orchestrator.search.answer.technique_priors import Effect, TechniquePriors

@@ -18,7 +18,12 @@ from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
 from orchestrator.search.frontier.parameter_fit import ParameterFit
 
-_HYPERPARAMETERS = Hyperparameters(extra_deviations=(0.0,))
+_HYPERPARAMETERS = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Few measurements often fit the law by chance, so errors are never taken to be tiny.
+    misfit_deviations=(0.008, 0.016, 0.03),
+    noises=(0.01, 0.02, 0.05, 0.1),
+)
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
@@ -171,9 +176,7 @@ class CostModel:
             has_outliers=self._prior.is_time,
         )
 
-    def _infer(
-        self, measured: _Measured, moved: Array, variances: Array, misfit: float
-    ) -> None:
+    def _infer(self, measured: _Measured, moved: Array, variances: Array, misfit: float) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law

@@ -73,9 +73,7 @@ class CostPrior:
         whole = between + self.curves.scales.common**2
         correlated = self._correlation * between
         none = np.zeros_like(between)
-        return np.block(
-            [[whole, none, none], [none, whole, correlated], [none, correlated, whole]]
-        )
+        return np.block([[whole, none, none], [none, whole, correlated], [none, correlated, whole]])
 
     def between(
         self, derivatives: Derivatives, rows: Indices, columns: Indices, misfit: float

@@ -38,8 +38,8 @@ class Beliefs:
     """Numbers of each candidate's choices, shape (candidates, axes)."""
     unproven: Mask
     """Whether a choice has not run yet, shape (choices,)."""
-    works_untried: float
-    """Probability that a choice that has not run yet does."""
+    works_untried: Array
+    """Probability that a choice that has not run yet does, shape (choices,)."""
     times: CostModel
     """For the covariances of the speeds."""
 

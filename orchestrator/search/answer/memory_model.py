@@ -37,8 +37,9 @@ class MemoryModel:
         predicted_bytes: Mapping[str, float],
     ) -> None:
         self._predicted_bytes = predicted_bytes
-        self._seen = -1
+        self._seen = 0
         """How many trials were predicted when the predictions were last read."""
+        self._is_predicted = False
         self._predicted = PredictedMemory(candidates, predicted_bytes)
         self._curves = CostModel(prior)
         self._prior = prior
@@ -65,8 +66,8 @@ class MemoryModel:
         """Compute the posterior from everything known so far."""
         if self._seen != len(self._predicted_bytes):
             self._seen = len(self._predicted_bytes)
-            self._predicted.read()
-        if self._seen:
+            self._is_predicted = self._predicted.read()
+        if self._is_predicted:
             self._correct()
         elif self._log_bytes:
             self._curves.learn()

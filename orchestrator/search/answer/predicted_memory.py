@@ -6,8 +6,39 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jobs.spec import TrialSpec
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
-from orchestrator.search.frontier.candidates import Candidate, Curve
+from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
+
+_FEW = 300
+"""A plan of so few trials is predicted whole."""
+_SIZE_RATIO = 4
+"""In a larger plan, each predicted micro-batch is at least so many times the one before."""
+
+
+def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
+    """The trials whose memory is worth a prediction: a few sizes of each set of techniques.
+
+    Memory is nearly affine in the micro-batch, so the other sizes lie between.
+    """
+    if len(trials) <= _FEW:
+        return list(trials)
+    by_curve: dict[Curve, list[Candidate]] = {}
+    for candidate in candidates_of(trials):
+        by_curve.setdefault(candidate.curve, []).append(candidate)
+    chosen: list[TrialSpec] = []
+    for members in by_curve.values():
+        members.sort(key=_micro_batch)
+        last = 0
+        for candidate in members:
+            if candidate.micro_batch >= _SIZE_RATIO * last or candidate is members[-1]:
+                chosen.append(candidate.trials[0])
+                last = candidate.micro_batch
+    return chosen
+
+
+def _micro_batch(candidate: Candidate) -> int:
+    return candidate.micro_batch
 
 
 class PredictedMemory:
@@ -34,9 +65,11 @@ class PredictedMemory:
 
         The reason is the set of choices that the lender does not have."""
 
-    def read(self) -> None:
-        """Take in the predictions that there are now; there must be one at least."""
+    def read(self) -> bool:
+        """Take in the predictions that there are now. Returns whether there is any."""
         lines = self._lines()
+        if not lines:
+            return False
         lending = np.array(sorted(lines), int)
         reasons: Numbering[tuple[tuple[int, int], ...]] = Numbering()
         members = self._members()
@@ -52,6 +85,7 @@ class PredictedMemory:
             sizes, sizes_bytes = lines[lender]
             self.log_bytes[rows] = np.log(_along(sizes, sizes_bytes, self._sizes[rows]))
             self.lenders[rows] = reason
+        return True
 
     def _lines(self) -> dict[int, tuple[Array, Array]]:
         """Curve -> its predicted sizes, ascending, and their bytes."""

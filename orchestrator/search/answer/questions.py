@@ -1,4 +1,4 @@
-"""What the answer search decides from what it has learnt: the next candidate, or that it may end."""
+"""What the answer search decides from what it has learnt: the next candidate, or to end."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class PlanView:
     """Candidates of which some repeats ran: the others follow."""
     first_choices: Sequence[int]
     """Candidates in the order of their likeness to the baseline."""
+    seconds_left: float = math.inf
+    """Slot time that the search may still take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,10 +102,10 @@ def decide(
         assessments.append(_assess(state, beliefs, question, view, can_run, wanted))
     gains = np.sum([own.gains for own in assessments], axis=0)
     chosen = _begun(view, gains)
-    if chosen is None and gains.max() > 0:
-        per_second = rounded(np.log(np.maximum(gains, 1e-300)) - np.log(state.seconds(beliefs)))
-        chosen = int(np.argmax(per_second))
-    is_worth = (gains > 0) & can_run
+    seconds = state.seconds(beliefs)
+    is_worth = (gains > 0) & can_run & (seconds <= view.seconds_left)
+    if chosen is None and is_worth.any():
+        chosen = _most_gain_per_second(gains, seconds, is_worth)
     is_worth[list(view.begun)] = True
     return Decisions(
         next=chosen,
@@ -111,6 +113,14 @@ def decide(
         rules=_rules(state, questions, [own.fits for own in assessments]),
         answers=tuple(own.answer for own in assessments),
     )
+
+
+def _most_gain_per_second(gains: Array, seconds: Array, is_worth: Mask) -> int:
+    """The candidate with the largest expected gain for its slot time."""
+    # Logarithms, rounded, so that rounding errors of another machine lead to the same trials.
+    per_second = np.full(len(gains), -math.inf)
+    per_second[is_worth] = rounded(np.log(gains[is_worth]) - np.log(seconds[is_worth]))
+    return int(np.argmax(per_second))
 
 
 def _begun(view: PlanView, gains: Array) -> int | None:
@@ -130,6 +140,10 @@ def _before_any_speed(
     """The candidate most like the baseline comes first. One at a time, until a speed is known."""
     may_answer = np.any([own.candidates for own in questions], axis=0)
     is_worth = can_run & may_answer
+    # The baseline is measured even where it cannot answer, such as at another effective batch.
+    is_worth[list(view.first_choices[:1])] = can_run[list(view.first_choices[:1])]
+    if view.seconds_left <= 0:
+        is_worth[:] = False
     chosen = None
     if not view.outstanding:
         chosen = next((index for index in view.first_choices if is_worth[index]), None)
@@ -145,9 +159,7 @@ def _before_any_speed(
     )
 
 
-def _unknown(
-    state: AnswerState, question: Question, can_run: Mask, wanted: Wanted
-) -> BudgetAnswer:
+def _unknown(state: AnswerState, question: Question, can_run: Mask, wanted: Wanted) -> BudgetAnswer:
     """The answer before a speed is known: there is none."""
     return BudgetAnswer(
         budget_bytes=question.budget_bytes,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.record import Outcome, TrialRecord, skipped
+from jobs.record import TrialRecord, skipped
 from jobs.spec import Choice, TrialSpec
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.search.answer.budget_answer import BudgetAnswer
@@ -28,6 +28,7 @@ from orchestrator.search.answer.skip_reasons import reason_of
 from orchestrator.search.answer.state import AnswerState
 from orchestrator.search.answer.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.base import Search
+from orchestrator.search.frontier.arrays import Mask
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.plan_state import PlanState
 
@@ -41,7 +42,9 @@ class AnswerSearch(Search):
     are a second question. ``predicted_bytes`` maps trials to predicted memory, and may grow.
 
     With ``accounts_for_plan`` off, trials that were not measured are not listed one by one: the
-    plan is a space to choose from, of which no row is expected.
+    plan is a space to choose from, of which no row is expected. Only configurations of
+    ``effective_batch`` answer, if it is given. The search ends when its trials have taken
+    ``slot_seconds``, and begins none that is expected to take more.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class AnswerSearch(Search):
         predicted_bytes: Mapping[str, float] | None = None,
         priors: TechniquePriors | None = None,
         accounts_for_plan: bool = True,
+        effective_batch: int | None = None,
+        slot_seconds: float = math.inf,
     ) -> None:
         if predicted_bytes is None:
             predicted_bytes = {}
@@ -69,7 +74,9 @@ class AnswerSearch(Search):
         self._wanted = Wanted(regret=regret, certainty=certainty)
         self._accounts_for_plan = accounts_for_plan
         self._baseline = dict(baseline or {})
-        self._masks = self._recipe_masks(any_recipe=any_recipe)
+        self._masks = self._recipe_masks(any_recipe=any_recipe, effective_batch=effective_batch)
+        self._slot_seconds = slot_seconds
+        self._effective_batch = effective_batch
         self._first_choices = self._by_likeness()
         self._decisions: Decisions | None = None
         """None after news."""
@@ -144,19 +151,24 @@ class AnswerSearch(Search):
             "skipped": dict(rules.most_common()),
             "regret": self._wanted.regret,
             "certainty": self._wanted.certainty,
+            "effective_batch": self._effective_batch,
             "answers": [answer.to_json() for answer in self.answers()],
         }
 
-    def _recipe_masks(self, *, any_recipe: bool) -> dict[str, Any]:
+    def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
         """Name of a question -> which candidates may answer it, shape (candidates,)."""
         if not self._candidates:
             return {}
         listed = [(own.trials[0].choices, own.training_recipe) for own in self._candidates]
         recipe = ranked_recipe(listed, self._baseline)
         is_own = np.array([own.training_recipe == recipe for own in self._candidates])
-        masks = {"": is_own}
+        may_answer = np.ones(len(is_own), bool)
+        if effective_batch is not None:
+            batches = [own.trials[0].effective_batch for own in self._candidates]
+            may_answer = np.array(batches) == effective_batch
+        masks = {"": is_own & may_answer}
         if any_recipe and not is_own.all():
-            masks["any"] = np.ones(len(is_own), bool)
+            masks["any"] = may_answer
         return masks
 
     def _rules(self) -> dict[int, str]:
@@ -176,6 +188,7 @@ class AnswerSearch(Search):
                 outstanding=[self._index[own] for own in self._plan.candidates_out()],
                 begun=self._begun(),
                 first_choices=self._first_choices,
+                seconds_left=self._slot_seconds - self._state.slot_seconds,
             )
             self._decisions = decide(self._state, self._questions(), view, self._wanted)
         return self._decisions

@@ -13,7 +13,7 @@ from orchestrator.search.answer.curve_prior import CurvePrior, PriorScales
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.answer.gain import Beliefs
 from orchestrator.search.answer.memory_model import MemoryModel
-from orchestrator.search.answer.technique_priors import WORKS_UNTRIED, TechniquePriors
+from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.answer.trial_cost import TrialCost
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
@@ -37,6 +37,8 @@ class AnswerState:
         """Candidate -> its measurement, of those that ended ok."""
         self.device_bytes = 0
         """Memory of the GPU; 0 while it is unknown, and without a GPU."""
+        self.slot_seconds = 0.0
+        """Slot time of all trials so far."""
         self._is_current = False
         if not candidates:
             return
@@ -46,7 +48,7 @@ class AnswerState:
         prior_of_memory = CostPrior(candidates, curves, is_time=False)
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes)
         self._costs = TrialCost(candidates, priors)
-        self._failures = Failures(candidates)
+        self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
         self._curves = np.array([numbers[own.curve] for own in candidates], int)
         self._smallest_too_large: dict[int, float] = {}
@@ -58,6 +60,7 @@ class AnswerState:
         self._records.setdefault(index, []).append(record)
         device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
         self.device_bytes = max(self.device_bytes, device_bytes)
+        self.slot_seconds += record.slot_seconds
         self._failures.note(index, record)
         self._costs.note(index, record)
         if record.outcome is Outcome.OUT_OF_MEMORY:
@@ -118,7 +121,7 @@ class AnswerState:
             works=self._failures.probability_to_work(),
             choices=self._failures.choices,
             unproven=self._failures.unproven,
-            works_untried=WORKS_UNTRIED,
+            works_untried=self._failures.works_untried,
             times=self._times,
         )
 

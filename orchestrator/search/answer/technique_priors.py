@@ -14,10 +14,14 @@ from jobs.spec import Choice
 _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
 
-UNKNOWN_DEVIATION = 0.7
-"""Expected deviation of an effect of which no table knows anything, as a logarithm of time."""
-WORKS_UNTRIED = 0.9
-"""Probability that a technique works that was never tried on this model."""
+UNKNOWN_DEVIATION = 0.35
+"""Expected deviation of the effect of a technique that no table has, as a logarithm of time."""
+UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
+"""The same where no table has any technique: it may be one that changes the speed most."""
+WORKS_IF_RECORDED = 0.95
+"""Probability that a technique works on this model that ran on another one."""
+WORKS_IF_UNKNOWN = 0.7
+"""The same of a technique that no table has. Low, so that new techniques are tried one by one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +46,16 @@ class TechniquePriors:
 
     def of(self, axis: str, value: Choice) -> Effect:
         """The effect of a value, compared with the default of its axis."""
-        return self.effects.get(axis, {}).get(str(value), Effect())
+        unknown = Effect()
+        if not self.effects:
+            unknown = Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES)
+        return self.effects.get(axis, {}).get(str(value), unknown)
+
+    def probability_to_work(self, axis: str, value: Choice) -> float:
+        """That a value works on a model on which it was never tried."""
+        if self.of(axis, value).models:
+            return WORKS_IF_RECORDED
+        return WORKS_IF_UNKNOWN
 
     def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
         """The effect of changing from one value of an axis to another."""
