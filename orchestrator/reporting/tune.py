@@ -16,6 +16,11 @@ from orchestrator.reporting.recommendation_json import to_json as recommendation
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
+_CERTAIN = 0.0005
+"""A possible gain below this share is none."""
+_FEW_PERCENT = 0.1
+"""Below this share, a gain is written with a decimal."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneAnswer:
@@ -131,7 +136,7 @@ def _answer_lines(
     yield _heading(answer)
     yield from pick_lines(dataset, answer.recommendation)
     if answer.gain is not None:
-        yield f"    {change(answer.gain)} than your own arguments"
+        yield f"    {change(answer.gain)} in speed over your own arguments"
     if answer.recommendation.runners_up:
         runner_up = answer.recommendation.runners_up[0].configuration
         yield f"  runner-up: {_figures(dataset, runner_up)}"

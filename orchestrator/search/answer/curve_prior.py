@@ -65,8 +65,8 @@ class CurvePrior:
     ) -> None:
         """Fill the columns of one axis. ``values`` has a choice for each curve."""
         numbers: Numbering[tuple[str, Hashable]] = Numbering()
-        means = []
-        variances = []
+        means: list[float] = []
+        variances: list[float] = []
         for value in values:
             effect = priors.between(axis, values[0], value)  # type: ignore[arg-type]
             self._codes[len(means), column] = numbers[type(value).__name__, value]

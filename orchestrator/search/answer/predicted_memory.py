@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from jobs.spec import TrialSpec
+from jobs.techniques import AXES
+from orchestrator.search.answer.technique_priors import shipped_priors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
+from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
 _FEW = 300
 """A plan of so few trials is predicted whole."""
+_LARGEST_PREDICTED = 256
+"""Beyond it, the line through the last two sizes goes on."""
 _SIZE_RATIO = 4
 """In a larger plan, each predicted micro-batch is at least so many times the one before."""
 
@@ -26,15 +32,39 @@ def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
     by_curve: dict[Curve, list[Candidate]] = {}
     for candidate in candidates_of(trials):
         by_curve.setdefault(candidate.curve, []).append(candidate)
+    first = next(iter(by_curve))
     chosen: list[TrialSpec] = []
-    for members in by_curve.values():
-        members.sort(key=_micro_batch)
+    for curve in sorted(filter(partial(_needs_own, first), by_curve), key=_expected_log_time):
         last = 0
-        for candidate in members:
-            if candidate.micro_batch >= _SIZE_RATIO * last or candidate is members[-1]:
+        for candidate in sorted(by_curve[curve], key=_micro_batch):
+            size = candidate.micro_batch
+            if last == 0 or _SIZE_RATIO * last <= size <= _LARGEST_PREDICTED:
                 chosen.append(candidate.trials[0])
-                last = candidate.micro_batch
+                last = size
     return chosen
+
+
+def _needs_own(first: Curve, curve: Curve) -> bool:
+    """Whether a curve's memory may differ from that of the curve without its other loop."""
+    usual = {axis: value for axis, _, value in first.techniques}
+    for axis, _, value in curve.techniques:
+        if axis in NO_DEVICE_MEMORY and value != usual.get(axis):
+            return False
+    return True
+
+
+def _expected_log_time(curve: Curve) -> float:
+    """The fastest first, as recorded tables let expect: they are the likeliest picks."""
+    priors = shipped_priors()
+    total = 0.0
+    for axis, _, value in curve.techniques:
+        effect = priors.of(axis, value)
+        # A technique that no table has waits, so that the likely ones are predicted soon.
+        if effect.models:
+            total += effect.log_time
+        elif axis in AXES and value != AXES[axis].default:
+            total += effect.deviation
+    return total
 
 
 def _micro_batch(candidate: Candidate) -> int:
@@ -81,7 +111,9 @@ class PredictedMemory:
                 lender = int(lending[np.argmin(differing)])
                 changed = np.flatnonzero(self._codes[curve] != self._codes[lender])
                 codes = self._codes[curve][changed]
-                reason = reasons[tuple(zip(changed.tolist(), codes.tolist(), strict=True))]
+                # Without a change that takes memory, the lender's prediction is its own.
+                if len(changed):
+                    reason = reasons[tuple(zip(changed.tolist(), codes.tolist(), strict=True))]
             sizes, sizes_bytes = lines[lender]
             self.log_bytes[rows] = np.log(_along(sizes, sizes_bytes, self._sizes[rows]))
             self.lenders[rows] = reason
@@ -119,8 +151,8 @@ def _along(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
 
 
 def _codes(curves: Sequence[Curve]) -> Indices:
-    """A number for each choice of each curve, shape (curves, axes and the regime)."""
-    axes = sorted({axis for curve in curves for axis, _, _ in curve.techniques})
+    """A number for each choice of each curve that takes memory, shape (curves, axes and regime)."""
+    axes = sorted({axis for curve in curves for axis, _, _ in curve.techniques} - NO_DEVICE_MEMORY)
     numbers: Numbering[object] = Numbering()
     codes = np.zeros((len(curves), len(axes) + 1), int)
     for row, curve in enumerate(curves):

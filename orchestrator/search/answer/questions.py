@@ -273,7 +273,7 @@ def _rules(
     rules = np.full(len(state.candidates), skip_reasons.CANNOT_GAIN, dtype=object)
     for mask, rule in _masks(state, questions, fits):
         rules[mask] = rule
-    return rules.tolist()  # type: ignore[no-any-return]
+    return rules.tolist()
 
 
 def _masks(

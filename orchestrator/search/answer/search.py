@@ -222,7 +222,7 @@ class AnswerSearch(Search):
 
 
 def _priors_of(candidates: Sequence[Candidate]) -> TechniquePriors:
-    """The shipped priors, which were measured on GPUs; none for trials without one."""
+    """The shipped priors. Without a GPU, only what techniques take besides their steps."""
     if candidates and candidates[0].trials[0].needs.gpus == 0:
-        return TechniquePriors()
+        return shipped_priors().overheads_alone()
     return shipped_priors()

@@ -71,12 +71,25 @@ class TechniquePriors:
             models=min(before.models, after.models),
         )
 
+    def overheads_alone(self) -> TechniquePriors:
+        """What trials take besides their steps, without any expected effect on speed."""
+        effects = {}
+        for axis, values in self.effects.items():
+            effects[axis] = {value: _overhead_alone(effect) for value, effect in values.items()}
+        return TechniquePriors(effects=effects)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, as the file holds them."""
         document: dict[str, Any] = {}
         for axis, effects in self.effects.items():
             document[axis] = {value: _effect_json(effect) for value, effect in effects.items()}
         return document
+
+
+def _overhead_alone(effect: Effect) -> Effect:
+    return Effect(
+        deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=effect.overhead_seconds
+    )
 
 
 def _effect_json(effect: Effect) -> dict[str, Any]:
