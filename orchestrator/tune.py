@@ -177,8 +177,8 @@ def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneS
 def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
     """Search, publish the run, and print the answers. Returns the exit status."""
     from orchestrator.api import load
+    from orchestrator.reporting.answer.picks import describe, to_json, tune_answers
     from orchestrator.reporting.publish import publish
-    from orchestrator.reporting.tune import describe, to_json, tune_answers
     from orchestrator.running.tuning import run_tune
 
     end = run_tune(config, options.goal, options.gpu_seconds, options, folder)

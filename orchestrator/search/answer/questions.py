@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.search.answer import skip_reasons
 from orchestrator.search.answer.budget_answer import BudgetAnswer, MeasuredPick
@@ -107,10 +108,12 @@ def decide(
     if chosen is None and is_worth.any():
         chosen = _most_gain_per_second(gains, seconds, is_worth)
     is_worth[list(view.begun)] = True
+    rules = _rules(state, questions, [own.fits for own in assessments])
+    rules[(gains > 0) & can_run & ~is_worth] = skip_reasons.OUT_OF_TIME
     return Decisions(
         next=chosen,
         is_worth=is_worth,
-        rules=_rules(state, questions, [own.fits for own in assessments]),
+        rules=rules.tolist(),
         answers=tuple(own.answer for own in assessments),
     )
 
@@ -154,7 +157,7 @@ def _before_any_speed(
     return Decisions(
         next=chosen,
         is_worth=is_worth,
-        rules=_rules(state, questions, certain),
+        rules=_rules(state, questions, certain).tolist(),
         answers=tuple(answers),
     )
 
@@ -268,12 +271,12 @@ def _finite(figure: float) -> float | None:
 
 def _rules(
     state: AnswerState, questions: Sequence[Question], fits: Sequence[Array]
-) -> Sequence[str]:
+) -> NDArray[np.object_]:
     """For every candidate, why it is not measured if it is not."""
     rules = np.full(len(state.candidates), skip_reasons.CANNOT_GAIN, dtype=object)
     for mask, rule in _masks(state, questions, fits):
         rules[mask] = rule
-    return rules.tolist()
+    return rules
 
 
 def _masks(

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Recommendation
+from orchestrator.reporting.answer.evidence import certainty, counts
 from orchestrator.reporting.recommendation import pick_lines
 from orchestrator.reporting.recommendation_json import to_json as recommendation_json
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
-_CERTAIN = 0.0005
-"""A possible gain below this share is none."""
-_FEW_PERCENT = 0.1
-"""Below this share, a gain is written with a decimal."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneAnswer:
-    """What is known of one budget."""
+    """What is known of one budget on one GPU model."""
 
+    results: EnvironmentResults
     budget_bytes: int | None
     """None: no budget was named, and the machine's memory is unknown."""
     all_recipes: bool
@@ -36,6 +32,8 @@ class TuneAnswer:
 
     ``BudgetAnswer.to_json`` in ``orchestrator.search.answer`` has the keys; empty if the search
     says nothing."""
+    is_one_of_several: bool
+    """Whether the run has several GPU models, of which each has answers."""
     own: Configuration | None
     """The user's own configuration as it was measured; None: it did not end ok."""
 
@@ -52,6 +50,8 @@ class TuneAnswer:
             size = memory(self.budget_bytes).replace(" ", "")
         if self.all_recipes:
             size = f"{size}-any-recipe"
+        if self.is_one_of_several:
+            size = f"{size}-{self.results.hardware.replace(' ', '-')}"
         return f"train-{size}"
 
     @property
@@ -64,35 +64,52 @@ class TuneAnswer:
 
 
 def tune_answers(dataset: Dataset) -> list[TuneAnswer]:
-    """One for each question of the search, smallest budget first; none if nothing was measured."""
-    results = dataset.main
-    if results is None:
-        return []
-    own = None
-    for configuration in results.configurations:
-        if dict(configuration.choices) == dict(results.baseline):
-            own = configuration
-    effective_batch = dataset.run.search.get("effective_batch")
+    """One for each question of each environment's search; none if nothing was measured."""
     answers = []
-    for budget, all_recipes, evidence in _questions(dataset):
-        constraints = Constraints(
-            memory_bytes=budget, effective_batch=effective_batch, all_recipes=all_recipes
-        )
-        answers.append(
-            TuneAnswer(
-                budget_bytes=budget,
+    for results in dataset.environments:
+        search = _search_of(dataset, results)
+        own = _own(results)
+        for budget, all_recipes, evidence in _questions(dataset, search):
+            constraints = Constraints(
+                memory_bytes=budget,
+                effective_batch=search.get("effective_batch"),
                 all_recipes=all_recipes,
-                recommendation=results.recommend(constraints),
-                evidence=evidence,
-                own=own,
             )
-        )
+            answers.append(
+                TuneAnswer(
+                    results=results,
+                    budget_bytes=budget,
+                    all_recipes=all_recipes,
+                    recommendation=results.recommend(constraints),
+                    evidence=evidence,
+                    is_one_of_several=len(dataset.environments) > 1,
+                    own=own,
+                )
+            )
     return answers
 
 
-def _questions(dataset: Dataset) -> Iterator[tuple[int | None, bool, Mapping[str, Any]]]:
+def _search_of(dataset: Dataset, results: EnvironmentResults) -> Mapping[str, Any]:
+    """The summary of the search on an environment's GPU model."""
+    search = dataset.run.search
+    by_model: Mapping[str, Any] = search.get("by_gpu_model") or {}
+    found: Mapping[str, Any] = by_model.get(results.hardware, search)
+    return found
+
+
+def _own(results: EnvironmentResults) -> Configuration | None:
+    """The user's own configuration."""
+    for configuration in results.configurations:
+        if dict(configuration.choices) == dict(results.baseline):
+            return configuration
+    return None
+
+
+def _questions(
+    dataset: Dataset, search: Mapping[str, Any]
+) -> Iterator[tuple[int | None, bool, Mapping[str, Any]]]:
     """Budget, whether all recipes count, and the evidence."""
-    listed = dataset.run.search.get("answers") or []
+    listed = search.get("answers") or []
     for evidence in listed:
         yield evidence["budget_bytes"], evidence["recipe"] == "any", evidence
     if listed:
@@ -110,18 +127,25 @@ def describe(dataset: Dataset, answers: Sequence[TuneAnswer], exported: Mapping[
 def _lines(
     dataset: Dataset, answers: Sequence[TuneAnswer], exported: Mapping[str, str]
 ) -> Iterator[str]:
-    if dataset.main is None or not answers:
+    if not answers:
         yield f"{dataset.name}: nothing was measured, so there is no answer"
         return
-    yield f"\n{dataset.name} on {dataset.main.hardware}"
-    own = answers[0].own
-    if own is None:
-        yield "your own arguments did not end ok, so gains are unknown"
-    else:
-        yield f"your own arguments: {_figures(dataset, own)}"
+    shown = None
     for answer in answers:
+        if answer.results is not shown:
+            shown = answer.results
+            yield from _about(dataset, answer)
         yield ""
         yield from _answer_lines(dataset, answer, exported)
+
+
+def _about(dataset: Dataset, answer: TuneAnswer) -> Iterator[str]:
+    """The machine, and what the user's own arguments reach on it."""
+    yield f"\n{dataset.name} on {answer.results.hardware}"
+    if answer.own is None:
+        yield "your own arguments did not end ok, so gains are unknown"
+    else:
+        yield f"your own arguments: {_figures(dataset, answer.own)}"
 
 
 def _figures(dataset: Dataset, configuration: Configuration) -> str:
@@ -141,8 +165,8 @@ def _answer_lines(
         runner_up = answer.recommendation.runners_up[0].configuration
         yield f"  runner-up: {_figures(dataset, runner_up)}"
     if answer.evidence:
-        yield f"  {_counts(answer.evidence)}"
-        yield f"  {_certainty(answer.evidence)}"
+        yield f"  {counts(answer.evidence)}"
+        yield f"  {certainty(answer.evidence)}"
     if answer.folder_name in exported:
         yield f"  files to train with: {exported[answer.folder_name]}"
 
@@ -154,28 +178,6 @@ def _heading(answer: TuneAnswer) -> str:
     if answer.all_recipes:
         return f"{where}, whatever it trains"
     return where
-
-
-def _counts(evidence: Mapping[str, Any]) -> str:
-    return (
-        f"considered {evidence['considered']:,}, ruled out by prediction {evidence['ruled_out']:,},"
-        f" measured {evidence['measured']:,}"
-    )
-
-
-def _certainty(evidence: Mapping[str, Any]) -> str:
-    """The most that anything unmeasured could still gain, with its probability."""
-    at_most = evidence["gain_at_most"]
-    sure = f"{100 * evidence['certainty']:.3g} %"
-    if evidence["pick"] is None:
-        if evidence["is_answered"]:
-            return f"nothing considered fits, with a probability of at least {sure}"
-        return "nothing measured fits; whether anything does is not known"
-    if at_most is None or not math.isfinite(at_most):
-        return "how much faster anything unmeasured could be is not known"
-    return (
-        f"anything unmeasured is faster by at most {100 * at_most:.2g} %, with {sure} probability"
-    )
 
 
 def to_json(
