@@ -57,6 +57,13 @@ def _transformers(version: str, spec: TrialSpec) -> str:
     return f"needs transformers {version} or newer; {installed} is installed"
 
 
+def _torch(version: str, spec: TrialSpec) -> str:
+    installed = importlib.metadata.version("torch")
+    if Version(Version(installed).base_version) >= Version(version):
+        return ""
+    return f"needs torch {version} or newer; {installed} is installed"
+
+
 def _cuda(_: str, spec: TrialSpec) -> str:
     import torch
 
@@ -186,6 +193,7 @@ def _virtual_tokens(count: str, spec: TrialSpec) -> str:
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
+    "torch>=": _torch,
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

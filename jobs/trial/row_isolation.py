@@ -72,7 +72,8 @@ def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> f
 
 
 def _needs_16_bits(spec: TrialSpec) -> bool:
-    return "flash" in str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    return "flash" in attention or "varlen" in attention
 
 
 def _is_in_16_bits(model: Any, spec: TrialSpec) -> bool:

@@ -74,6 +74,15 @@ ATTENTION = Axis(
             numerical_effect="rounding",
             traits=("half_precision_only",),
         ),
+        "varlen": Variant(
+            doc="PyTorch's own FlashAttention kernel for rows of unequal length in one sequence, "
+            "without a mask; needs a 16-bit precision, and padding on the right",
+            model_kwargs={"attn_implementation": "varlen"},
+            hooks={"kernels": Hook("variable_length_attention")},
+            requires=("task:causal-lm", "torch>=2.10", "capability>=8.0", "no_attention_dropout"),
+            numerical_effect="rounding",
+            traits=("half_precision_only",),
+        ),
         "flash_attention_3": _flash(
             "flash_attention_3",
             "FlashAttention-3 for Hopper GPUs, of the package flash_attn_interface; needs a 16-bit "
@@ -151,3 +160,70 @@ def only_kernel(*, kernel: str) -> None:
     for name in ("flash", "cudnn", "mem_efficient", "math"):
         enable = getattr(torch.backends.cuda, f"enable_{name}_sdp")
         enable(name == kernel)
+
+
+@hook("variable_length_attention")
+def variable_length_attention() -> None:
+    """Register ``torch.nn.attention.varlen`` as the attention implementation "varlen".
+
+    Attention is causal. Rows are where ``cu_seq_lens_q`` of the batch says, else each row of the
+    batch is one. Padding on the right changes no token before it, and the loss leaves it out.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("varlen", varlen_forward)
+
+
+def varlen_forward(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    cu_seq_lens_q: Any = None,
+    max_length_q: int | None = None,
+    **options: Any,
+) -> tuple[Any, None]:
+    """Attention of tensors of shape (batch, heads, tokens, width) to (batch, tokens, heads, width).
+
+    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
+    """
+    import inspect
+
+    import torch
+    from torch.nn.attention import varlen
+
+    for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention=varlen has no {name}, which this model needs")
+    batch, heads, tokens, width = query.shape
+    begins, longest = cu_seq_lens_q, max_length_q
+    if begins is None:
+        begins = torch.arange(0, (batch + 1) * tokens, tokens, device=query.device)
+        longest = tokens
+    begins = begins.to(torch.int32)
+    known = inspect.signature(varlen.varlen_attn).parameters
+    arguments: dict[str, Any] = {}
+    # Versions of PyTorch differ: a flag for causal attention, or a window that ends at the token.
+    if "window_size" in known:
+        arguments["window_size"] = (-1, 0)
+    else:
+        arguments["is_causal"] = True
+    if "enable_gqa" in known:
+        arguments["enable_gqa"] = key.shape[1] != heads
+    elif key.shape[1] != heads:
+        key = key.repeat_interleave(heads // key.shape[1], dim=1)
+        value = value.repeat_interleave(heads // value.shape[1], dim=1)
+    if "scale" in known:
+        arguments["scale"] = scaling
+    elif scaling is not None:
+        # Without the argument the kernel divides by the root of the width.
+        query = query * (scaling * width**0.5)
+    # The kernel takes 16 bits only. Rotary positions leave queries and keys in 32 under autocast.
+    kind = query.dtype
+    if kind == torch.float32:
+        kind = torch.get_autocast_dtype(query.device.type)
+    flat = [part.transpose(1, 2).flatten(0, 1).to(kind) for part in (query, key, value)]
+    output = varlen.varlen_attn(*flat, begins, begins, longest, longest, **arguments)
+    return output.view(batch, tokens, heads, width), None

@@ -55,7 +55,8 @@ def _ragged_text(
     columns: dict[str, Any] = {}
     for name, values in whole.items():
         columns[name] = values
-        if values.ndim == 2:
+        is_of_sample = name == "labels" and task == "sequence-classification"
+        if not is_of_sample:
             rows = zip(values, lengths, strict=True)
             columns[name] = [row[:length] for row, length in rows]
     return columns
@@ -117,7 +118,7 @@ def _labels(
     count, _ = ids.shape
     # Labels are one class for each sample, one for each token, or the tokens themselves.
     if task == "sequence-classification":
-        return rng.integers(0, config.num_labels, size=(count,))
+        return _class_labels(config, count, rng)
     if task == "token-classification":
         return np.where(is_real, rng.integers(0, config.num_labels, ids.shape), IGNORED)
     if task == "masked-lm":
@@ -125,6 +126,19 @@ def _labels(
         is_masked = rng.random(ids.shape) < _MASKED_SHARE
         return np.where(is_real & is_masked, ids, IGNORED)
     return np.where(is_real, ids, IGNORED)  # language models predict the text itself
+
+
+def _class_labels(config: PretrainedConfig, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels of whole samples: a class (count,), a number (count,), or several (count, outputs)."""
+    outputs = config.num_labels
+    # transformers takes a model with one output for a regression, and its loss needs fractions.
+    if outputs == 1:
+        return rng.standard_normal(count, dtype=np.float32)
+    if config.problem_type == "regression":
+        return rng.standard_normal((count, outputs), dtype=np.float32)
+    if config.problem_type == "multi_label_classification":
+        return rng.integers(0, 2, (count, outputs)).astype(np.float32)
+    return rng.integers(0, outputs, size=(count,))
 
 
 class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import unpredictable
+from tests.conftest import build_tiny_spec
 
 ROOT = Path(__file__).parents[3]
 TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
@@ -48,3 +50,31 @@ def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora() -> None:
     assert "16bit" in {choices["base"] for choices in predictable}
     adapters = {choices["adapter"] for choices in predictable}
     assert "lora(r=16,target_modules=all-linear,use_rslora=true)" in adapters
+
+
+def trial(**choices: str) -> TrialSpec:
+    """A trial of a tiny model with these choices."""
+    return build_tiny_spec(choices)
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ({"compile": "inductor_regional"}, "torch.compile plans its own buffers"),
+        ({"compile": "inductor_regional", "loss": "chunked"}, "torch.compile plans"),
+        ({"loss": "liger"}, "kernels of this loss"),
+        ({"loss": "cce"}, "kernels of this loss"),
+        ({"kernels": "liger"}, "Liger's kernels"),
+        ({"allocator": "expandable_segments"}, "default settings"),
+        ({"allocator": "roundup_power2", "loss": "chunked"}, "default settings"),
+        ({"activations": "checkpoint_selective"}, "selective checkpointing"),
+    ],
+)
+def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
+    choices: dict[str, str], reason: str
+) -> None:
+    assert reason in unpredictable(trial(**choices))
+
+
+def test_chunked_loss_of_eager_code_is_predicted() -> None:
+    assert not unpredictable(trial(loss="chunked"))

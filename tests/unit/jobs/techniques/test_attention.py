@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, default_data_collator
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForSequenceClassification,
+    default_data_collator,
+)
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from jobs.techniques.axes.attention import only_kernel, without_full_masks
+from jobs.techniques.axes.attention import (
+    only_kernel,
+    variable_length_attention,
+    without_full_masks,
+)
+from jobs.techniques.axes.batches.rows import flattened_rows
+from jobs.trial.data.collators import PadRows
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +80,66 @@ def test_only_kernel_disables_the_others(monkeypatch: pytest.MonkeyPatch) -> Non
         only_kernel(kernel="flash")
         assert torch.compiler.config.cache_key_tag == "flash"
     assert enabled == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}
+
+
+def _reference(query: Any, key: Any, value: Any, begins: Any, *_: Any, **options: Any) -> Any:
+    """What varlen_attn computes, row by row; heads are in dimension 1."""
+    assert options["window_size"] == (-1, 0)
+    parts = []
+    bounds = begins.tolist()
+    for begin, end in itertools.pairwise(bounds):
+        row = [part[begin:end].transpose(0, 1).float() for part in (query, key, value)]
+        out = torch.nn.functional.scaled_dot_product_attention(
+            *row, is_causal=True, scale=options["scale"], enable_gqa=options["enable_gqa"]
+        )
+        parts.append(out.transpose(0, 1))
+    return torch.cat(parts)
+
+
+def _varlen_attn(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+) -> Any:
+    options = {"scale": scale, "window_size": window_size, "enable_gqa": enable_gqa}
+    return _reference(query, key, value, cu_seq_q, **options)
+
+
+def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", _varlen_attn)
+    variable_length_attention()
+    config = AutoConfig.for_model(
+        "llama",
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_cache=False,
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    rows = [{"input_ids": torch.arange(1, 8)}, {"input_ids": torch.arange(9, 13)}]
+    collate = PadRows(0)
+    expected = _losses(model, rows, collate, "")
+    model.set_attn_implementation("varlen")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = _losses(model, rows, collate, "varlen")
+    assert found == pytest.approx(expected, rel=2e-2)
+
+
+def _losses(model: Any, rows: list[Any], collate: Any, attention: str) -> list[float]:
+    """Of the padded batch, and of the same rows in one sequence."""
+    labelled = [{**row, "labels": row["input_ids"]} for row in rows]
+    _, flat = flattened_rows(None, collate, attention=attention, tokens=8)
+    batches = (collate(labelled), flat(labelled))
+    return [float(model(**batch).loss.detach()) for batch in batches]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.spec import DataSpec, SyntheticData, Task
+from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData, Task
 from jobs.trial.data import IGNORED, load
 
 CONFIG: Any = SimpleNamespace(
-    vocab_size=1000, num_labels=2, pad_token_id=0, image_size=8, num_channels=3
+    vocab_size=1000, num_labels=2, pad_token_id=0, image_size=8, num_channels=3, problem_type=None
 )
 
 
@@ -63,3 +63,37 @@ def test_load_for_images_repeats_a_small_pool() -> None:
     assert len(images) == 100
     assert images[0]["pixel_values"].shape == (3, 8, 8)
     assert (images[0]["pixel_values"] == images[64]["pixel_values"]).all()
+
+
+@pytest.mark.parametrize(
+    ("problem", "outputs", "shape"),
+    [
+        (None, 1, (64,)),
+        ("regression", 3, (64, 3)),
+        ("multi_label_classification", 3, (64, 3)),
+    ],
+)
+def test_load_for_a_regression_has_fractions(
+    monkeypatch: pytest.MonkeyPatch, problem: str | None, outputs: int, shape: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(CONFIG, "problem_type", problem)
+    monkeypatch.setattr(CONFIG, "num_labels", outputs)
+    labels = columns("sequence-classification")["labels"]
+    assert labels.shape == shape
+    assert labels.dtype == np.float32
+
+
+def test_load_with_lengths_has_rows_of_that_mean() -> None:
+    lengths = RowLengthDistribution(distribution="lognormal", mean=12, sigma=0.5)
+    synthetic = SyntheticData(sequence_length=64, samples=2000, lengths=lengths)
+    dataset, collate = load(
+        DataSpec(synthetic=synthetic), "causal-lm", CONFIG, samples=5000, seed=1
+    )
+    tokens = np.array([len(row) for row in dataset["input_ids"]])
+    # As many rows as the data have, however many steps are measured.
+    assert len(tokens) == 2000
+    assert abs(tokens.mean() - 12) < 0.5
+    assert 1 <= tokens.min() < tokens.max() <= 64
+    assert collate is not None
+    batch = collate([dataset[0], dataset[1]])
+    assert batch["attention_mask"].sum() == tokens[:2].sum()
