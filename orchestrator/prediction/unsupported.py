@@ -73,7 +73,7 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     if "experts_implementation" in spec.settings.model_kwargs:
         return "the kernels of a chosen experts implementation are not traced"
     base = spec.settings.hooks.get("base")
-    if base is not None and base.name == "quantized_base":
+    if base is not None and base.name != "bf16_base":
         return "the kernels of a quantized base are not traced"
     return _untraced_adapter(spec)
 

@@ -39,7 +39,9 @@ ALLOWED = {
     "shutil",
     "sys",
     "torch",
+    "torchao",
     "transformers",
+    "types",
     "typing",
     "yaml",
 }

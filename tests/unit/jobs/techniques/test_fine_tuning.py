@@ -12,7 +12,11 @@ import torch
 import transformers
 
 from jobs.techniques.axes.fine_tuning.adapter import peft_adapter
-from jobs.techniques.axes.fine_tuning.base import bf16_base, quantized_base
+from jobs.techniques.axes.fine_tuning.base import (
+    bf16_base,
+    quantized_base,
+    torchao_int8_base,
+)
 from jobs.techniques.axes.fine_tuning.peft_methods import METHODS
 from jobs.trial import weight_formats
 
@@ -105,7 +109,10 @@ def test_peft_adapter_that_peft_cannot_make_says_why(
 )
 def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int) -> None:
     torch.manual_seed(0)
-    model = quantized_base(maker(), False, CPU, method=method, parameters={})
+    if method == "torchao_int8":
+        model = torchao_int8_base(maker(), False, CPU)
+    else:
+        model = quantized_base(maker(), False, CPU, method=method, parameters={})
     row = weight_formats.measurements(model)
     assert row["base_quantized_share"] == 1.0
     # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
