@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from jobs.node import nvml
-from orchestrator import cli
+from orchestrator import argument_types, cli
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
@@ -110,7 +110,7 @@ def command_line() -> argparse.ArgumentParser:
     minutes = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
     add("--gpu-minutes", type=_minutes, default=_GPU_MINUTES, metavar="N", help=minutes)
     batch = "samples per optimizer step (default: yours if you accumulate, else any)"
-    add("--effective-batch", type=cli.count, metavar="N", help=batch)
+    add("--effective-batch", type=argument_types.count, metavar="N", help=batch)
     recipe = "own: only what trains like your arguments; any: other optimizers and adapters, too"
     add("--recipe", choices=("own", "any"), default="own", help=recipe)
     return parser

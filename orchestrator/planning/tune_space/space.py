@@ -85,7 +85,7 @@ def tune_space(
     shown = {MICRO_BATCH: tuple(dict.fromkeys(own[MICRO_BATCH] for own in assignments))}
     axes = {**shown, **{axis: listed for axis, listed in values.items() if len(listed) > 1}}
     if effective_batch is not None:
-        axes[ACCUMULATION] = tuple(effective_batch // int(size) for size in shown[MICRO_BATCH])
+        axes[ACCUMULATION] = tuple(effective_batch // int(size or 1) for size in shown[MICRO_BATCH])
     return TuneSpace(
         config=replace(tuned, axes=axes),
         plan=planned,

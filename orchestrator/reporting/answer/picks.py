@@ -10,9 +10,9 @@ from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Recommendation
-from orchestrator.reporting.answer.evidence import certainty, counts
 from orchestrator.reporting.recommendation import pick_lines
 from orchestrator.reporting.recommendation_json import to_json as recommendation_json
+from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 

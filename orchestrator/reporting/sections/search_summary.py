@@ -7,8 +7,8 @@ from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.reporting.answer.evidence import certainty, counts
 from orchestrator.reporting.content import Content, RunSection
+from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.units import count, memory
 
 

@@ -109,8 +109,8 @@ class AnswerSearch(Search):
 
     @property
     def exhausted(self) -> bool:
-        """Whether all budgets are answered, and no trial is out."""
-        return self._current_decisions().next is None and not self._plan.is_anything_out
+        """Whether all budgets are answered, and no trial is outstanding."""
+        return self._current_decisions().next is None and not self._plan.has_outstanding_trials
 
     def skipped(self) -> Iterable[TrialRecord]:
         """The open trials of candidates that are not worth measuring, as it is known now."""
@@ -185,7 +185,7 @@ class AnswerSearch(Search):
         if self._decisions is None:
             view = PlanView(
                 is_open=np.array([self._plan.is_open(own) for own in self._candidates], bool),
-                outstanding=[self._index[own] for own in self._plan.candidates_out()],
+                outstanding=[self._index[own] for own in self._plan.outstanding_candidates()],
                 begun=self._begun(),
                 first_choices=self._first_choices,
                 seconds_left=self._slot_seconds - self._state.slot_seconds,
