@@ -25,6 +25,7 @@ from jobs.spec import (
     DatasetFile,
     DataSpec,
     ModelSpec,
+    RowLengthDistribution,
     SyntheticData,
     Task,
     TrialSpec,
@@ -288,6 +289,45 @@ def test_exported_synthetic_data_is_the_trials(
     trials, _ = data.load(spec.data, spec.model.task, config, samples=32, seed=42)
     assert len(exported) == 32
     assert _values(exported) == _values(trials)
+
+
+RAGGED = SyntheticData(
+    sequence_length=16,
+    samples=24,
+    lengths=RowLengthDistribution(distribution="lognormal", mean=8),
+)
+
+
+@pytest.mark.parametrize("task", ["causal-lm", "sequence-classification"])
+def test_exported_rows_of_unequal_length_are_the_trials(
+    task: str, tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=RAGGED))
+    script = _script(spec, tmp_path)
+    config = script["model_config"](OPTIONS)
+    exported, collate = script["make_dataset"](config, ARGUMENTS, OPTIONS)
+    trials, own_collate = data.load(spec.data, spec.model.task, config, samples=32, seed=42)
+    assert _values(exported) == _values(trials)
+    rows = [trials[index] for index in range(4)]
+    assert own_collate is not None
+    own_batch = {name: values.tolist() for name, values in own_collate(rows).items()}
+    assert {name: values.tolist() for name, values in collate(rows).items()} == own_batch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batching", ["padding_free", "packed"])
+def test_exported_files_train_with_the_trials_batches(
+    batching: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    tiny = tiny_spec({"batching": batching})
+    model = ModelSpec(task="causal-lm", architecture="llama", config=TEXT)
+    spec = dataclasses.replace(tiny, model=model, data=DataSpec(synthetic=RAGGED))
+    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
+    exported = tmp_path / "exported"
+    export(spec, exported, label="a test")
+    figures = _figures(processes, ["--max_steps", str(len(losses)), *AS_MEASURED], exported)
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
 
 
 def test_exported_checkpoint_and_dataset_are_the_trials(
