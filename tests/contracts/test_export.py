@@ -83,8 +83,10 @@ def test_technique_lists_the_packages_that_its_script_imports(spec: TrialSpec) -
     imported = _imported_packages(tree) - set(sys.stdlib_module_names)
     listed = set(re.findall(r"^([\w-]+)", packages.requirements(spec, {}), re.MULTILINE))
     assert {DISTRIBUTIONS.get(package, package) for package in imported} <= listed
-    # Beside those, only what transformers imports itself for the chosen technique.
-    assert "# and the package" not in packages.requirements(spec, {})
+    # Beside those, only what transformers imports itself for the chosen technique. PyPI has no
+    # package of FlashAttention-3.
+    unlisted = packages.requirements(spec, {}).partition("# and the package")[2]
+    assert unlisted.strip() in ("", "that brings the module flash_attn_interface")
     assert len(listed) <= 8
 
 
