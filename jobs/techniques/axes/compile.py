@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
@@ -38,10 +38,10 @@ def _compiled(
     )
 
 
-def _regional(doc: str, backend: str) -> Variant:
+def _regional(doc: str, backend: str, **options: Any) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"regions": Hook("compiled_regions", {"backend": backend})},
+        hooks={"regions": Hook("compiled_regions", {"backend": backend, **options})},
         numerical_effect="rounding",
         traits=("partitioned", "regional"),
     )
@@ -62,6 +62,12 @@ COMPILE = Axis(
             "TorchInductor for the repeated block of the model, compiled once, and for the loss; a "
             "first step that is several times shorter",
             "inductor",
+        ),
+        "inductor_regional_any_batch": _regional(
+            "The same, compiled once for every micro-batch: later trials take the code from the "
+            "node's cache; kernels that do not know the batch may be slower",
+            "inductor",
+            any_batch=True,
         ),
         "inductor_reduce_overhead": _compiled(
             "TorchInductor with CUDA graphs: saves launch time, costs memory",
@@ -117,11 +123,12 @@ def tuned_inductor() -> None:
 
 @hook("compiled_regions")
 def compiled_regions(
-    model: torch.nn.Module, task: Task, arguments: Any, *, backend: str
+    model: torch.nn.Module, task: Task, arguments: Any, *, backend: str, any_batch: bool = False
 ) -> torch.nn.Module:
     """``model`` with its repeated blocks compiled, and with its loss if that is over a vocabulary.
 
-    Blocks of one class share their compiled code, so the first block alone takes time. Raises
+    Blocks of one class share their compiled code, so the first block alone takes time. With
+    ``any_batch`` the code is for every size of the first dimension, the batch. Raises
     NotImplementedError for a model without repeated blocks.
     """
     import torch
@@ -132,6 +139,9 @@ def compiled_regions(
         if isinstance(module, torch.nn.ModuleList) and len({type(block) for block in module}) == 1:
             for block in _blocks_to_compile(module):
                 block.compile(backend=backend)
+                if any_batch:
+                    compiled: Any = block._compiled_call_impl
+                    block._compiled_call_impl = _with_any_batch(compiled)
                 blocks += 1
     if not blocks:
         raise NotImplementedError(
@@ -142,19 +152,44 @@ def compiled_regions(
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
     if task in ("causal-lm", "masked-lm", "seq2seq-lm") and hasattr(inner, "loss_function"):
-        _compile_loss(inner, backend)
+        _compile_loss(inner, backend, any_batch)
     return model
 
 
-def _compile_loss(model: Any, backend: str) -> None:
+def _compile_loss(model: Any, backend: str, any_batch: bool) -> None:
     """Compile a model's loss function, or only the region of it that is repeated."""
     import torch
 
     region = getattr(model.loss_function, "region", None)
+    function = model.loss_function if region is None else region.function
+    compiled: Any = torch.compile(function, backend=backend)
+    if any_batch:
+        compiled = _with_any_batch(compiled)
     if region is None:
-        model.loss_function = torch.compile(model.loss_function, backend=backend)
+        model.loss_function = compiled
     else:
-        region.function = torch.compile(region.function, backend=backend)
+        region.function = compiled
+
+
+def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled``, with code for every size that its first tensor has in the first dimension."""
+    import functools
+
+    import torch
+
+    @functools.wraps(compiled)
+    def call(*inputs: Any, **options: Any) -> Any:
+        tensors = []
+        for value in (*inputs, *options.values()):
+            if isinstance(value, torch.Tensor) and value.dim() > 0:
+                tensors.append(value)
+        # A mask may have one row for all samples. Only what has the batch's size varies with it.
+        for tensor in tensors:
+            if len(tensor) == len(tensors[0]) and not isinstance(tensor, torch.nn.Parameter):
+                torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        return compiled(*inputs, **options)
+
+    return call
 
 
 def _blocks_to_compile(modules: Any) -> list[Any]:

@@ -15,6 +15,10 @@ from jobs.techniques.axes.compile import compiled_regions
 class Block(torch.nn.Linear):
     """A repeated block."""
 
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Dynamo compiles only code that is not PyTorch's own."""
+        return torch.nn.functional.linear(input, self.weight).relu()
+
 
 class Stack(torch.nn.Module):
     """Blocks behind each other, and a loss function as transformers has it."""
@@ -85,3 +89,22 @@ def test_layers_and_loss_are_changed_before_regions_are_compiled() -> None:
     assert order.index("layers") < order.index("regions")
     assert order.index("loss") < order.index("regions")
     assert order.index("model") < order.index("regions")
+
+
+@pytest.mark.parametrize(("any_batch", "graphs"), [(False, 2), (True, 1)])
+def test_any_batch_shares_one_graph_among_micro_batches(any_batch: bool, graphs: int) -> None:
+    """Each micro-batch is a trial of its own process, which starts without Dynamo's state."""
+    made: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        # Sizes that are not known to the graph are inputs of it.
+        made.append(graph.print_readable(print_output=False))
+        return graph.forward
+
+    for batch in (4, 6):
+        torch._dynamo.reset()
+        model = Stack([Block(2, 2)])
+        compiled_regions(model, "text-classification", None, backend=backend, any_batch=any_batch)
+        assert model.blocks[0](torch.ones(batch, 2)).shape == (batch, 2)
+    assert len(made) == 2
+    assert len(set(made)) == graphs
