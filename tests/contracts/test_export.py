@@ -25,6 +25,7 @@ ALLOWED = {
     "collections",
     "dataclasses",
     "datasets",
+    "inspect",
     "json",
     "math",
     "measured_data",
