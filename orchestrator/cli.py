@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "sweep",
+    "tune",
     "batch_size",
     "predict",
     "recommend",

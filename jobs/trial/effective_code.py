@@ -31,6 +31,12 @@ COLUMNS = (
         "unless a budget was set, null without compilation",
     ),
     Column(
+        "inductor_cache_hits",
+        "int64",
+        "Forward and backward passes whose kernels TorchInductor took from the node's compile "
+        "cache, where an earlier trial had left them",
+    ),
+    Column(
         "loss_implementation",
         "string",
         "Who computed the loss of a causal language model: plain (transformers), chunked, liger or "
@@ -93,6 +99,7 @@ def _compilation() -> dict[str, Any]:
         "compile_seconds": float(sum(times)),
         "compile_cache_hits": hits,
         "compile_cache_misses": misses + bypasses,
+        "inductor_cache_hits": counters["inductor"].get("fxgraph_cache_hit", 0),
         "activation_memory_budget": float(config.activation_memory_budget),
     }
 

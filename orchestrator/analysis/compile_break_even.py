@@ -14,6 +14,7 @@ from orchestrator.storage.tables.rows import Row
 _AXIS = "compile"
 _EAGER = "none"
 _NEEDED = ("first_step_seconds", "step_seconds_median")
+_CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
@@ -21,7 +22,8 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
 
     Only trials with an eager trial that is equal otherwise are listed. The figure is the extra time
     of the first step, divided by the time that each later step saves. It is infinite if later steps
-    save no time.
+    save no time. A trial that took code from the node's compile cache does not show what compiling
+    costs. It has no figure, unless its later steps save no time.
     """
     if _AXIS not in axes:
         return {}
@@ -38,9 +40,17 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
     steps = {}
     for row in compiled:
         reference = eager.get(_otherwise(row, axes))
-        if reference is not None:
-            steps[row["trial_id"]] = _steps(row, reference)
+        if reference is None:
+            continue
+        count = _steps(row, reference)
+        if math.isinf(count) or not _took_code_from_cache(row):
+            steps[row["trial_id"]] = count
     return steps
+
+
+def _took_code_from_cache(row: Row) -> bool:
+    """Whether an earlier trial paid for a part of the compilation."""
+    return any(row.get(name) for name in _CACHE_HITS)
 
 
 def _is_measured(row: Row) -> bool:

@@ -17,6 +17,7 @@ _DISTRIBUTIONS: Mapping[str, str] = {
     "flash_attn": "flash-attn",
     "galore_torch": "galore-torch",
     "grokadamw": "grokadamw",
+    "kernels": "kernels",
     "liger_kernel": "liger-kernel",
     "lomo_optim": "lomo-optim",
     "optimi": "torch-optimi",

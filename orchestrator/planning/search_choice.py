@@ -74,6 +74,10 @@ def _option_problem(kind: str, name: str, value: Any) -> str:
 
 
 def _value_problem(option: SearchOption, value: Any) -> str:
+    if option.type is bool:
+        if isinstance(value, bool):
+            return ""
+        return f"must be true or false, not {described(value)}"
     # An integer counts as a number. A boolean does not, although Python makes it an integer.
     is_number = isinstance(value, int) or (option.type is float and isinstance(value, float))
     expected = ""
@@ -120,6 +124,8 @@ def search_schema() -> dict[str, Any]:
 
 
 def _option_schema(option: SearchOption) -> dict[str, Any]:
+    if option.type is bool:
+        return {"type": "boolean", "description": option.doc, "default": option.default}
     json_type = "number"
     if option.type is int:
         json_type = "integer"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOption:
-    """One option: a number between two bounds."""
+    """One option: a number between two bounds, or true or false."""
 
-    type: type[int] | type[float]
-    default: int | float
+    type: type[int] | type[float] | type[bool]
+    default: int | float | bool
     doc: str
     minimum: float = 0
     """The smallest valid value."""
@@ -53,6 +53,30 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
                 type=int,
                 default=0,
                 doc="decides which skipped configurations are measured as a check",
+            ),
+        },
+    ),
+    "answer": SearchKind(
+        doc="finds the fastest configuration in each budget, and measures little else; says how "
+        "much the rest could still gain",
+        options={
+            "regret": SearchOption(
+                type=float,
+                default=0.01,
+                below=1,
+                doc="stop when nothing unmeasured is likely to be faster by more than this share",
+            ),
+            "certainty": SearchOption(
+                type=float,
+                default=0.95,
+                minimum=0.5,
+                below=1,
+                doc="how likely that has to be",
+            ),
+            "any_recipe": SearchOption(
+                type=bool,
+                default=False,
+                doc="also answer across training recipes: other optimizers, adapters, weights",
             ),
         },
     ),

@@ -60,6 +60,8 @@ class SearchChoice:
 
     kind: str = "grid"
     options: Mapping[str, Any] = field(default_factory=dict)
+    is_space: bool = False
+    """Whether the plan is a space to choose from, of which only measured trials get a record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

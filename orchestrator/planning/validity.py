@@ -99,10 +99,10 @@ def _budgets_uncompiled_code(choices: Choices, variants: Variants) -> bool:
 
 def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants) -> bool:
     offload = variants.get("offload")
-    if offload is None or offload.deepspeed is None:
+    if not _has(variants, "fused_loss") or offload is None or offload.deepspeed is None:
         return False
     stage = offload.deepspeed.get("zero_optimization", {}).get("stage")
-    return stage == 3 and _has(variants, "fused_loss")
+    return bool(stage == 3)
 
 
 RULES: tuple[Rule, ...] = (

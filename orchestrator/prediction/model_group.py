@@ -46,6 +46,8 @@ class ModelGroup:
         self._traces: dict[tuple[tuple[int, ...], ...], _MicroBatches] = {}
         """Shapes of a batch -> its streams."""
         self._updates: dict[str, Updates] = {}
+        self._predicted: dict[tuple[str, int, int], Prediction] = {}
+        """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
 
     def predictions(self) -> Iterator[Prediction]:
         """One for each trial, in order."""
@@ -65,9 +67,19 @@ class ModelGroup:
             return
         for spec in self._trials:
             try:
-                yield self._prediction(spec, step)
+                yield self._shared_prediction(spec, step)
             except Exception as error:
                 yield _unknown(spec, _first_line(error))
+
+    def _shared_prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
+        """The prediction of the first trial with the same batch and the same optimizer step.
+
+        Trials of a group differ in nothing else that takes memory.
+        """
+        key = (self._update_key(spec), spec.micro_batch, spec.accumulation)
+        if key not in self._predicted:
+            self._predicted[key] = self._prediction(spec, step)
+        return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
 
     def _prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
         """The figures of the worst batch, and beside them those of a typical one."""

@@ -65,7 +65,7 @@ def _untraced_kernels(spec: TrialSpec) -> str:
         if place in spec.settings.hooks:
             return reason
     loss = spec.settings.hooks.get("loss")
-    if loss is not None and loss.arguments.get("kernel") != "chunked":
+    if loss is not None and loss.name != "chunked_loss":
         return "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex", "kernels-community/")):
@@ -73,7 +73,7 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     if "experts_implementation" in spec.settings.model_kwargs:
         return "the kernels of a chosen experts implementation are not traced"
     base = spec.settings.hooks.get("base")
-    if base is not None and base.name == "quantized_base":
+    if base is not None and base.name != "bf16_base":
         return "the kernels of a quantized base are not traced"
     return _untraced_adapter(spec)
 

@@ -96,6 +96,11 @@ def _answer(
         yield f"  {workload.describe(best, price_per_hour)}"
 
 
+def pick_lines(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """The best candidate with its notes, or that there is none; indented lines."""
+    yield from _answer(dataset, recommendation, None)
+
+
 def _asked(recommendation: Recommendation) -> str:
     constraints = recommendation.constraints
     parts = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.planning.plan import order_by_size, plan
+from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
 from orchestrator.running.background_prediction import BackgroundPredictor
@@ -39,16 +39,33 @@ class SweepEnd:
     """Why no trial ended ok, in a sentence; empty if one did."""
 
 
-def run_sweep(config: SweepConfig, options: RunOptions, folder: RunFolder) -> SweepEnd:
+MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
+"""From a configuration, and whether there is a GPU, to what is run and its plan."""
+
+
+def planned_as_written(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
+    """The configuration as it is, and the plan of its axes."""
+    return config, plan(config, has_gpu=has_gpu)
+
+
+def run_sweep(
+    config: SweepConfig,
+    options: RunOptions,
+    folder: RunFolder,
+    *,
+    make_plan: MakePlan = planned_as_written,
+    verb: str = "sweep",
+) -> SweepEnd:
     """Measure the plan on every GPU model that the cluster has.
 
-    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    ``make_plan`` is asked once the cluster is known. Raises ClusterError, NoSuchGpuError,
+    LoggerError or RunFolderError.
     """
-    with (
-        screened_cluster(options.address, config.resources) as screening,
-        _search_factory(config, screening.cluster) as factory,
-    ):
-        session = _Sweep(config, options, folder, screening).run(factory)
+    with screened_cluster(options.address, config.resources) as screening:
+        planned_config, planned = make_plan(config, screening.cluster.gpus > 0)
+        with _search_factory(planned_config, screening.cluster) as factory:
+            sweep = _Sweep(planned_config, planned, options, folder, screening, verb)
+            session = sweep.run(factory)
     return SweepEnd(
         is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         failure=why_none_ok(folder.records().values()),
@@ -96,14 +113,21 @@ class _Sweep:
     """The plan of a sweep on one cluster, and its session."""
 
     def __init__(
-        self, config: SweepConfig, options: RunOptions, folder: RunFolder, screening: Screening
+        self,
+        config: SweepConfig,
+        planned: Plan,
+        options: RunOptions,
+        folder: RunFolder,
+        screening: Screening,
+        verb: str,
     ) -> None:
         self._config = config
+        self._verb = verb
         self._options = options
         self._folder = folder
         self._screening = screening
         self._cluster = screening.cluster
-        self._plan = plan(config, has_gpu=self._cluster.gpus > 0)
+        self._plan = planned
         self._parts = self._cluster.by_gpu_model()
         self._slots = self._cluster.slots_by_model()
         """GPU model -> its slots now. The search reads this mapping, and the cluster updates it."""
@@ -124,18 +148,28 @@ class _Sweep:
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
         lifecycle.say_what_is_kept(session)
         # Combinations that cannot run have their records before the first trial.
-        for record in self._plan.ruled_out:
-            self._folder.write(record)
+        if not self._config.search.is_space:
+            for record in self._plan.ruled_out:
+                self._folder.write(record)
         lifecycle.measure(
             session,
             self._cluster,
             self._folder,
-            to_build_for=session.pending,
+            to_build_for=self._to_build_for(session),
             needs=next((spec.needs for spec in self._plan.trials), None),
             run=self._description(earlier),
             on_slots=self._slots.update,
         )
         return session
+
+    def _to_build_for(self, session: Session) -> Iterable[TrialSpec]:
+        """The trials whose operators are built beforehand.
+
+        Of a space hardly any configuration is measured, so its operators are built when needed.
+        """
+        if self._config.search.is_space:
+            return ()
+        return session.pending
 
     def _trials_for(self, model: str) -> tuple[TrialSpec, ...]:
         """The plan on one GPU model.
@@ -161,7 +195,14 @@ class _Sweep:
 
     def _progress(self) -> Progress:
         stream = lifecycle.progress_stream(self._options)
-        return Progress(len(self._planned_ids), self._config.axes_in_play, stream=stream)
+        return Progress(self._planned_count, self._config.axes_in_play, stream=stream)
+
+    @property
+    def _planned_count(self) -> int | None:
+        """Trials that will have a record; None where the plan is a space to choose from."""
+        if self._config.search.is_space:
+            return None
+        return len(self._planned_ids)
 
     def _other_observers(self) -> Sequence[Observer]:
         """All observers except progress. Raises LoggerError if a logger cannot start."""
@@ -204,14 +245,20 @@ class _Sweep:
             on_models = f" on each of {len(self._parts)} GPU models"
         ruled_out = len(self._plan.ruled_out)
         where = lifecycle.slots_in_words(self._cluster)
-        yield f"{self._config.name}: {trials}{on_models}, {ruled_out} ruled out, on {where}"
+        if self._config.search.is_space:
+            considered = count(len(self._plan.trials), "configuration")
+            yield f"{self._config.name}: {considered} considered{on_models}, on {where}"
+        else:
+            yield f"{self._config.name}: {trials}{on_models}, {ruled_out} ruled out, on {where}"
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
 
     def _description(self, earlier: EarlierRecords) -> dict[str, object]:
         """The content of ``run.json`` before anything is measured."""
-        description = lifecycle.run_description(self._config, "sweep")
-        planned = {"planned": len(self._planned_ids)}
+        description = lifecycle.run_description(self._config, self._verb)
+        planned = {}
+        if self._planned_count is not None:
+            planned["planned"] = self._planned_count
         notes = [*self._screening.notes, *earlier.sentences()]
         return {**description, **self._screening.to_json(), **planned, "notes": notes}
 

@@ -100,9 +100,13 @@ class PerGpuModel(Search):
 
         An audit is about one model, so it is left out if there are several.
         """
-        summaries = [search.summary() for search in self._searches.values()]
+        summaries = {model: search.summary() for model, search in self._searches.items()}
         # A search that skips nothing by nature has an empty summary.
-        return _sum_of(list(filter(None, summaries)))
+        total = _sum_of(list(filter(None, summaries.values())))
+        # An answer is about one model, so each model keeps its own.
+        if any("answers" in summary for summary in summaries.values()):
+            return {**total, "by_gpu_model": summaries}
+        return total
 
 
 def _sum_of(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.search.answer.predicted_memory import worth_predicting
+from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier.search import FrontierSearch
@@ -35,11 +37,21 @@ class RegisteredSearch:
     """Whether ``make`` also takes ``predicted_bytes``: trial -> predicted memory.
 
     The mapping may grow while the search runs."""
+    uses_budgets: bool = False
+    """Whether ``make`` also takes the sweep's ``budgets`` in bytes, and its ``baseline``."""
+    worth_predicting: Callable[[Sequence[TrialSpec]], Sequence[TrialSpec]] = list
+    """The trials whose memory is to be predicted, the most useful first. By default all."""
 
 
 SEARCHES: Mapping[str, RegisteredSearch] = {
     "grid": RegisteredSearch(make=Grid),
     "frontier": RegisteredSearch(make=FrontierSearch, uses_predicted_memory=True),
+    "answer": RegisteredSearch(
+        make=AnswerSearch,
+        uses_predicted_memory=True,
+        uses_budgets=True,
+        worth_predicting=worth_predicting,
+    ),
 }
 """Kind -> how to build it, for every kind of ``search_kinds``."""
 
@@ -64,7 +76,13 @@ class SearchFactory:
         options = dict(choice.options)
         # Only some kinds of searches use predicted memory.
         if registered.uses_predicted_memory and self.predictor is not None:
-            options["predicted_bytes"] = self.predictor.of(trials, gpu_model)
+            options["predicted_bytes"] = self.predictor.of(
+                registered.worth_predicting(trials), gpu_model
+            )
+        if registered.uses_budgets:
+            options["budgets"] = self.config.budgets
+            options["baseline"] = self.config.baseline
+            options["accounts_for_plan"] = not choice.is_space
         search = registered.make(trials, **options)
         if not self.with_follow_ups:
             return search

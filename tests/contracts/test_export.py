@@ -23,10 +23,13 @@ ALLOWED = {
     "accelerate",
     "bitsandbytes",
     "collections",
+    "cut_cross_entropy",
     "dataclasses",
     "datasets",
+    "functools",
     "inspect",
     "json",
+    "liger_kernel",
     "math",
     "measured_data",
     "numpy",
@@ -36,11 +39,19 @@ ALLOWED = {
     "shutil",
     "sys",
     "torch",
+    "torchao",
     "transformers",
+    "types",
     "typing",
     "yaml",
 }
 """Packages that an exported script may import."""
+DISTRIBUTIONS = {
+    "cut_cross_entropy": "cut-cross-entropy",
+    "liger_kernel": "liger-kernel",
+    "yaml": "pyyaml",
+}
+"""Module -> its package on PyPI, where the two names differ."""
 
 
 def _name(spec: TrialSpec) -> str:
@@ -71,7 +82,7 @@ def test_technique_lists_the_packages_that_its_script_imports(spec: TrialSpec) -
     tree = ast.parse(script.train_script(spec, "a test"))
     imported = _imported_packages(tree) - set(sys.stdlib_module_names)
     listed = set(re.findall(r"^([\w-]+)", packages.requirements(spec, {}), re.MULTILINE))
-    assert {"pyyaml" if package == "yaml" else package for package in imported} <= listed
+    assert {DISTRIBUTIONS.get(package, package) for package in imported} <= listed
     # Beside those, only what transformers imports itself for the chosen technique.
     assert "# and the package" not in packages.requirements(spec, {})
     assert len(listed) <= 8

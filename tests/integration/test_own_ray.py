@@ -55,8 +55,10 @@ def victim(driver: psutil.Popen, name: str) -> psutil.Process:
         time.sleep(0.02)
 
 
-def await_record(folder: Path) -> None:
+def await_record(driver: psutil.Popen, folder: Path) -> None:
+    """Wait for the first record. Fails with what the driver said if it ends before."""
     while not list(folder.glob("records/*.json")):
+        assert driver.poll() is None, driver.stdout.read()
         time.sleep(0.1)
 
 
@@ -80,20 +82,20 @@ def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Pope
 def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
     driver: psutil.Popen, tmp_path: Path
 ) -> None:
-    await_record(tmp_path / "run")
+    await_record(driver, tmp_path / "run")
     victim(driver, "raylet").kill()
     must_end_in(driver, "its raylet has ended, and nothing can join it", seconds=30)
     assert RunFolder(tmp_path / "run").records()
 
 
 def test_head_that_stands_still_is_a_sentence(driver: psutil.Popen, tmp_path: Path) -> None:
-    await_record(tmp_path / "run")
+    await_record(driver, tmp_path / "run")
     victim(driver, "gcs_server").send_signal(signal.SIGSTOP)
     must_end_in(driver, "--resume goes on", seconds=90)
 
 
 def test_folder_renamed_in_mid_run_ends_the_sweep(driver: psutil.Popen, tmp_path: Path) -> None:
-    await_record(tmp_path / "run")
+    await_record(driver, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     must_end_in(driver, "was moved, deleted or replaced while this sweep ran", seconds=90)
     assert not (tmp_path / "run").exists()

@@ -88,6 +88,14 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"attention": "sdpa"}, {"attention_kernel": "flash (cpu)"}),
     ({"attention": "unmasked"}, {"attention_kernel": "flash (cpu)"}),
     ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
+    (
+        {"base": "bnb_4bit", "adapter": "lora(r=4,use_dora=true)", "precision": "bf16"},
+        {"base_quantized_share": 1.0, "weights_16bit_bytes": 0, "flags": []},
+    ),
+    (
+        {"base": "16bit", "adapter": "vera", "precision": "bf16", "loop": "accelerate"},
+        {"parameter_dtypes": "bfloat16, float32"},
+    ),
     ({"dataloader": "workers_2_prefetch_4"}, {"dataloader_workers": 2}),
     ({"loop": "trainer_async"}, {"optimizer_class": "torch.AdamW"}),
     ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
@@ -111,6 +119,22 @@ def test_technique_is_in_effect(
 ) -> None:
     record = run(spec=with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
+
+
+def test_4_bit_base_whose_experts_stay_in_16_bits_is_flagged(run: Run) -> None:
+    choices: dict[str, Choice] = {
+        "base": "bnb_4bit(upcast=false)",
+        "adapter": "lora_r8",
+        "precision": "bf16",
+        "experts": "eager",
+    }
+    config = {**TINY_DECODER, "num_local_experts": 4}
+    mixture = ModelSpec(task="causal-lm", architecture="mixtral", config=config)
+    row = run(spec=replace(build_tiny_spec(choices), model=mixture)).measurements
+    assert row["flags"] == ["not_quantized"]
+    assert row["flag_values"] == [pytest.approx(1 - row["base_quantized_share"])]
+    assert row["weights_16bit_bytes"] > row["weights_4bit_bytes"]
+    assert row["experts_implementation"] == "eager"
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ ACTIVATIONS = Axis(
         ),
         "checkpoint_selective": Variant(
             doc="Checkpointing that keeps the results of matrix products and attention, and "
-            "recomputes the cheap operations between them",
+            "recomputes the rest; PyTorch then dispatches each operation of a block in Python, "
+            "which can cost far more time than is saved",
             hooks={"checkpointing": Hook("selective_checkpointing")},
             traits=("checkpointing", "selective"),
         ),

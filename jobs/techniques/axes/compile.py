@@ -142,8 +142,19 @@ def compiled_regions(
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
     if task in ("causal-lm", "masked-lm", "seq2seq-lm") and hasattr(inner, "loss_function"):
-        inner.loss_function = torch.compile(inner.loss_function, backend=backend)
+        _compile_loss(inner, backend)
     return model
+
+
+def _compile_loss(model: Any, backend: str) -> None:
+    """Compile a model's loss function, or only the region of it that is repeated."""
+    import torch
+
+    region = getattr(model.loss_function, "region", None)
+    if region is None:
+        model.loss_function = torch.compile(model.loss_function, backend=backend)
+    else:
+        region.function = torch.compile(region.function, backend=backend)
 
 
 def _blocks_to_compile(modules: Any) -> list[Any]:

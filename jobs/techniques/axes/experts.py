@@ -17,7 +17,7 @@ EXPERTS = Axis(
     doc="Which implementation computes the experts of a mixture",
     default="auto",
     variants={
-        "auto": Variant(doc="transformers' own choice: grouped_mm where it can run"),
+        "auto": Variant(doc="The library's own choice: grouped_mm where it can run"),
         "eager": _experts("eager", "One expert after the other, over the tokens routed to it"),
         "batched_mm": _experts(
             "batched_mm",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from jobs.spec import Task
 
 
-def _fused(doc: str, kernel: str, requires: tuple[str, ...] = ()) -> Variant:
+def _fused(doc: str, hook_name: str, requires: tuple[str, ...] = ()) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"loss": Hook("fused_loss", {"kernel": kernel})},
+        hooks={"loss": Hook(hook_name)},
         requires=("task:causal-lm", *requires),
         numerical_effect="rounding",
         traits=("fused_loss",),
@@ -34,18 +34,18 @@ LOSS = Axis(
         "chunked": _fused(
             "Output layer and cross-entropy in eight chunks of tokens, with PyTorch alone: saves "
             "most of the memory of the logits",
-            "chunked",
+            "chunked_loss",
         ),
         "liger": _fused(
             "Liger's fused linear cross-entropy: saves nearly all memory of the logits; breaks the "
             "graph of torch.compile",
-            "liger",
+            "liger_loss",
             ("package:liger_kernel", "cuda"),
         ),
         "cce": _fused(
             "Cut cross-entropy: never holds the logits in memory; leaves out gradients below the "
             "rounding of 16 bits",
-            "cce",
+            "cut_loss",
             ("package:cut_cross_entropy", "capability>=8.0"),
         ),
     },
@@ -61,12 +61,57 @@ class _Latest:
     hidden: Any = None
 
 
-@hook("fused_loss")
-def fused_loss(
-    model: torch.nn.Module, task: Task, arguments: Any, *, kernel: str
+@hook("chunked_loss")
+def chunked_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with its loss over one chunk of tokens after the other (see ``_with_fused_loss``).
+
+    The work on one chunk is the region that compiled regions compile: its graph is an eighth of the
+    whole loss's, and serves all chunks.
+    """
+    region = _Region(_chunk_loss_and_gradients)
+    fused: Any = _with_fused_loss(model, arguments, "chunked", _chunked_sum(region))
+    fused.loss_function.region = region
+    return model
+
+
+@hook("liger_loss")
+def liger_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with Liger's fused linear cross-entropy (see ``_with_fused_loss``)."""
+    from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
+
+    def total(hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int) -> Any:
+        return liger_fused_linear_cross_entropy(
+            hidden, weight, targets, reduction="sum", ignore_index=ignore_index
+        )
+
+    return _with_fused_loss(model, arguments, "liger", total)
+
+
+@hook("cut_loss")
+def cut_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with the loss of cut-cross-entropy (see ``_with_fused_loss``)."""
+    from cut_cross_entropy import linear_cross_entropy
+
+    def total(hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int) -> Any:
+        # "auto" leaves out only what the number format could not hold.
+        return linear_cross_entropy(
+            hidden,
+            weight.to(hidden.dtype),
+            targets,
+            ignore_index=ignore_index,
+            reduction="sum",
+            filter_eps="auto",
+        )
+
+    return _with_fused_loss(model, arguments, "cce", total)
+
+
+def _with_fused_loss(
+    model: torch.nn.Module, arguments: Any, kernel: str, total_loss: Callable[..., Any]
 ) -> torch.nn.Module:
     """``model`` with its output layer and its loss computed together while it trains.
 
+    ``total_loss``: (hidden, weight, bias, targets, ignore_index) -> the sum of the tokens' losses.
     In training the output layer returns its input, and the loss function multiplies by the layer's
     weight. So ``outputs.logits`` has no logits then. In evaluation both are as before.
     ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError for a model whose loss
@@ -74,7 +119,6 @@ def fused_loss(
     """
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
     _refuse_other_losses(model, head, kernel, arguments)
-    total_loss = {"chunked": _chunked_loss, "liger": _liger_loss, "cce": _cut_loss}[kernel]()
     plain_head = head.forward
     plain_loss: Any = model.loss_function
     latest = _Latest()
@@ -145,7 +189,8 @@ def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> 
 
     if shift_labels is None:
         shift_labels = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    return shift_labels.flatten()
+    targets: torch.Tensor = shift_labels.flatten()
+    return targets
 
 
 def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
@@ -158,8 +203,47 @@ def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
     return hidden
 
 
-def _chunked_loss() -> Callable[..., Any]:
-    """The sum of the tokens' losses, with the logits of one chunk of tokens at a time."""
+class _Region:
+    """A function that compiled regions may replace by its compiled form."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+def _chunk_loss_and_gradients(
+    rows: Any, narrow: Any, bias: Any, labels: Any, ignore_index: int, of_weight: Any, of_bias: Any
+) -> tuple[Any, Any]:
+    """The sum of a chunk's losses, and its gradient by ``rows``, which are (tokens, width).
+
+    The gradients by weight and bias are added to ``of_weight`` and ``of_bias``, in 32 bits, because
+    bf16 would round each sum. ``narrow`` is the weight in the format of ``rows``.
+    """
+    import torch
+
+    logits = rows @ narrow.t()
+    if bias is not None:
+        logits = logits + bias.to(logits.dtype)
+    is_counted = (labels != ignore_index).unsqueeze(1)
+    column = labels.unsqueeze(1).clamp(min=0)
+    # Softmax in 32 bits, as transformers computes it.
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    loss = -(scores.gather(1, column) * is_counted).sum()
+    # The gradient of cross-entropy: the probabilities, less 1 at the label.
+    scores = scores.exp_()
+    minus_one = torch.full_like(column, -1, dtype=scores.dtype)
+    scores = scores.scatter_add_(1, column, minus_one)
+    gradient = (scores * is_counted).to(rows.dtype)
+    of_weight += gradient.t() @ rows
+    if of_bias is not None:
+        of_bias += gradient.sum(0)
+    return loss, gradient @ narrow
+
+
+def _chunked_sum(region: _Region) -> Callable[..., Any]:
+    """The sum of the tokens' losses, with the logits of one chunk of tokens at a time.
+
+    ``region`` holds ``_chunk_loss_and_gradients`` or its compiled form.
+    """
     import torch
 
     class ChunkedCrossEntropy(torch.autograd.Function):
@@ -175,7 +259,6 @@ def _chunked_loss() -> Callable[..., Any]:
         ) -> Any:
             narrow = weight.to(hidden.dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-            # Sums over chunks are kept in 32 bits, because bf16 would round each of them.
             of_weight = torch.zeros_like(weight, dtype=torch.float32)
             of_bias = None
             if bias is not None:
@@ -183,23 +266,11 @@ def _chunked_loss() -> Callable[..., Any]:
             of_hidden = []
             chunks = zip(hidden.chunk(_CHUNKS), targets.chunk(_CHUNKS), strict=True)
             for rows, labels in chunks:
-                logits = rows @ narrow.t()
-                if bias is not None:
-                    logits = logits + bias.to(logits.dtype)
-                is_counted = (labels != ignore_index).unsqueeze(1)
-                column = labels.unsqueeze(1).clamp(min=0)
-                # Softmax in 32 bits, as transformers computes it.
-                scores = torch.log_softmax(logits.float(), dim=-1)
-                loss = loss - (scores.gather(1, column) * is_counted).sum()
-                # The gradient of cross-entropy: the probabilities, less 1 at the label.
-                scores = scores.exp_()
-                minus_one = torch.full_like(column, -1, dtype=scores.dtype)
-                scores = scores.scatter_add_(1, column, minus_one)
-                gradient = (scores * is_counted).to(rows.dtype)
-                of_hidden.append(gradient @ narrow)
-                of_weight += gradient.t() @ rows
-                if of_bias is not None:
-                    of_bias += gradient.sum(0)
+                of_chunk, of_rows = region.function(
+                    rows, narrow, bias, labels, ignore_index, of_weight, of_bias
+                )
+                loss = loss + of_chunk
+                of_hidden.append(of_rows)
             ctx.save_for_backward(torch.cat(of_hidden), of_weight, of_bias)
             ctx.weight_dtype = weight.dtype
             return loss
@@ -214,34 +285,4 @@ def _chunked_loss() -> Callable[..., Any]:
                 of_bias = of_bias.mul_(of_loss).to(ctx.weight_dtype)
             return of_hidden.mul_(of_loss), of_weight, of_bias, None, None
 
-    return ChunkedCrossEntropy.apply  # type: ignore[no-any-return]
-
-
-def _liger_loss() -> Callable[..., Any]:
-    """The sum of the tokens' losses, by Liger's kernel."""
-    from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
-
-    def loss(hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int) -> Any:
-        return liger_fused_linear_cross_entropy(
-            hidden, weight, targets, reduction="sum", ignore_index=ignore_index
-        )
-
-    return loss
-
-
-def _cut_loss() -> Callable[..., Any]:
-    """The sum of the tokens' losses, by the kernels of cut-cross-entropy."""
-    from cut_cross_entropy import linear_cross_entropy
-
-    def loss(hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int) -> Any:
-        # "auto" leaves out only what the number format could not hold.
-        return linear_cross_entropy(
-            hidden,
-            weight.to(hidden.dtype),
-            targets,
-            ignore_index=ignore_index,
-            reduction="sum",
-            filter_eps="auto",
-        )
-
-    return loss
+    return ChunkedCrossEntropy.apply

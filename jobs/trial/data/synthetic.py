@@ -130,7 +130,7 @@ def _labels(
 
 def _class_labels(config: PretrainedConfig, count: int, rng: np.random.Generator) -> np.ndarray:
     """Labels of whole samples: a class (count,), a number (count,), or several (count, outputs)."""
-    outputs = config.num_labels
+    outputs = int(config.num_labels or 0)
     # transformers takes a model with one output for a regression, and its loss needs fractions.
     if outputs == 1:
         return rng.standard_normal(count, dtype=np.float32)

@@ -8,7 +8,8 @@ from typing import Any
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.content import Content, RunSection
-from orchestrator.units import count
+from orchestrator.reporting.sections.search_evidence import certainty, counts
+from orchestrator.units import count, memory
 
 
 def make(dataset: Dataset) -> Content | None:
@@ -51,6 +52,8 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
         rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
         left_out = f"{left_out} ({rules})"
     yield f"Search ({search['kind']}): {measured}, {left_out}."
+    for answer in search.get("answers") or ():
+        yield _answer(answer)
     # The audit says how far off the search's own predictions were.
     audit = search.get("audit")
     if not skipped or audit is None:
@@ -59,6 +62,16 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
         yield _audit(audit)
     else:
         yield "No skipped configuration was measured as an audit, so the error is unknown."
+
+
+def _answer(answer: Mapping[str, Any]) -> str:
+    """How sure the search is of one budget."""
+    where = "In the whole memory"
+    if answer["budget_bytes"] is not None:
+        where = f"Within {memory(answer['budget_bytes'])}"
+    if answer["recipe"]:
+        where = f"{where}, of all training recipes"
+    return f"{where}: {counts(answer)}; {certainty(answer)}."
 
 
 def _audit(audit: Mapping[str, Any]) -> str:

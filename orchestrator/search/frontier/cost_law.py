@@ -127,6 +127,17 @@ def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Derivatives:
+    """Derivatives of costs, each by one parameter; arrays of shape (candidates,)."""
+
+    floor: Array
+    base: Array
+    slope: Array
+    extra: Array
+    """0 for the reference optimizer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CostLaw:
     """The law for a plan, with the unit and the branches of its measurements.
 
@@ -180,22 +191,33 @@ class CostLaw:
 
     def jacobian(self, parameters: Array) -> Array:
         """Derivatives of the costs by the parameters, shape (candidates, parameters)."""
+        derivatives = self.derivatives(parameters)
+        jacobian = self._by_curve(
+            np.arange(len(derivatives.floor)),
+            floor=derivatives.floor,
+            base=derivatives.base,
+            slope=derivatives.slope,
+        )
+        # An extra changes only the costs of its own optimizer family.
+        rows = np.flatnonzero(self.layout.families >= 0)
+        columns = self.layout.extras.start + self.layout.families[rows]
+        jacobian[rows, columns] = derivatives.extra[rows]
+        return jacobian
+
+    def derivatives(self, parameters: Array) -> Derivatives:
+        """Derivatives of each candidate's cost by the parameters of its own curve and family."""
         # The costs are log(m + x). By the chain rule, derivatives of log m are divided by the
         # factor (m + x) / m.
         without_extra = self.costs_without_extra(parameters)
         factor = self._extra_factor(parameters, without_extra)
         line_share, base_share, slope_share = self._shares(parameters, without_extra)
-        jacobian = self._by_curve(
-            np.arange(len(without_extra)),
+        has_extra = self.layout.families >= 0
+        return Derivatives(
             floor=(1 - line_share) / factor,
             base=line_share * base_share / factor,
             slope=line_share * slope_share / factor,
+            extra=has_extra * self._extra_scale(without_extra) / factor,
         )
-        # An extra changes only the costs of its own optimizer family.
-        rows = np.flatnonzero(self.layout.families >= 0)
-        columns = self.layout.extras.start + self.layout.families[rows]
-        jacobian[rows, columns] = (self._extra_scale(without_extra) / factor)[rows]
-        return jacobian
 
     def _by_curve(self, rows: Indices, *, floor: Array, base: Array, slope: Array) -> Array:
         """Derivatives by floor, base and slope of the rows' curves, shape (rows, parameters)."""

@@ -29,6 +29,9 @@ HOST_WORK_INCLUDES: Mapping[str, Mapping[Choice, tuple[Choice, ...]]] = {
 }
 """Axis -> value -> the values that ask no more work of the host than it does."""
 
+NO_DEVICE_MEMORY = frozenset({"dataloader", "loop"})
+"""Axes that change how a step is fed and driven, not what the GPU keeps."""
+
 
 def representative(axis: str, value: Choice) -> Choice:
     """The value that stands for ``value`` and all that are similar to it."""

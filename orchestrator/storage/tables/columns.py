@@ -76,7 +76,8 @@ COMPARED: tuple[Column, ...] = (
         "compile_break_even_steps",
         "float64",
         "Steps after which compiling has paid for its first step, compared with the eager trial "
-        "that is otherwise equal; inf: never",
+        "that is otherwise equal; inf: never; null where the node's compile cache had a part of "
+        "the code",
     ),
 )
 """What follows from several rows of a table."""

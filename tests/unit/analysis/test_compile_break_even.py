@@ -58,3 +58,13 @@ def test_without_an_eager_trial_otherwise_equal_nothing_is_said(other: dict[str,
 
 def test_a_sweep_without_the_axis_says_nothing() -> None:
     assert break_even_steps([row("a", "none", 1.0, 0.3)], {"precision": "precision"}) == {}
+
+
+@pytest.mark.parametrize("column", ["compile_cache_hits", "inductor_cache_hits"])
+def test_code_from_the_cache_says_nothing_about_the_price(column: str) -> None:
+    eager = row("a", "none", 1.0, 0.3)
+    cold = row("b", "inductor", 61.0, 0.2, **{column: 0})
+    warm = row("c", "inductor", 5.0, 0.2, **{column: 1})
+    slow = row("d", "inductor", 5.0, 0.4, **{column: 1})
+    steps = break_even_steps([eager, cold, warm, slow], AXES)
+    assert steps == {"b": pytest.approx(600.0), "d": math.inf}

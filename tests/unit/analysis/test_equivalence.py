@@ -12,6 +12,7 @@ import pytest
 
 from jobs.record import TrialRecord
 from jobs.spec import PLAIN, TrainingRecipe
+from jobs.techniques import AXES
 from orchestrator.analysis.dataset import (
     Dataset,
     EnvironmentResults,
@@ -130,3 +131,41 @@ def test_recorded_optimizers_of_other_mathematics_stay_apart(run: str) -> None:
             optimizer = str(recipe.by_axis.get("optimizer", ""))
             assert "8bit" in optimizer
             assert "adam" in optimizer
+
+
+LORA = {"adapter": "lora_r8_all_linear", "precision": "bf16_weights"}
+WITH_LIGER = {**LORA, **LIGER}
+
+
+def lora_trial(losses: Sequence[float], recipe: Mapping[str, Any], **fields: Any) -> TrialRecord:
+    """A LoRA trial with 16-bit weights, whose axes hold ``recipe`` and ``fields``."""
+    record = make_record(recipe=recipe, **{**fields, **recipe})
+    return replace(record, steps={"loss": list(losses), "step_seconds": [0.1] * len(losses)})
+
+
+def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended() -> None:
+    """The reference has the adapter, too: Liger alone sets the two recipes apart."""
+    records = [
+        lora_trial(losses_of(6), LORA, speed=2.52, micro_batch=2, use_liger_kernel="default"),
+        lora_trial(changed(losses_of(6), 0.002), WITH_LIGER, speed=3.01, micro_batch=2),
+        # In the memory of one GPU, only Liger reaches this batch: it has no partner.
+        lora_trial(losses_of(6), WITH_LIGER, speed=3.11, micro_batch=4),
+    ]
+    results = results_of(*records)
+    assert results.recipe == TrainingRecipe.of(LORA)
+    assert results.same_losses[TrainingRecipe.of(WITH_LIGER)].pairs == 1
+    answer = results.recommend(Constraints())
+    assert answer.best is not None
+    assert answer.best.configuration.samples_per_second == 3.11
+
+
+@pytest.mark.parametrize("axis", ["kernels", "loss"])
+def test_row_of_the_same_recipe_is_recommended_and_beyond_chance_refused(axis: str) -> None:
+    """A technique that only rounds differently needs no proof, and is refused upon a mismatch."""
+    default = AXES[axis].default
+    plain = lora_trial(losses_of(), LORA, speed=2.5, **{axis: default})
+    for losses, speed in ((changed(losses_of(), 0.002), 3.0), (changed(losses_of(), 0.9), 2.5)):
+        results = results_of(plain, lora_trial(losses, LORA, speed=3.0, **{axis: "liger"}))
+        answer = results.recommend(Constraints())
+        assert answer.best is not None
+        assert answer.best.configuration.samples_per_second == speed

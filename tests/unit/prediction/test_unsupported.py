@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import unpredictable
+from tests.conftest import build_tiny_spec
 
 ROOT = Path(__file__).parents[3]
 TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
@@ -24,13 +26,55 @@ TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         ("optimizer", "galore_adamw"),
         ("optimizer", "adamw_torch_8bit"),
         ("activations", "checkpoint_offload"),
+        ("attention", "hub_flash_attention_3"),
+        ("experts", "grouped_mm"),
+        ("base", "bnb_4bit"),
+        ("base", "torchao_int8"),
+        ("adapter", "vera"),
+        ("adapter", "lora(r=16,target_modules=all-linear,use_dora=true)"),
     ],
 )
 def test_unpredictable_technique_has_a_reason(axis: str, value: str) -> None:
-    (trial,) = (trial for trial in TRIALS if trial.choices[axis] == value)
-    assert unpredictable(trial)
+    trials = [trial for trial in TRIALS if trial.choices[axis] == value]
+    assert trials
+    assert all(map(unpredictable, trials))
 
 
 def test_unpredictable_is_every_compiled_trial() -> None:
     predictable = {trial.choices["compile"] for trial in TRIALS if not unpredictable(trial)}
     assert predictable == {"none"}
+
+
+def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora() -> None:
+    predictable = [trial.choices for trial in TRIALS if not unpredictable(trial)]
+    assert "16bit" in {choices["base"] for choices in predictable}
+    adapters = {choices["adapter"] for choices in predictable}
+    assert "lora(r=16,target_modules=all-linear,use_rslora=true)" in adapters
+
+
+def trial(**choices: str) -> TrialSpec:
+    """A trial of a tiny model with these choices."""
+    return build_tiny_spec(choices)
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ({"compile": "inductor_regional"}, "torch.compile plans its own buffers"),
+        ({"compile": "inductor_regional", "loss": "chunked"}, "torch.compile plans"),
+        ({"loss": "liger"}, "kernels of this loss"),
+        ({"loss": "cce"}, "kernels of this loss"),
+        ({"kernels": "liger"}, "Liger's kernels"),
+        ({"allocator": "expandable_segments"}, "default settings"),
+        ({"allocator": "roundup_power2", "loss": "chunked"}, "default settings"),
+        ({"activations": "checkpoint_selective"}, "selective checkpointing"),
+    ],
+)
+def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
+    choices: dict[str, str], reason: str
+) -> None:
+    assert reason in unpredictable(trial(**choices))
+
+
+def test_chunked_loss_of_eager_code_is_predicted() -> None:
+    assert not unpredictable(trial(loss="chunked"))

@@ -61,8 +61,8 @@ def flattened_rows(
         """The rows of a batch, as a scalar on its device."""
         return (inputs["position_ids"] == 0).sum()
 
-    collated.flattens_rows = True
-    collated.count_samples = count
+    collated.flattens_rows = True  # type: ignore[attr-defined]
+    collated.count_samples = count  # type: ignore[attr-defined]
     return dataset, collated
 
 
@@ -113,7 +113,7 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
         """The blocks of a batch."""
         return int(inputs["input_ids"].numel()) // tokens
 
-    collated.count_samples = count
+    collated.count_samples = count  # type: ignore[attr-defined]
     return packed, collated
 
 

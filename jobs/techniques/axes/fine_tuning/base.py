@@ -20,16 +20,20 @@ _UPCAST = {"upcast": "bool"}
 _BITS_DECIDED = "the name of the technique decides it"
 
 
-def _quantized(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
-    """The row of a method of ``quantized_base``."""
-    package = "torchao" if method.startswith("torchao") else "bitsandbytes"
+def _quantized(doc: str, place: Hook, package: str) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"base": Hook("quantized_base", {"method": method, "parameters": dict(parameters)})},
+        hooks={"base": place},
         requires=(f"package:{package}", "package:peft", "bf16"),
         numerical_effect="training",
         traits=("frozen_base", "quantized_base"),
     )
+
+
+def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
+    """The row of a method of ``quantized_base``."""
+    arguments = {"method": method, "parameters": dict(parameters)}
+    return _quantized(doc, Hook("quantized_base", arguments), "bitsandbytes")
 
 
 def _family(method: str, doc: str, decided: Mapping[str, str]) -> Family:
@@ -42,7 +46,7 @@ def _family(method: str, doc: str, decided: Mapping[str, str]) -> Family:
     return Family(
         doc=doc,
         config_class=_CONFIG_CLASS,
-        build=functools.partial(_quantized, method, doc),
+        build=functools.partial(_bitsandbytes, method, doc),
         decided={**always_decided, **decided},
         extra=_UPCAST,
     )
@@ -52,7 +56,6 @@ _DOCS = {
     "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlying features in 16",
     "bnb_4bit": "QLoRA's base of bitsandbytes: linear layers in 4 bits (NF4, double quantization), "
     "computed in bf16",
-    "torchao_int8": "Linear layers in 8 bits by torchao's weight-only quantization",
 }
 _ONLY_4_BIT = "it is a parameter of bnb_4bit"
 
@@ -69,7 +72,12 @@ BASE = Axis(
             numerical_effect="rounding",
             traits=("frozen_base",),
         ),
-        **{method: _quantized(method, doc, {}) for method, doc in _DOCS.items()},
+        **{method: _bitsandbytes(method, doc, {}) for method, doc in _DOCS.items()},
+        "torchao_int8": _quantized(
+            "Linear layers in 8 bits by torchao's weight-only quantization",
+            Hook("torchao_int8_base"),
+            "torchao",
+        ),
     },
     families={
         "bnb_8bit": _family(
@@ -119,48 +127,61 @@ def quantized_base(
     method: str,
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, with its linear layers quantized and frozen.
+    """The model that ``make`` makes, on ``device``, quantized by bitsandbytes and frozen.
 
-    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. A checkpoint is
-    quantized as transformers loads it. Random weights are quantized layer by layer, so that the
-    device never holds more than one layer in 16 bits. The output layer is not quantized. What is
-    not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is true.
+    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
+    not quantized. What is not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is
+    true.
     """
-    import torch
+    import transformers
+    from peft import prepare_model_for_kbit_training
 
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
-    config = _quantization_config(method, options)
-    if is_checkpoint:
-        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+    if method == "bnb_8bit":
+        config = transformers.BitsAndBytesConfig(load_in_8bit=True, **options)
     else:
-        model = _quantized_at_random(make, config, device)
-    model.requires_grad_(False)
-    if is_upcast and method.startswith("bnb"):
-        from peft import prepare_model_for_kbit_training
-
+        # The QLoRA paper's own choices (Dettmers et al. 2023, section 3).
+        qlora = {
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": "bfloat16",
+        }
+        config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
+    model = _frozen(make, is_checkpoint, device, config)
+    if is_upcast:
         # The training loop turns checkpointing on, if it is asked for.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return model
 
 
-def _quantization_config(method: str, options: Mapping[str, Any]) -> Any:
-    """transformers' configuration of a method, with its parameters laid over our defaults."""
+@hook("torchao_int8_base")
+def torchao_int8_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """The model that ``make`` makes, on ``device``, with 8-bit linear layers, and frozen."""
     import transformers
+    from torchao.quantization import Int8WeightOnlyConfig
 
-    if method == "torchao_int8":
-        from torchao.quantization import Int8WeightOnlyConfig
+    config = transformers.TorchAoConfig(Int8WeightOnlyConfig())
+    return _frozen(make, is_checkpoint, device, config)
 
-        return transformers.TorchAoConfig(Int8WeightOnlyConfig())
-    if method == "bnb_8bit":
-        return transformers.BitsAndBytesConfig(load_in_8bit=True, **options)
-    # The QLoRA paper's own choices (Dettmers et al. 2023, section 3).
-    qlora = {
-        "bnb_4bit_quant_type": "nf4",
-        "bnb_4bit_use_double_quant": True,
-        "bnb_4bit_compute_dtype": "bfloat16",
-    }
-    return transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
+
+def _frozen(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device, config: Any
+) -> torch.nn.Module:
+    """The model, quantized as the configuration says; all else of it is in 16 bits.
+
+    A checkpoint is quantized as transformers loads it. Random weights are quantized layer by layer,
+    so that the device never holds more than one layer in 16 bits.
+    """
+    import torch
+
+    if is_checkpoint:
+        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+    else:
+        model = _quantized_at_random(make, config, device)
+    return model.requires_grad_(False)
 
 
 def _quantized_at_random(

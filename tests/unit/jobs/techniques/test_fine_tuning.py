@@ -12,7 +12,11 @@ import torch
 import transformers
 
 from jobs.techniques.axes.fine_tuning.adapter import peft_adapter
-from jobs.techniques.axes.fine_tuning.base import bf16_base, quantized_base
+from jobs.techniques.axes.fine_tuning.base import (
+    bf16_base,
+    quantized_base,
+    torchao_int8_base,
+)
 from jobs.techniques.axes.fine_tuning.peft_methods import METHODS
 from jobs.trial import weight_formats
 
@@ -50,6 +54,8 @@ def maker(architecture: str = "llama", **config: Any) -> functools.partial[Any]:
     return functools.partial(transformers.AutoModelForCausalLM.from_config, full)
 
 
+# PEFT warns of layers that a method is rarely put into, and of an extension that needs CUDA.
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
     model = peft_adapter(
@@ -73,7 +79,11 @@ def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
         method="lora",
         parameters={},
     )
-    adapted = {name.split(".")[-3] for name, _ in model.named_parameters() if "lora_A" in name}
+    adapted = {
+        name.split(".lora_A")[0].rpartition(".")[2]
+        for name, _ in model.named_parameters()
+        if "lora_A" in name
+    }
     assert adapted == {"q_proj", "v_proj"}
 
 
@@ -82,7 +92,7 @@ def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
     [
         ("lora", {"target_modules": ["nope"]}, "not found in the base model"),
         ("adalora", {}, "total_step"),
-        ("nothing", {}, "nothing"),
+        ("nothing", {}, "not a valid PeftType"),
         ("lora", {"megatron_core": "os"}, "megatron_core is not taken"),
         ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "tokenizer_name_or_path is not taken"),
     ],
@@ -99,12 +109,17 @@ def test_peft_adapter_that_peft_cannot_make_says_why(
 )
 def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int) -> None:
     torch.manual_seed(0)
-    model = quantized_base(maker(), False, CPU, method=method, parameters={})
+    if method == "torchao_int8":
+        model = torchao_int8_base(maker(), False, CPU)
+    else:
+        model = quantized_base(maker(), False, CPU, method=method, parameters={})
     row = weight_formats.measurements(model)
     assert row["base_quantized_share"] == 1.0
     # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
     elements = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
-    assert row[f"weights_{bits}bit_bytes"] == pytest.approx(elements * bits / 8, rel=0.2)
+    scales = row[f"weights_{bits}bit_bytes"] - elements * bits / 8
+    # A row has a scale in 8 bits. In 4 bits each of the 14 layers has two tables of codes, too.
+    assert 0 < scales < 14 * 1400
     assert row["parameters_total"] == sum(p.numel() for p in maker()().parameters())
     assert row["parameters_trainable"] == 0
     assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))

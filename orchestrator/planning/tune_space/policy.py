@@ -1,0 +1,67 @@
+"""Which axes and values ``tune`` tries: the one place that says so, as data.
+
+Every axis belongs to the space, with every value that trains exactly, unless a row here says
+otherwise. So a new technique is tried as soon as it has its row in ``jobs/techniques/axes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OTHER_WORKLOADS: Mapping[str, str] = {
+    "sequence_length": "another length of the texts is another workload",
+}
+"""Axis -> why it keeps the user's value."""
+
+NOT_TRIED: Mapping[str, Mapping[str, str]] = {
+    "optimizer": {
+        "adamw_foreach": "adamw_torch, built by hand",
+        "adamw_forloop": "updates one tensor at a time, slower than any other AdamW",
+    },
+    "activations": {
+        "checkpoint_reentrant": "an older implementation of checkpoint",
+    },
+    "attention": {
+        "sdpa": "what auto chooses",
+        "sdpa_flash": "a kernel that auto may choose by itself",
+        "sdpa_efficient": "a kernel that auto may choose by itself",
+    },
+    "offload": {
+        "zero0": "on one GPU it saves nothing",
+        "zero1": "on one GPU it saves nothing",
+        "zero2": "on one GPU it saves nothing",
+        "zero3": "on one GPU it saves little",
+        "zero1_cpu_optimizer": "zero2_cpu_optimizer keeps the gradients on the host, too",
+        "zero3_cpu_optimizer": "zero3_cpu_both keeps the parameters on the host, too",
+        "zero3_cpu_parameters": "zero3_cpu_both keeps the optimizer on the host, too",
+        "zero3_nvme_optimizer": "needs a fast disk, which the user must name",
+        "zero3_nvme_both": "needs a fast disk, which the user must name",
+    },
+    "compile": {
+        "aot_eager": "a debugging backend",
+        "eager": "a debugging backend",
+        "cudagraphs": "a backend without fused kernels",
+        "inductor_max_autotune": "takes minutes to compile",
+    },
+    "dataloader": {
+        "unpinned": "pinned memory is never slower",
+        "workers_1": "workers_2 has one worker more",
+        "workers_4": "workers_2 shows whether workers help",
+        "workers_2_prefetch_4": "workers_2 shows whether workers help",
+    },
+    "loop": {
+        "accelerate": "leaves out clipping, the learning-rate schedule and logging",
+    },
+}
+"""Axis -> value -> why it is not tried, unless the user's own arguments choose it."""
+
+ALONE = frozenset({"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"})
+"""Axes of which one at a time is changed, and only with the user's value on those of ``SLOW``.
+
+What they do hardly depends on the others, so all combinations would multiply the space for
+nothing."""
+SLOW = frozenset({"compile", "attention"})
+"""Axes that are not combined with a change of those in ``ALONE``."""
+
+MAX_CONFIGURATIONS = 20_000
+"""A larger space is made smaller: fewer sizes first, then fewer changed axes at a time."""

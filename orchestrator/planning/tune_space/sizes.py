@@ -1,0 +1,28 @@
+"""The micro-batches that ``tune`` tries."""
+
+from __future__ import annotations
+
+LARGEST = 1024
+LARGEST_WITHOUT_GPU = 32
+STEPS_PER_OCTAVE = (4, 2, 1)
+"""How many sizes there may be from one power of two to the next, the finest first."""
+
+
+def micro_batches(largest: int, per_octave: int) -> list[int]:
+    """Integers from 1, evenly spaced in each octave: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16 ...
+
+    ``per_octave`` is a power of two.
+    """
+    sizes = []
+    power = 1
+    while power <= largest:
+        step = max(1, power // per_octave)
+        sizes += [size for size in range(power, 2 * power, step) if size <= largest]
+        power *= 2
+    return sizes
+
+
+def divisors(effective_batch: int, largest: int) -> list[int]:
+    """The micro-batches of which a whole number makes the effective batch."""
+    most = min(effective_batch, largest)
+    return [size for size in range(1, most + 1) if effective_batch % size == 0]

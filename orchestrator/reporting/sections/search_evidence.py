@@ -1,0 +1,40 @@
+"""How sure an answer search is, in words: what it considered, and what could still be gained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.units import change
+
+_CERTAIN = 0.0005
+"""A possible gain below this share is none."""
+_FEW_PERCENT = 0.1
+"""Below this share, a gain is written with a decimal."""
+
+
+def counts(evidence: Mapping[str, Any]) -> str:
+    """The configurations that were considered, ruled out and measured."""
+    return (
+        f"considered {evidence['considered']:,}, ruled out by prediction {evidence['ruled_out']:,},"
+        f" measured {evidence['measured']:,}"
+    )
+
+
+def certainty(evidence: Mapping[str, Any]) -> str:
+    """The most that anything unmeasured could still gain, with its probability."""
+    at_most = evidence["gain_at_most"]
+    sure = f"{100 * evidence['certainty']:.3g} %"
+    if evidence["pick"] is None:
+        if evidence["is_answered"]:
+            return f"nothing considered fits, with a probability of at least {sure}"
+        return "nothing measured fits; whether anything does is not known"
+    if at_most is None or not math.isfinite(at_most):
+        return "how much faster anything unmeasured could be is not known"
+    if at_most < _CERTAIN:
+        return f"nothing unmeasured is faster, with {sure} probability"
+    most = change(1 + at_most)
+    if at_most < _FEW_PERCENT:
+        most = f"+{100 * at_most:.1f} %"
+    return f"anything unmeasured is faster by {most} at most, with {sure} probability"

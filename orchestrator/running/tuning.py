@@ -1,0 +1,106 @@
+"""``tune`` carried out: a space instead of a plan, and a search that answers for each budget."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.version import Version
+
+from jobs.techniques import Variant
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.settings import FollowUpPolicy, SearchChoice, SweepConfig
+from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
+from orchestrator.running.options import RunOptions
+from orchestrator.running.sweep_run import SweepEnd, run_sweep
+from orchestrator.storage.run_folder import RunFolder
+
+VERB = "tune"
+SEARCH_SHARE = 0.8
+"""Share of the GPU time that the search may take. The rest verifies its picks."""
+_TIE_BREAK_ROUNDS = 2
+
+
+def space_of(
+    config: SweepConfig, goal: Goal, gpu_seconds: float, *, has_gpu: bool, is_remote: bool
+) -> TuneSpace:
+    """The space, with a search that keeps to the GPU time.
+
+    On a cluster the packages of this machine say nothing about its nodes.
+    """
+
+    def is_missing(variant: Variant) -> bool:
+        """Whether a technique needs what is surely not there."""
+        if not has_gpu and any(map(_needs_gpu, variant.requires)):
+            return True
+        return not is_remote and any(map(_is_unmet_here, variant.requires))
+
+    space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
+    search_seconds = gpu_seconds * SEARCH_SHARE
+    options: dict[str, Any] = {"any_recipe": goal.any_recipe, "slot_seconds": search_seconds}
+    if space.effective_batch is not None:
+        options["effective_batch"] = space.effective_batch
+    policy = FollowUpPolicy(
+        verify_budgets=config.follow_up.verify_budgets,
+        tie_break_rounds=_TIE_BREAK_ROUNDS,
+        profiles=0,
+        slot_share=0.0,
+        min_seconds=gpu_seconds - search_seconds,
+    )
+    tuned = replace(
+        space.config,
+        search=SearchChoice(kind="answer", options=options, is_space=True),
+        follow_up=policy,
+    )
+    return replace(space, config=tuned)
+
+
+def run_tune(
+    config: SweepConfig, goal: Goal, gpu_seconds: float, options: RunOptions, folder: RunFolder
+) -> SweepEnd:
+    """Search the space of a configuration on every GPU model of the cluster.
+
+    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    """
+
+    def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
+        """The space as a plan."""
+        space = space_of(
+            given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=options.address is not None
+        )
+        return space.config, space.plan
+
+    return run_sweep(config, options, folder, make_plan=make_plan, verb=VERB)
+
+
+def _needs_gpu(requirement: str) -> bool:
+    return requirement.startswith(("cuda", "capability>="))
+
+
+def _is_unmet_here(requirement: str) -> bool:
+    """Whether it is a package that this machine lacks, or a newer transformers."""
+    kind, _, name = requirement.partition(":")
+    if kind == "package":
+        return importlib.util.find_spec(name) is None
+    library, _, version = requirement.partition(">=")
+    return library == "transformers" and _transformers() < Version(version)
+
+
+def _transformers() -> Version:
+    """The release of the installed transformers; a nightly build counts as what it leads to."""
+    return Version(Version(importlib.metadata.version("transformers")).base_version)
+
+
+def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What the space leaves out, a line for each axis."""
+    lines = []
+    for axis, values in not_tried.items():
+        reasons: dict[str, list[str]] = {}
+        for value, reason in values.items():
+            reasons.setdefault(reason, []).append(value)
+        for reason, listed in reasons.items():
+            lines.append(f"  {axis}: {', '.join(listed)}: {reason}")
+    return lines

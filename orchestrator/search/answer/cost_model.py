@@ -1,0 +1,223 @@
+"""One cost of every candidate, learned from few measurements: for plans of many thousands.
+
+The physical law (``frontier.cost_law``), its fit and the selection of its noise are those of the
+frontier search. Here they run over the measured candidates alone. What they say reaches all other
+candidates through covariances with the measured ones, so nothing is as large as the plan squared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.answer.cost_prior import CostPrior
+from orchestrator.search.frontier.arrays import Array, Indices, rounded
+from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
+from orchestrator.search.frontier.parameter_fit import ParameterFit
+
+_HYPERPARAMETERS = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Few measurements often fit the law by chance, so errors are never taken to be tiny.
+    misfit_deviations=(0.008, 0.016, 0.03),
+    noises=(0.01, 0.02, 0.05, 0.1),
+)
+_USUAL_ERROR = 0.01
+"""Misfit and noise of the first fit, before their scales are selected."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """A measured cost: bytes, or seconds of a micro-batch."""
+
+    cost: float
+    relative_error: float = 0.0
+    """Half the 95 % interval, relative to the cost."""
+    branch: Branch = Branch.EITHER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Measured:
+    """All observations as arrays of shape (measured,)."""
+
+    rows: Indices
+    log_costs: Array
+    stated_variances: Array
+    """Noise variances of the logarithms, as the trials state them."""
+    branches: Indices
+    curves: Indices
+    """The curves that were measured, ascending, shape (curves,)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Posterior:
+    """The law linearized at its fit, with what the measurements say about it."""
+
+    derivatives: Derivatives
+    misfit: float
+    to_measured: Array
+    """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
+    precision: Array
+    """Inverse covariance of the measured costs with their noise, shape (measured, measured)."""
+
+
+class CostModel:
+    """Posterior of the logarithms of all costs. Before a measurement ``mean`` is None."""
+
+    def __init__(self, prior: CostPrior) -> None:
+        self._prior = prior
+        self._observations: dict[int, Observation] = {}
+        self._posterior: _Posterior | None = None
+        self.mean: Array | None = None
+        """Expected logarithm of each candidate's cost, shape (candidates,)."""
+        self.variance: Array = np.zeros(0)
+        """Of the costs themselves, without the noise of a trial, shape (candidates,)."""
+
+    def observe(self, index: int, observation: Observation) -> None:
+        """Note a measured cost, in place of an earlier one. ``learn`` takes it into account."""
+        self._observations[index] = observation
+
+    def learn(self) -> None:
+        """Fit the law, and compute the posterior from everything observed so far."""
+        if not self._observations:
+            return
+        measured = self._measured()
+        law = self._law(measured)
+        prior_mean = self._prior_mean(measured.curves, measured)
+        start = self._first_fit(law, measured, prior_mean)
+        residuals = self._residuals(law, measured, prior_mean, start)
+        scales = most_likely_scales(residuals, _HYPERPARAMETERS)
+        variances = measured.stated_variances + scales.noises**2
+        misfit = scales.misfit_deviation**2 * residuals.misfit_kernel
+        precision = np.linalg.inv(misfit + np.diag(variances))
+        parameters = self._fit(law, measured, prior_mean, precision).best(start)
+        self._infer(measured, parameters - prior_mean, variances, scales.misfit_deviation)
+
+    def covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Posterior covariance of the costs of candidates, shape (rows, columns)."""
+        posterior = self._posterior
+        assert posterior is not None
+        prior = self._prior.between(posterior.derivatives, rows, columns, posterior.misfit)
+        explained = posterior.to_measured[rows] @ posterior.precision
+        return np.asarray(prior - explained @ posterior.to_measured[columns].T)
+
+    def _measured(self) -> _Measured:
+        rows = np.array(list(self._observations), int)
+        observations = self._observations.values()
+        errors = np.array([own.relative_error for own in observations])
+        return _Measured(
+            rows=rows,
+            log_costs=np.log([own.cost for own in observations]),
+            # Half a 95 % interval is about two deviations; a small one is the logarithm's.
+            stated_variances=(errors / 2) ** 2,
+            branches=np.array([own.branch for own in observations], int),
+            curves=np.unique(self._prior.curves.of[rows]),
+        )
+
+    def _law(self, measured: _Measured) -> CostLaw:
+        """The law over the measured candidates and their curves alone."""
+        covariance = self._prior.of_parameters(measured.curves)
+        return CostLaw(
+            layout=self._prior.layout(measured.rows, measured.curves, covariance),
+            hyperparameters=_HYPERPARAMETERS,
+            unit=float(np.exp(measured.log_costs.min())),
+            branches=measured.branches,
+        )
+
+    def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
+        """Expected parameters of curves: the size of the costs, and what their techniques do."""
+        effects = self._prior.effects(curves)
+        usual = np.median(self._prior.effects(self._prior.curves.of[measured.rows]))
+        unit = float(measured.log_costs.min())
+        per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
+        # Base and slope begin at 1/e of the measured costs, so that their sum is near the cost. The
+        # floor of a time is the host's, on which the expected effects say nothing.
+        floors = np.full(len(curves), unit)
+        bases = unit - 1 + effects - usual
+        slopes = float(np.median(per_sample)) - 1 + effects - usual
+        return np.concatenate([floors, bases, slopes, np.zeros(self._prior.family_count)])
+
+    def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
+        """The parameters with usual errors: where the scales of the errors are judged."""
+        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
+        variances = measured.stated_variances + _USUAL_ERROR**2
+        precision = np.linalg.inv(_USUAL_ERROR**2 * kernel + np.diag(variances))
+        return self._fit(law, measured, prior_mean, precision).best(prior_mean)
+
+    def _fit(
+        self, law: CostLaw, measured: _Measured, prior_mean: Array, precision: Array
+    ) -> ParameterFit:
+        return ParameterFit(
+            law=law,
+            prior_mean=prior_mean,
+            prior_precision=np.linalg.inv(law.layout.prior_covariance),
+            measured=np.arange(len(measured.rows)),
+            log_costs=measured.log_costs,
+            cost_precision=precision,
+        )
+
+    def _residuals(
+        self, law: CostLaw, measured: _Measured, prior_mean: Array, parameters: Array
+    ) -> Residuals:
+        """What the law, linearized at the parameters, does not explain."""
+        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
+        jacobian = law.jacobian(parameters)
+        from_law = measured.log_costs - law.costs(parameters)
+        return Residuals(
+            from_prior=from_law + jacobian @ (parameters - prior_mean),
+            from_law=from_law,
+            parameter_covariance=jacobian @ law.layout.prior_covariance @ jacobian.T,
+            misfit_kernel=kernel,
+            extra_kernel=np.zeros_like(kernel),
+            known_variances=measured.stated_variances,
+            is_on_floor=measured.branches == Branch.FLOOR,
+            has_outliers=self._prior.is_time,
+        )
+
+    def _infer(self, measured: _Measured, moved: Array, variances: Array, misfit: float) -> None:
+        """The posterior of all candidates, from the fitted parameters of the measured curves.
+
+        Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
+        linearized at the fit. ``moved`` is how far the fit is from the prior mean.
+        """
+        every = np.arange(len(self._prior.sizes))
+        law, parameters = self._extended(measured, moved)
+        costs = law.costs(parameters)
+        derivatives = law.derivatives(parameters)
+        to_measured = self._prior.between(derivatives, every, measured.rows, misfit)
+        noise = np.diag(variances)
+        precision = np.linalg.inv(to_measured[measured.rows] + noise)
+        explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
+        # The misfit to expect near the measured candidates, from what the law leaves there.
+        kernel = misfit**2 * self._prior.misfit_kernel(every, measured.rows)
+        left = measured.log_costs - costs[measured.rows]
+        self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))
+        prior_variances = self._prior.variances(derivatives, misfit)
+        # A variance can fall below zero by rounding.
+        self.variance = rounded(np.maximum(prior_variances - explained, 0.0))
+        self._posterior = _Posterior(
+            derivatives=derivatives, misfit=misfit, to_measured=to_measured, precision=precision
+        )
+
+    def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:
+        """The law over all candidates, and the parameters that the measured curves let expect."""
+        curves = np.arange(self._prior.curves.count)
+        local = 3 * len(measured.curves)
+        among = self._prior.of_curves(measured.curves, measured.curves)
+        weights = np.linalg.solve(among, moved[:local])
+        parameters = self._prior_mean(curves, measured)
+        parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
+        # Extras of families that were not measured stay at their prior mean, 0.
+        parameters[3 * len(curves) :] += moved[local:]
+        branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
+        branches[measured.rows] = measured.branches
+        every = np.arange(len(self._prior.sizes))
+        law = CostLaw(
+            layout=self._prior.layout(every, curves, np.zeros((0, 0))),
+            hyperparameters=_HYPERPARAMETERS,
+            unit=float(np.exp(measured.log_costs.min())),
+            branches=branches,
+        )
+        return law, parameters

@@ -1,0 +1,131 @@
+"""Prior covariance of a cost between candidates, by the law linearized at known parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from orchestrator.search.answer.curve_prior import CurvePrior
+from orchestrator.search.frontier.arrays import Array, Indices, Numbering
+from orchestrator.search.frontier.candidates import Candidate, OptimizerFamily
+from orchestrator.search.frontier.cost_law import Derivatives, ParameterLayout
+
+Kernel = Callable[[Indices, Indices], Array]
+"""From the numbers of curves to a figure for each pair of them."""
+EXTRA_DEVIATION = 0.3
+"""Prior deviation of an optimizer's extra, as a share of the smallest measured cost."""
+_MISFIT_PER_CHOICE = 0.7
+"""Correlation of the misfits of two candidates for each choice in which they differ."""
+
+
+class CostPrior:
+    """The plan's candidates as arrays, and what their costs have in common."""
+
+    def __init__(
+        self, candidates: Sequence[Candidate], curves: CurvePrior, *, is_time: bool
+    ) -> None:
+        self.curves = curves
+        self.is_time = is_time
+        self.sizes = np.array([own.micro_batch for own in candidates], float)
+        self._octaves = np.log2(self.sizes)
+        families: Numbering[OptimizerFamily] = Numbering()
+        self._families = np.array([_family(own, families) for own in candidates], int)
+        self.family_count = len(families)
+        self._shares = np.ones(len(candidates))
+        if is_time:
+            # The passes of a step share the optimizer's time.
+            self._shares = 1 / np.array([own.accumulation for own in candidates], float)
+        self._correlation = 0.0
+        if is_time:
+            # Base and slope are times of the same GPU: what slows one slows the other.
+            self._correlation = curves.scales.base_slope_correlation
+
+    def effects(self, curves: Indices) -> Array:
+        """Expected logarithms of what the techniques of curves do to the cost, shape (curves,)."""
+        if self.is_time:
+            return self.curves.log_times[curves]
+        return np.zeros(len(curves))
+
+    def layout(self, rows: Indices, curves: Indices, prior_covariance: Array) -> ParameterLayout:
+        """The law's parameters for some candidates; ``curves`` are theirs, ascending."""
+        return ParameterLayout(
+            sizes=self.sizes[rows],
+            extra_shares=self._shares[rows],
+            curves=np.searchsorted(curves, self.curves.of[rows]),
+            families=self._families[rows],
+            curve_count=len(curves),
+            family_count=self.family_count,
+            prior_covariance=prior_covariance,
+        )
+
+    def of_parameters(self, curves: Indices) -> Array:
+        """Prior covariance of all parameters of the law over some curves."""
+        of_curves = self.of_curves(curves, curves)
+        count = len(of_curves)
+        covariance = EXTRA_DEVIATION**2 * np.eye(count + self.family_count)
+        covariance[:count, :count] = of_curves
+        return covariance
+
+    def of_curves(self, rows: Indices, columns: Indices) -> Array:
+        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
+        between = self.curves.covariance(rows, columns)
+        whole = between + self.curves.scales.common**2
+        correlated = self._correlation * between
+        none = np.zeros_like(between)
+        return np.block([[whole, none, none], [none, whole, correlated], [none, correlated, whole]])
+
+    def between(
+        self, derivatives: Derivatives, rows: Indices, columns: Indices, misfit: float
+    ) -> Array:
+        """Prior covariance of the costs of candidates, shape (rows, columns).
+
+        ``derivatives`` are those of all candidates; ``misfit`` is how far costs are from the law.
+        """
+        own = derivatives
+        of_curves = self._by_curve(rows, columns, self.curves.covariance)
+        whole = of_curves + self.curves.scales.common**2
+        covariance = whole * (
+            np.outer(own.floor[rows], own.floor[columns])
+            + np.outer(own.base[rows], own.base[columns])
+            + np.outer(own.slope[rows], own.slope[columns])
+        )
+        crossed = np.outer(own.base[rows], own.slope[columns])
+        crossed += np.outer(own.slope[rows], own.base[columns])
+        covariance += self._correlation * of_curves * crossed
+        is_same_family = self._families[rows][:, None] == self._families[columns]
+        extras = np.outer(own.extra[rows], own.extra[columns]) * is_same_family
+        covariance += EXTRA_DEVIATION**2 * extras
+        return np.asarray(covariance + misfit**2 * self.misfit_kernel(rows, columns))
+
+    def variances(self, derivatives: Derivatives, misfit: float) -> Array:
+        """The diagonal of ``between`` for all candidates, shape (candidates,)."""
+        own = derivatives
+        of_curves = self.curves.variances()[self.curves.of]
+        whole = of_curves + self.curves.scales.common**2
+        variances = whole * (own.floor**2 + own.base**2 + own.slope**2)
+        variances += 2 * self._correlation * of_curves * own.base * own.slope
+        return np.asarray(variances + EXTRA_DEVIATION**2 * own.extra**2 + misfit**2)
+
+    def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
+        """Correlation of the distances from the law, shape (rows, columns).
+
+        As in ``frontier.similarity``: a squared-exponential kernel over the octaves of the
+        micro-batch, times a factor for each choice in which two curves differ.
+        """
+        differing = self._by_curve(rows, columns, self.curves.differing)
+        octaves = self._octaves[rows][:, None] - self._octaves[columns]
+        return np.asarray(_MISFIT_PER_CHOICE**differing * np.exp(-(octaves**2) / 2))
+
+    def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
+        """A kernel over curves, for candidates: computed once for each pair of curves."""
+        curves, row_numbers = np.unique(self.curves.of[rows], return_inverse=True)
+        others, column_numbers = np.unique(self.curves.of[columns], return_inverse=True)
+        of_curves = kernel(curves, others)
+        return np.asarray(of_curves[row_numbers][:, column_numbers])
+
+
+def _family(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+    if candidate.has_reference_optimizer:
+        return -1
+    return families[candidate.optimizer_family]

@@ -1,0 +1,121 @@
+"""What is expected of the curves of a plan: their means, and how much they have in common.
+
+A curve is a set of techniques at any micro-batch. The covariance between curves is a sum of four
+kernels: what all curves share, what each technique does by itself, what each pair of techniques
+does together, and what belongs to one curve alone (Duvenaud et al., Additive Gaussian Processes,
+2011). It is computed between all curves and the measured ones only, so large plans stay cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.frontier.arrays import Array, Indices, Numbering
+from orchestrator.search.frontier.candidates import Candidate, Curve
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriorScales:
+    """Deviations of logarithms. By replay (``python -m tests.benchmarks.answer``)."""
+
+    common: float = 3.0
+    """What all curves share: only the order of magnitude is known."""
+    pair: float = 0.10
+    """What all pairs of techniques do together."""
+    curve: float = 0.03
+    """What belongs to one curve alone."""
+    base_slope_correlation: float = 0.8
+    """How much of their deviations the base and the slope of a time share."""
+
+
+class CurvePrior:
+    """Means and covariances of the parameters of a plan's curves.
+
+    Techniques are compared with those of the plan's first candidate.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        priors: TechniquePriors,
+        scales: PriorScales,
+    ) -> None:
+        self.scales = scales
+        curves: Numbering[Curve] = Numbering()
+        self.of = np.array([curves[own.reference_curve] for own in candidates], int)
+        """Number of each candidate's curve, shape (candidates,)."""
+        self.count = len(curves)
+        listed = [_choices(curve) for curve in curves]
+        axes = _varying_axes(listed)
+        self._codes = np.zeros((len(listed), len(axes)), int)
+        """Number of each curve's choice on each axis that varies, shape (curves, axes)."""
+        self._variances = np.zeros((len(listed), len(axes)))
+        """Prior variance of that choice's own effect."""
+        self.log_times = np.zeros(len(listed))
+        """Expected logarithm of each curve's time, relative to the first curve, shape (curves,)."""
+        for column, axis in enumerate(axes):
+            self._add_axis(column, axis, [choices.get(axis) for choices in listed], priors)
+
+    def _add_axis(
+        self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors
+    ) -> None:
+        """Fill the columns of one axis. ``values`` has a choice for each curve."""
+        numbers: Numbering[tuple[str, Hashable]] = Numbering()
+        means: list[float] = []
+        variances: list[float] = []
+        for value in values:
+            effect = priors.between(axis, values[0], value)  # type: ignore[arg-type]
+            self._codes[len(means), column] = numbers[type(value).__name__, value]
+            means.append(effect.log_time)
+            variances.append(effect.deviation**2)
+        self.log_times += np.array(means)
+        self._variances[:, column] = variances
+
+    def covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Covariance of one parameter between curves, shape (rows, columns), without ``common``."""
+        own = np.zeros((len(rows), len(columns)))
+        shared = np.zeros((len(rows), len(columns)))
+        # One axis at a time: an array of (rows, columns, axes) would be large.
+        for axis in range(self._codes.shape[1]):
+            is_equal = self._codes[rows, axis][:, None] == self._codes[columns, axis]
+            own += is_equal * self._variances[rows, axis][:, None]
+            shared += is_equal
+        axes = max(1, self._codes.shape[1])
+        # Pairs of axes on which both curves agree, as a share of all pairs.
+        pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
+        is_same = rows[:, None] == columns
+        return np.asarray(own + self.scales.pair**2 * pairs + self.scales.curve**2 * is_same)
+
+    def variances(self) -> Array:
+        """Prior variance of one parameter of each curve, shape (curves,), without ``common``."""
+        alone = self._variances.sum(axis=1)
+        return np.asarray(alone + self.scales.pair**2 + self.scales.curve**2)
+
+    def differing(self, rows: Indices, columns: Indices) -> Array:
+        """In how many choices the curves differ, shape (rows, columns)."""
+        differing = np.zeros((len(rows), len(columns)))
+        for axis in range(self._codes.shape[1]):
+            differing += self._codes[rows, axis][:, None] != self._codes[columns, axis]
+        return differing
+
+
+def _choices(curve: Curve) -> Mapping[str, Hashable]:
+    """Axis -> value; "" -> what is constant along the curve."""
+    choices: dict[str, Hashable] = {"": curve.regime}
+    for axis, _, value in curve.techniques:
+        choices[axis] = value
+    return choices
+
+
+def _varying_axes(curves: Sequence[Mapping[str, Hashable]]) -> list[str]:
+    """The axes on which the curves differ, in alphabetical order."""
+    varying = []
+    for axis in sorted(set().union(*curves)):
+        kinds = {(type(curve.get(axis)), curve.get(axis)) for curve in curves}
+        if len(kinds) > 1:
+            varying.append(axis)
+    return varying

@@ -1,0 +1,130 @@
+"""Everything that the answer search has learnt: speeds, memory, costs of trials, and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.search.answer.cost_model import CostModel, Observation
+from orchestrator.search.answer.cost_prior import CostPrior
+from orchestrator.search.answer.curve_prior import CurvePrior, PriorScales
+from orchestrator.search.answer.failures import Failures
+from orchestrator.search.answer.gain import Beliefs
+from orchestrator.search.answer.memory_model import MemoryModel
+from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.trial_cost import TrialCost
+from orchestrator.search.frontier.arrays import Array, Mask, Numbering
+from orchestrator.search.frontier.candidates import Candidate, Curve
+from orchestrator.search.frontier.cost_law import Branch
+from orchestrator.search.frontier.measurements import Measurement, measurement_of
+from orchestrator.search.frontier.surrogate import branch_of
+
+
+class AnswerState:
+    """What was measured of a plan's candidates, and what follows for the others."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        predicted_bytes: Mapping[str, float],
+        priors: TechniquePriors,
+    ) -> None:
+        self.candidates = candidates
+        self._records: dict[int, list[TrialRecord]] = {}
+        self.measured: dict[int, Measurement] = {}
+        """Candidate -> its measurement, of those that ended ok."""
+        self.device_bytes = 0
+        """Memory of the GPU; 0 while it is unknown, and without a GPU."""
+        self.slot_seconds = 0.0
+        """Slot time of all trials so far."""
+        self._is_current = False
+        if not candidates:
+            return
+        curves = CurvePrior(candidates, priors, PriorScales())
+        self._sizes = np.array([own.micro_batch for own in candidates], float)
+        self._times = CostModel(CostPrior(candidates, curves, is_time=True))
+        prior_of_memory = CostPrior(candidates, curves, is_time=False)
+        self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes)
+        self._costs = TrialCost(candidates, priors)
+        self._failures = Failures(candidates, priors)
+        numbers: Numbering[Curve] = Numbering()
+        self._curves = np.array([numbers[own.curve] for own in candidates], int)
+        self._smallest_too_large: dict[int, float] = {}
+        """Curve -> the smallest micro-batch that ran out of memory."""
+
+    def note(self, index: int, record: TrialRecord) -> None:
+        """Take in the record of a trial of a candidate."""
+        self._is_current = False
+        self._records.setdefault(index, []).append(record)
+        device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
+        self.device_bytes = max(self.device_bytes, device_bytes)
+        self.slot_seconds += record.slot_seconds
+        self._failures.note(index, record)
+        self._costs.note(index, record)
+        if record.outcome is Outcome.OUT_OF_MEMORY:
+            self._ran_out(index)
+        measurement = measurement_of(self._records[index])
+        if measurement is not None:
+            self.measured[index] = measurement
+            self._memory.observe(index, measurement.memory_bytes)
+            self._times.observe(index, self._observation(index, measurement))
+
+    def _observation(self, index: int, measurement: Measurement) -> Observation:
+        """The seconds of a micro-batch. As in ``frontier.surrogate``, waits count as errors."""
+        branch = branch_of(measurement)
+        waited = 0.0
+        if branch == Branch.EITHER:
+            waited = measurement.launch_bound_share
+        return Observation(
+            cost=self._sizes[index] / measurement.samples_per_second,
+            relative_error=measurement.speed_ci95 + waited,
+            branch=branch,
+        )
+
+    def _ran_out(self, index: int) -> None:
+        if self.device_bytes:
+            self._memory.ran_out(index, self.device_bytes)
+        curve = int(self._curves[index])
+        smallest = self._smallest_too_large.get(curve, np.inf)
+        self._smallest_too_large[curve] = min(smallest, self._sizes[index])
+
+    @property
+    def hopeless(self) -> Mask:
+        """Candidates whose techniques do not run here, shape (candidates,)."""
+        return self._failures.hopeless
+
+    @property
+    def too_large(self) -> Mask:
+        """Candidates of which a smaller one ran out of memory, shape (candidates,)."""
+        too_large = np.zeros(len(self.candidates), bool)
+        for curve, smallest in self._smallest_too_large.items():
+            too_large |= (self._curves == curve) & (self._sizes >= smallest)
+        return too_large
+
+    def beliefs(self) -> Beliefs | None:
+        """What follows for every candidate; None before a speed is measured."""
+        if not self.measured:
+            return None
+        if not self._is_current:
+            self._times.learn()
+            self._is_current = True
+        # Predictions may have come since, so memory is learnt each time.
+        self._memory.learn()
+        assert self._times.mean is not None
+        assert self._memory.mean is not None
+        return Beliefs(
+            log_speed=np.log(self._sizes) - self._times.mean,
+            log_memory=self._memory.mean,
+            memory_deviation=self._memory.deviation,
+            works=self._failures.probability_to_work(),
+            choices=self._failures.choices,
+            unproven=self._failures.unproven,
+            works_untried=self._failures.works_untried,
+            times=self._times,
+        )
+
+    def seconds(self, beliefs: Beliefs) -> Array:
+        """Expected slot time of a trial of each candidate, shape (candidates,)."""
+        return self._costs.seconds(np.exp(beliefs.log_speed))

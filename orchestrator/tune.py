@@ -1,0 +1,219 @@
+"""Find the fastest configuration in your memory: no axes, a few minutes, and the files to train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from jobs.node import nvml
+from orchestrator import argument_types, cli
+from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.loggers import LoggerError, refuse_missing
+from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.tune_space.space import Goal, TuneSpace
+from orchestrator.running import ray_address
+from orchestrator.running.options import RunOptions
+from orchestrator.storage.location import Location
+from orchestrator.units import count, size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.storage.run_folder import RunFolder
+
+_GPU_MINUTES = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneOptions(RunOptions):
+    """What the command line asks for."""
+
+    config: Path
+    goal: Goal
+    gpu_seconds: float
+    """GPU time of all trials together."""
+    trust_remote_code: bool = False
+    output: Location | None = None
+    """None: a folder beside the configuration's output folder."""
+    dry_run: bool = False
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
+        """The options of a parsed command line."""
+        goal = Goal(
+            budgets=tuple(sorted(set(arguments.memory or ()))),
+            effective_batch=arguments.effective_batch,
+            any_recipe=arguments.recipe == "any",
+        )
+        return cls(
+            config=arguments.config,
+            goal=goal,
+            gpu_seconds=60 * arguments.gpu_minutes,
+            trust_remote_code=arguments.trust_remote_code,
+            output=arguments.output,
+            dry_run=arguments.dry_run,
+            address=arguments.address,
+            time_budget_seconds=arguments.time_budget,
+            resume=arguments.resume,
+            fresh=arguments.fresh,
+            as_json=arguments.json,
+            force=arguments.force,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune, and print the answer for each budget. Returns the exit status.
+
+    0 each budget has a pick, 1 one has none, 2 a mistake in the configuration or the options,
+    130 interrupted.
+    """
+    options = TuneOptions.from_arguments(command_line().parse_args(arguments))
+    try:
+        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        if not options.dry_run:
+            refuse_missing(config.loggers)
+        cli.print_notes([*config.notes, *_notes(config)])
+        cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
+        if options.dry_run:
+            _print_space(config, options)
+            return cli.EXIT_OK
+        output = options.output or config.output.with_name(f"{config.output.name}-tune")
+        # The slots' parent processes import torch while this process imports and starts Ray.
+        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+            # Build the model once: if that fails, every trial would fail.
+            cli.model_facts(config)
+            return cli.holding(
+                output,
+                lambda folder: _run(config, options, folder),
+                resume=options.resume,
+                force=options.force,
+            )
+    except (ConfigError, LoggerError) as error:
+        print(error, file=sys.stderr)
+        return cli.EXIT_USAGE
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The parser of the verb's command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.tune",
+        description=__doc__,
+        epilog=cli.epilog({cli.EXIT_FAILURE: "nothing measured fits some budget"}),
+    )
+    cli.add_options(parser, output="runs/NAME-tune")
+    add = parser.add_argument
+    memory = "GPU memory to stay within, one size or several (default: the GPU's own)"
+    add("--memory", type=_sizes, metavar="24GiB,40GiB", help=memory)
+    minutes = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
+    add("--gpu-minutes", type=_minutes, default=_GPU_MINUTES, metavar="N", help=minutes)
+    batch = "samples per optimizer step (default: yours if you accumulate, else any)"
+    add("--effective-batch", type=argument_types.count, metavar="N", help=batch)
+    recipe = "own: only what trains like your arguments; any: other optimizers and adapters, too"
+    add("--recipe", choices=("own", "any"), default="own", help=recipe)
+    return parser
+
+
+def _sizes(text: str) -> list[int]:
+    """Parse an argument such as 24GiB,40GiB."""
+    try:
+        return [size_bytes(part) for part in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _minutes(text: str) -> float:
+    """Parse a number of minutes above zero."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of minutes above 0, not {text}")
+    return minutes
+
+
+def _notes(config: SweepConfig) -> list[str]:
+    """What of the configuration plays no part."""
+    if config.axes or config.subsets or config.trials:
+        return ["tune chooses what to try by itself; the axes of this file play no part"]
+    return []
+
+
+def _print_space(config: SweepConfig, options: TuneOptions) -> None:
+    from orchestrator.running.tuning import not_tried_lines
+
+    has_gpu = bool(options.address or nvml.visible_uuids())
+    space = _space(config, options, has_gpu=has_gpu)
+    considered = len(space.plan.trials)
+    if options.as_json:
+        document: dict[str, Any] = {
+            "name": config.name,
+            "considered": considered,
+            "axes": {axis: list(values) for axis, values in space.config.axes.items()},
+            "not_tried": space.not_tried,
+            "effective_batch": space.effective_batch,
+            "budgets": list(space.config.budgets),
+        }
+        print(json.dumps(document, indent=2))
+        return
+    print(f"{config.name}: {count(considered, 'configuration')} considered")
+    for axis, values in space.config.axes.items():
+        print(f"  {axis}: {', '.join(map(str, values))}")
+    print("not tried")
+    for line in not_tried_lines(space.not_tried):
+        print(line)
+
+
+def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneSpace:
+    from orchestrator.running.tuning import space_of
+
+    is_remote = options.address is not None
+    return space_of(config, options.goal, options.gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
+
+
+def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
+    """Search, publish the run, and print the answers. Returns the exit status."""
+    from orchestrator.api import load
+    from orchestrator.reporting.answer.picks import describe, to_json, tune_answers
+    from orchestrator.reporting.publish import publish
+    from orchestrator.running.tuning import run_tune
+
+    end = run_tune(config, options.goal, options.gpu_seconds, options, folder)
+    publish(folder.path)
+    run = load(folder.path)
+    answers = tune_answers(run.dataset)
+    exported = {}
+    for answer in answers:
+        if answer.best is not None:
+            target = folder.path / answer.folder_name
+            exported[answer.folder_name] = _export(run, answer.best, target)
+    if options.as_json:
+        print(json.dumps(to_json(run.dataset, answers, exported), indent=2))
+    else:
+        print(describe(run.dataset, answers, exported))
+    if end.is_interrupted:
+        return cli.EXIT_INTERRUPTED
+    if end.failure:
+        print(end.failure, file=sys.stderr)
+        return cli.EXIT_FAILURE
+    if not answers or any(answer.best is None for answer in answers):
+        return cli.EXIT_FAILURE
+    return cli.EXIT_OK
+
+
+def _export(run: Any, candidate: Any, target: Path) -> str:
+    """Write the files to train a pick with. Returns their folder, or why there are none."""
+    from orchestrator.export import NotExportableError
+
+    try:
+        run.export(candidate, target, force=True)
+    except (NotExportableError, FileExistsError, NotADirectoryError) as error:
+        return f"not written: {error}"
+    return str(target)
+
+
+if __name__ == "__main__":
+    cli.finish(main)

@@ -1,0 +1,273 @@
+"""`search: answer` replayed on recorded grids: what it costs, and how far its picks are from best.
+
+    python -m tests.benchmarks.answer [RUN_OR_TABLE ...] [--seeds 100] [--budgets 16,24,40,80]
+
+Each grid is a complete run: its folder, or a table of trials. The priors of techniques come from
+all other models' runs (leave one model out). Every rival gets the GPU time that the answer took.
+Regret is the share of the best speed that the pick of a budget lacks, by the grid's own figures; 1
+means that nothing that fits was measured.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.arithmetic import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)
+
+import argparse
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import Choice, TrainingRecipe, TrialSpec
+from jobs.techniques import AXES
+from orchestrator.analysis.baseline import ranked_recipe
+from orchestrator.search.answer.search import AnswerSearch
+from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.base import Search
+from orchestrator.search.frontier.search import FrontierSearch
+from orchestrator.storage.run_reader import read_run_folder
+from orchestrator.units import GIB
+from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded, with_noise
+from tests.benchmarks.optuna_search import OptunaSearch
+from tests.benchmarks.replay import MakeSearch, random_order, replay
+from tests.benchmarks.simulated_grids import simulated
+from tests.benchmarks.technique_priors import RESULTS, model_of, priors_from, runs_in
+
+NOISES = (0.0, 0.01, 0.03)
+BUDGETS = (16, 24, 40, 80)
+"""GiB."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """A recorded grid and what a search may know of it beforehand."""
+
+    name: str
+    table: Table
+    predicted_bytes: Mapping[str, float]
+    priors: TechniquePriors
+    baseline: Mapping[str, Choice]
+    budgets: tuple[int, ...]
+    """Bytes."""
+
+    @property
+    def recipe(self) -> TrainingRecipe:
+        """The training recipe that is answered for."""
+        listed = [(own.spec.choices, own.spec.training_recipe) for own in self.table.values()]
+        return ranked_recipe(listed, self.baseline)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """What one replay cost, and what it found."""
+
+    trials: int
+    share: float
+    """Of the slot seconds of the whole grid."""
+    regrets: tuple[float, ...]
+    """Of each budget in which anything of the grid fits."""
+    claims: tuple[tuple[float, float], ...] = ()
+    """For each budget, the gain that was still possible as the search said, and the true one."""
+
+
+def score(search: str, make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> Score:
+    """Replay a search against a grid with noise, and judge it by the grid without."""
+    built: list[Search] = []
+
+    def remembered(trials: Iterable[TrialSpec]) -> Search:
+        built.append(make(trials))
+        return built[0]
+
+    run = replay(remembered, noisy, truth=grid.table, seconds=seconds)
+    regrets = []
+    for budget in grid.budgets:
+        regret = regret_of(grid, noisy, run.asked, budget)
+        if regret is not None:
+            regrets.append(regret)
+    claims = []
+    if isinstance(built[0], AnswerSearch):
+        for answer in built[0].answers():
+            true = regret_of(grid, noisy, run.asked, int(answer.budget_bytes))
+            if answer.gain_at_most is not None and true is not None and true < 1:
+                claims.append((answer.gain_at_most, true / (1 - true)))
+    return Score(trials=run.trials, share=run.cost, regrets=tuple(regrets), claims=tuple(claims))
+
+
+def regret_of(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> float | None:
+    """The share of the best speed that the fastest measured lacks; None if nothing fits."""
+    fitting = {}
+    for trial_id, record in grid.table.items():
+        if _answers(record, grid.recipe, budget):
+            fitting[trial_id] = record.measurements["samples_per_second"]
+    if not fitting:
+        return None
+    measured = [trial_id for trial_id in asked if trial_id in fitting]
+    if not measured:
+        return 1.0
+    # The pick is by what was measured; how good it is, by the grid.
+    pick = max(measured, key=lambda own: noisy[own].measurements["samples_per_second"])
+    return 1 - fitting[pick] / max(fitting.values())
+
+
+def _answers(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:
+    if record.outcome is not Outcome.OK or record.spec.training_recipe != recipe:
+        return False
+    return bool(record.measurements["device_peak_bytes"] <= budget)
+
+
+def answer_of(grid: Grid) -> MakeSearch:
+    """The answer search with what it may know beforehand."""
+    return partial(
+        AnswerSearch,
+        budgets=grid.budgets,
+        baseline=grid.baseline,
+        predicted_bytes=grid.predicted_bytes,
+        priors=grid.priors,
+    )
+
+
+def rivals(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
+    """The answer search, and others in its GPU time, on the grid with such noise."""
+    noisy = with_noise(grid.table, noise, seed)
+    answer = score("answer", answer_of(grid), grid, noisy, None)
+    whole = sum(record.slot_seconds for record in grid.table.values())
+    seconds = answer.share * whole
+    makes: Mapping[str, MakeSearch] = {
+        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
+        "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2", seed=seed),
+        "random": random_order(seed),
+    }
+    scores = {"answer": answer}
+    for name, make in makes.items():
+        of_recipe = partial(_within_recipe, make, grid.recipe)
+        scores[name] = score(name, of_recipe, grid, noisy, seconds)
+    return scores
+
+
+def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:
+    """A rival that is spared the recipes that nobody asks about."""
+    return make([trial for trial in trials if trial.training_recipe == recipe])
+
+
+def report(grid: Grid, seeds: int, workers: int | None) -> Iterator[str]:
+    """Lines: the searches on one grid, without and with noise."""
+    of_recipe = [own for own in grid.table.values() if own.spec.training_recipe == grid.recipe]
+    yield (
+        f"{grid.name}: {len(grid.table)} configurations, {len(of_recipe)} of the recipe in question"
+    )
+    yield (
+        f"  {'':26} {'trials':>6} {'share':>6} {'worst':>6}  {'regret':>6} {'worst':>6}"
+        f"  {'seeds within 2 %':>16}  {'claims kept':>11}"
+    )
+    frontier = partial(FrontierSearch, predicted_bytes=grid.predicted_bytes)
+    whole = score("frontier", frontier, grid, grid.table, None)
+    yield _line("frontier, to its end", [whole])
+    with ProcessPoolExecutor(workers) as pool:
+        for noise in NOISES:
+            count = seeds if noise else min(seeds, 10)
+            runs = list(pool.map(rivals, repeat(grid), repeat(noise), range(count)))
+            for name in runs[0]:
+                yield _line(f"{name}, {noise:.0%} noise", [run[name] for run in runs])
+
+
+def _line(name: str, scores: Sequence[Score]) -> str:
+    shares = [own.share for own in scores]
+    worst = [max(own.regrets) for own in scores]
+    means = [statistics.fmean(own.regrets) for own in scores]
+    within = statistics.fmean(regret <= 0.02 for regret in worst)
+    claims = [claim for own in scores for claim in own.claims]
+    kept = ""
+    if claims:
+        # A claim is kept if no more was to be gained than it said; it is made at 95 %.
+        kept = f"{statistics.fmean(true <= said + 1e-9 for said, true in claims):11.1%}"
+    return (
+        f"  {name:26} {statistics.fmean(own.trials for own in scores):6.1f}"
+        f" {statistics.fmean(shares):6.1%} {max(shares):6.1%}"
+        f"  {statistics.fmean(means):6.2%} {max(worst):6.2%}  {within:16.0%}  {kept:>11}"
+    )
+
+
+def grid_of(path: Path, budgets: tuple[int, ...]) -> Grid:
+    """A recorded grid: a run's folder, or a table of trials."""
+    table_path = path
+    model = ""
+    if path.is_dir():
+        table_path = path / "trials.parquet"
+        model = model_of(path)
+    table = recorded(table_path)
+    if path.parent == DATA:
+        model = model_of(RESULTS / "2026-11-21-bert_large-h200")
+    predictions: Mapping[str, float] = {}
+    if model == model_of(RESULTS / "2026-11-21-bert_large-h200"):
+        predictions = predicted(table, PREDICTED)
+    elif (path / "predicted.parquet").exists():
+        predictions = predicted(table, path / "predicted.parquet")
+    return Grid(
+        name=path.name,
+        table=table,
+        predicted_bytes=predictions,
+        priors=priors_from(runs_in(RESULTS), without=model),
+        baseline=baseline_of(path, table),
+        budgets=budgets,
+    )
+
+
+def baseline_of(path: Path, table: Table) -> Mapping[str, Choice]:
+    """What a user would have without a search: the defaults, where the grid has them."""
+    baseline: dict[str, Choice] = {}
+    if path.is_dir():
+        baseline = dict(read_run_folder(path).trials.run.baseline)
+    for name, axis in AXES.items():
+        values = {record.spec.choices.get(name) for record in table.values()}
+        if axis.default in values:
+            baseline[name] = axis.default
+    return baseline
+
+
+def simulated_grid(budgets: tuple[int, ...]) -> Grid:
+    """SIMULATED: what the law says, to see what a search does where the law holds."""
+    table = simulated()
+    return Grid(
+        name="SIMULATED",
+        table=table,
+        predicted_bytes={},
+        priors=TechniquePriors(),
+        baseline=baseline_of(DATA / "simulated", table),
+        budgets=budgets,
+    )
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.answer",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    add = parser.add_argument
+    default = "run folders or tables; default: those in tests/data, and a simulated one"
+    add("grids", type=Path, nargs="*", help=default)
+    add("--seeds", type=int, default=100, help="noisy tables per figure")
+    add("--workers", type=int, help="processes; default: one per core")
+    add("--budgets", default=",".join(map(str, BUDGETS)), help="GiB")
+    options = parser.parse_args()
+    budgets = tuple(int(float(size) * GIB) for size in options.budgets.split(","))
+    paths = options.grids or sorted(DATA.glob("bert_large_h200*.parquet"))
+    grids = [grid_of(path, budgets) for path in paths]
+    if not options.grids:
+        grids.append(simulated_grid(budgets))
+    for grid in grids:
+        for line in report(grid, options.seeds, options.workers):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The tune verb through a real Ray and a real Trainer, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome
+from orchestrator import tune
+from orchestrator.storage.run_folder import RunFolder
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
+
+CONFIG = """\
+model:
+  task: sequence-classification
+  architecture: bert
+  config:
+    hidden_size: 32
+    num_hidden_layers: 2
+    num_attention_heads: 2
+    intermediate_size: 64
+    vocab_size: 128
+    max_position_embeddings: 16
+data:
+  synthetic: {sequence_length: 16, samples: 16}
+training_arguments: {per_device_train_batch_size: 2}
+measure: {timeout: 60s}
+"""
+
+
+def answer_of(
+    config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, Any]]:
+    """The verb's exit status and the JSON it printed."""
+    arguments = [str(config), "--output", str(folder), "--gpu-minutes", "0.1", "--json"]
+    status = tune.main([*arguments, *options])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_tune_measures_few_of_many_and_exports_its_pick(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "tiny.yaml"
+    config.write_text(CONFIG)
+    folder = tmp_path / "run"
+    status, document = answer_of(config, folder, "--memory", "1GiB", capsys=capsys)
+    assert status == 0
+    records = RunFolder(folder).records()
+    (answer,) = document["answers"]
+    evidence = answer["evidence"]
+    # A record for each measured trial, and none for the rest of the space.
+    assert evidence["considered"] > 500
+    assert 1 <= len(records) < 50
+    measured = [own for own in records.values() if own.outcome is Outcome.OK]
+    assert evidence["measured"] == len(measured)
+    # The user's own arguments are the baseline, and the pick is at least as fast.
+    own = records[answer["own"]["trial_id"]]
+    assert own.spec.micro_batch == 2
+    assert answer["gain"] >= 1
+    assert (Path(answer["files"]) / "train.py").exists()
+
+    written = {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
+    status, _ = answer_of(config, folder, "--memory", "1GiB", "--resume", capsys=capsys)
+    assert status == 0
+    again = {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
+    assert {path: again[path] for path in written} == written

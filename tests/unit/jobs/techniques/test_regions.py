@@ -1,0 +1,87 @@
+"""Which parts of a model compiled regions compile."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from jobs.spec.settings import MODEL_PLACES
+from jobs.techniques.axes.compile import compiled_regions
+
+
+class Block(torch.nn.Linear):
+    """A repeated block."""
+
+
+class Stack(torch.nn.Module):
+    """Blocks behind each other, and a loss function as transformers has it."""
+
+    def __init__(self, blocks: list[torch.nn.Module]) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(blocks)
+        self.loss_function: Any = plain_loss
+
+
+def plain_loss(logits: torch.Tensor) -> torch.Tensor:
+    """A loss function."""
+    return logits.sum()
+
+
+def compiled(model: Stack, task: Any = "causal-lm") -> Stack:
+    """The model with compiled regions, by a backend that is not called here."""
+    compiled_regions(model, task, None, backend="aot_eager")
+    return model
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    return module._compiled_call_impl is not None
+
+
+def test_every_block_and_the_loss_is_compiled_and_the_model_is_not() -> None:
+    model = compiled(Stack([Block(2, 2), Block(2, 2)]))
+    assert all(map(is_compiled, model.blocks))
+    assert not is_compiled(model)
+    assert model.loss_function._torchdynamo_orig_callable is plain_loss
+
+
+def test_loss_with_a_region_is_compiled_in_its_region_alone() -> None:
+    model = Stack([Block(2, 2)])
+    region = SimpleNamespace(function=plain_loss)
+
+    def loss(logits: torch.Tensor) -> Any:
+        return region.function(logits)
+
+    loss.region = region  # type: ignore[attr-defined]
+    model.loss_function = loss
+    compiled(model)
+    assert model.loss_function is loss
+    assert region.function._torchdynamo_orig_callable is plain_loss
+
+
+def test_loss_without_a_vocabulary_stays_eager() -> None:
+    model = compiled(Stack([Block(2, 2)]), "text-classification")
+    assert model.loss_function is plain_loss
+
+
+def test_blocks_that_hold_blocks_are_left_to_those_inside() -> None:
+    outer = Stack([Block(2, 2)])
+    compiled(Stack([outer]))
+    assert not is_compiled(outer)
+    assert is_compiled(outer.blocks[0])
+
+
+@pytest.mark.parametrize("blocks", [[], [Block(2, 2), torch.nn.ReLU()]])
+def test_model_without_repeated_blocks_is_not_supported(blocks: list[torch.nn.Module]) -> None:
+    with pytest.raises(NotImplementedError, match="no repeated blocks"):
+        compiled(Stack(blocks))
+
+
+def test_layers_and_loss_are_changed_before_regions_are_compiled() -> None:
+    """Compiled code keeps what it was made from."""
+    order = list(MODEL_PLACES)
+    assert order.index("layers") < order.index("regions")
+    assert order.index("loss") < order.index("regions")
+    assert order.index("model") < order.index("regions")

@@ -1,0 +1,128 @@
+"""The space of `tune`: which configurations it has, and which not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.spec import PLAIN
+from jobs.techniques import AXES, Variant
+from orchestrator.planning.config import load_config
+from orchestrator.planning.tune_space import policy, sizes
+from orchestrator.planning.tune_space.own_values import with_own_values
+from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
+
+TEXT = "model: {task: causal-lm, architecture: llama}\n"
+
+
+def space(tmp_path: Path, text: str = TEXT, **goal: Any) -> TuneSpace:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    config = load_config(path)
+    return tune_space(config, Goal(**goal), has_gpu=True, is_missing=_nothing_is_missing)
+
+
+def _nothing_is_missing(variant: Variant) -> bool:
+    return False
+
+
+def test_tune_space_without_axes_has_thousands_of_configurations(tmp_path: Path) -> None:
+    found = space(tmp_path)
+    assert 5_000 <= len(found.plan.trials) <= policy.MAX_CONFIGURATIONS
+    compiled = [own for own in found.plan.trials if own.choices["compile"] != "none"]
+    assert compiled
+
+
+def test_tune_space_trains_like_the_users_arguments_unless_asked(tmp_path: Path) -> None:
+    assert {own.training_recipe for own in space(tmp_path).plan.trials} == {PLAIN}
+    recipes = {own.training_recipe for own in space(tmp_path, any_recipe=True).plan.trials}
+    assert len(recipes) > 10
+
+
+def test_tune_space_begins_with_the_users_own_training(tmp_path: Path) -> None:
+    text = TEXT + "training_arguments: {per_device_train_batch_size: 12, bf16: true}\n"
+    first = space(tmp_path, text, effective_batch=64).plan.trials[0]
+    assert first.choices["micro_batch"] == 12
+    assert first.choices["accumulation"] == 1
+    assert first.choices["precision"] == "bf16"
+
+
+def test_tune_space_of_a_user_with_another_optimizer_keeps_it(tmp_path: Path) -> None:
+    text = TEXT + "training_arguments: {optim: adafactor}\n"
+    trials = space(tmp_path, text).plan.trials
+    assert {own.choices["optimizer"] for own in trials} == {"adafactor"}
+
+
+def test_tune_space_with_effective_batch_reaches_it_everywhere(tmp_path: Path) -> None:
+    trials = space(tmp_path, effective_batch=48).plan.trials[1:]
+    assert {own.effective_batch for own in trials} == {48}
+    assert {own.micro_batch for own in trials} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
+
+
+def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch(tmp_path: Path) -> None:
+    arguments = "{per_device_train_batch_size: 4, gradient_accumulation_steps: 8}"
+    text = f"{TEXT}training_arguments: {arguments}\n"
+    assert {own.effective_batch for own in space(tmp_path, text).plan.trials} == {32}
+
+
+def test_tune_space_keeps_within_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(TEXT)
+    config = load_config(path)
+    small = tune_space(config, Goal(), has_gpu=True, is_missing=_nothing_is_missing, limit=500)
+    assert 100 <= len(small.plan.trials) + len(small.plan.ruled_out) <= 501
+
+
+def test_tune_space_leaves_out_what_the_machine_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(TEXT)
+
+    def is_missing(variant: Variant) -> bool:
+        return "package:flash_attn" in variant.requires
+
+    found = tune_space(load_config(path), Goal(), has_gpu=True, is_missing=is_missing)
+    assert "flash_attention_2" in found.not_tried["attention"]
+    assert not [own for own in found.plan.trials if "flash" in str(own.choices["attention"])]
+
+
+def test_policy_names_only_axes_and_values_that_exist() -> None:
+    for axis, values in policy.NOT_TRIED.items():
+        assert values.keys() <= AXES[axis].variants.keys()
+    assert AXES.keys() >= policy.SLOW
+
+
+@pytest.mark.parametrize(
+    ("arguments", "axis", "value"),
+    [
+        ({"bf16": True}, "precision", "bf16"),
+        ({"tf32": True}, "precision", "tf32"),
+        ({"gradient_checkpointing": True}, "activations", "checkpoint"),
+        ({"activation_checkpointing": True}, "activations", "checkpoint"),
+        ({"torch_compile": True}, "compile", "inductor"),
+        ({"optim": "sgd"}, "optimizer", "sgd"),
+        ({"dataloader_num_workers": 2}, "dataloader", "workers_2"),
+    ],
+)
+def test_own_arguments_become_values_of_axes(
+    arguments: Mapping[str, Any], axis: str, value: str
+) -> None:
+    baseline = {name: own.default for name, own in AXES.items()} | {axis: "custom"}
+    choices, kept = with_own_values(baseline, arguments)
+    assert choices[axis] == value
+    assert kept == {}
+
+
+def test_own_arguments_that_no_value_stands_for_stay() -> None:
+    baseline = {name: own.default for name, own in AXES.items()} | {"precision": "custom"}
+    arguments = {"bf16": True, "tf32": True, "learning_rate": 1e-4}
+    choices, kept = with_own_values(baseline, arguments)
+    assert choices["precision"] == "custom"
+    assert kept == arguments
+
+
+def test_micro_batches_are_evenly_spaced_in_each_octave() -> None:
+    assert sizes.micro_batches(16, 4) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
+    assert sizes.micro_batches(16, 1) == [1, 2, 4, 8, 16]

@@ -1,0 +1,56 @@
+"""Which combinations of decoder techniques are invalid, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from jobs.techniques import AXES
+from orchestrator.planning.validity import RULES
+
+CASES: list[tuple[Mapping[str, str], set[str]]] = [
+    ({"activations": "budget_0.5"}, {"activation_budget_needs_compilation"}),
+    (
+        {"activations": "budget_0.33", "compile": "eager"},
+        {"activation_budget_needs_compilation"},
+    ),
+    (
+        {"activations": "budget_0.5", "compile": "cudagraphs"},
+        {"activation_budget_needs_compilation"},
+    ),
+    ({"activations": "budget_0.5", "compile": "inductor"}, set()),
+    ({"activations": "budget_0.5", "compile": "inductor_regional"}, set()),
+    ({"activations": "budget_0.5", "compile": "aot_eager_regional"}, set()),
+    (
+        {"activations": "checkpoint_selective", "compile": "inductor_regional"},
+        {"selective_checkpointing_of_whole_graphs"},
+    ),
+    ({"activations": "checkpoint", "compile": "inductor_regional"}, set()),
+    ({"activations": "checkpoint_selective"}, set()),
+    ({"offload": "zero2", "compile": "inductor_regional"}, {"regions_without_deepspeed"}),
+    ({"loss": "chunked", "compile": "inductor_regional"}, set()),
+    ({"loss": "liger", "kernels": "liger"}, set()),
+]
+
+
+def rules_against(choices: Mapping[str, str]) -> set[str]:
+    """The names of the rules that forbid these choices; other axes keep their default."""
+    chosen = {axis.name: axis.default for axis in AXES.values()} | dict(choices)
+    variants = {name: AXES[name].variant(value) for name, value in chosen.items()}
+    return {rule.name for rule in RULES if rule.applies(chosen, variants)}
+
+
+@pytest.mark.parametrize(("choices", "names"), CASES, ids=lambda case: str(case))
+def test_rules_forbid_combination_that_cannot_train(
+    choices: Mapping[str, str], names: set[str]
+) -> None:
+    assert rules_against(choices) == names
+
+
+@pytest.mark.parametrize("loss", ["chunked", "liger", "cce"])
+def test_fused_loss_is_forbidden_with_zero3_only(loss: str) -> None:
+    for name, variant in AXES["offload"].variants.items():
+        stage = ((variant.deepspeed or {}).get("zero_optimization") or {}).get("stage")
+        rules = rules_against({"offload": name, "loss": loss})
+        assert ("fused_loss_needs_whole_weights" in rules) == (stage == 3), name

@@ -1,0 +1,213 @@
+"""The answer search on grids whose best configurations are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.search.answer.search import AnswerSearch
+from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.units import GIB
+from tests.benchmarks.grids import Table, make_record, make_spec
+from tests.benchmarks.simulated_grids import simulated
+
+BASELINE: Mapping[str, Any] = {
+    "precision": "fp32",
+    "activations": "keep",
+    "optimizer": "adamw_torch_fused",
+    "micro_batch": 8,
+    "accumulation": 1,
+}
+TABLE = simulated()
+BUDGETS = [24 * GIB, 80 * GIB]
+
+
+def search(table: Table = TABLE, **options: Any) -> AnswerSearch:
+    """A search that knows nothing beforehand."""
+    given = {"budgets": BUDGETS, "baseline": BASELINE, "priors": TechniquePriors(), **options}
+    return AnswerSearch([record.spec for record in table.values()], **given)
+
+
+def run(answer: AnswerSearch, table: Table = TABLE) -> list[TrialSpec]:
+    """Replay to the end; the trials in order."""
+    asked = []
+    while (trial := answer.ask()) is not None:
+        asked.append(trial)
+        answer.tell(table[trial.trial_id])
+    return asked
+
+
+def best_speed(table: Table, budget: float, recipe: Mapping[str, str] | None = None) -> float:
+    """The most samples per second within a budget, in the plain recipe or any given."""
+    speeds = []
+    for record in table.values():
+        is_recipe = recipe is not None or not record.spec.training_recipe.by_axis
+        fits = record.measurements.get("device_peak_bytes", math.inf) <= budget
+        if record.outcome is Outcome.OK and is_recipe and fits:
+            speeds.append(record.measurements["samples_per_second"])
+    return max(speeds)
+
+
+@pytest.fixture(scope="module")
+def answered() -> tuple[AnswerSearch, list[TrialSpec]]:
+    """A whole search, and its trials."""
+    answer = search()
+    return answer, run(answer)
+
+
+def test_answer_search_finds_the_fastest_in_each_budget_with_few_trials(
+    answered: tuple[AnswerSearch, list[TrialSpec]],
+) -> None:
+    answer, asked = answered
+    assert len(asked) <= 0.12 * len(TABLE)
+    for budget in answer.answers():
+        assert budget.pick is not None
+        best = best_speed(TABLE, budget.budget_bytes)
+        assert budget.pick.samples_per_second >= 0.98 * best
+        assert budget.is_answered
+
+
+def test_answer_search_begins_with_the_baseline(
+    answered: tuple[AnswerSearch, list[TrialSpec]],
+) -> None:
+    _, asked = answered
+    assert {axis: asked[0].choices[axis] for axis in BASELINE} == dict(BASELINE)
+
+
+def test_answer_search_measures_other_recipes_only_if_asked(
+    answered: tuple[AnswerSearch, list[TrialSpec]],
+) -> None:
+    _, asked = answered
+    assert not any(trial.training_recipe.by_axis for trial in asked)
+    answer = search(any_recipe=True)
+    run(answer)
+    own, across = answer.answers()[0], answer.answers()[2]
+    assert (own.recipe, across.recipe) == ("", "any")
+    assert across.pick is not None
+    best = best_speed(TABLE, across.budget_bytes, recipe={})
+    assert across.pick.samples_per_second >= 0.98 * best
+
+
+def test_answer_search_states_what_it_considered(
+    answered: tuple[AnswerSearch, list[TrialSpec]],
+) -> None:
+    answer, asked = answered
+    first = answer.answers()[0]
+    assert first.considered == 72
+    assert first.measured == len(asked)
+    assert first.ruled_out > 0
+    assert first.runner_up is not None
+    assert first.gain_at_most is not None
+    assert 0 <= first.gain_at_most <= 0.01
+
+
+def test_answer_search_with_a_budget_below_everything_says_that_nothing_fits() -> None:
+    answer = search(budgets=[GIB])
+    asked = run(answer)
+    assert len(asked) < 20
+    (budget,) = answer.answers()
+    assert budget.pick is None
+    assert budget.is_answered
+
+
+def test_answer_search_without_budgets_takes_the_gpus_memory() -> None:
+    answer = search(budgets=[])
+    run(answer)
+    (budget,) = answer.answers()
+    assert budget.budget_bytes == pytest.approx(143_771 * 2**20)
+    assert budget.pick is not None
+    assert budget.pick.samples_per_second >= 0.98 * best_speed(TABLE, math.inf)
+
+
+def test_answer_search_keeps_to_its_slot_time() -> None:
+    answer = search(slot_seconds=20.0)
+    asked = run(answer)
+    assert sum(TABLE[trial.trial_id].slot_seconds for trial in asked) < 30
+    assert answer.exhausted
+    assert "search_time" in answer.summary()["skipped"]
+
+
+def test_answer_search_gives_up_a_technique_that_fails() -> None:
+    failing = {}
+    for trial_id, record in TABLE.items():
+        failing[trial_id] = record
+        if record.spec.choices["precision"] == "bf16":
+            failing[trial_id] = replace(record, outcome=Outcome.FAILED, measurements={})
+    answer = search(failing)
+    asked = run(answer, failing)
+    tried = [trial for trial in asked if trial.choices["precision"] == "bf16"]
+    assert 1 <= len(tried) <= 4
+    assert answer.answers()[0].pick is not None
+
+
+def test_answer_search_of_a_space_lists_no_trial_that_it_did_not_measure() -> None:
+    answer = search(accounts_for_plan=False)
+    assert list(answer.pending()) == []
+    run(answer)
+    assert list(answer.skipped()) == []
+
+
+def test_answer_search_with_an_effective_batch_answers_with_it_alone() -> None:
+    records: dict[str, TrialRecord] = {}
+    for micro_batch, accumulation in ((8, 1), (8, 8), (16, 4), (32, 2), (64, 1)):
+        choices = {**BASELINE, "micro_batch": micro_batch, "accumulation": accumulation}
+        # The larger micro-batch is faster; the baseline's own batch is fastest of all.
+        speed = 1000.0 if accumulation * micro_batch == 8 else 10.0 * micro_batch
+        record = make_record(make_spec(choices), micro_batch * GIB, speed, device_bytes=140 * GIB)
+        records[record.trial_id] = record
+    answer = search(records, effective_batch=64, budgets=[40 * GIB])
+    asked = run(answer, records)
+    assert asked[0].effective_batch == 8
+    (budget,) = answer.answers()
+    assert budget.pick is not None
+    assert budget.pick.samples_per_second == 320.0
+
+
+def test_answer_search_tries_a_slow_compiler_after_what_is_cheap() -> None:
+    records: dict[str, TrialRecord] = {}
+    for compiler, precision in (("none", "fp32"), ("none", "bf16"), ("inductor", "fp32")):
+        for micro_batch in (4, 8, 16):
+            choices = {
+                **BASELINE,
+                "compile": compiler,
+                "precision": precision,
+                "micro_batch": micro_batch,
+            }
+            speed = {"none": 100.0, "inductor": 130.0}[compiler]
+            record = make_record(
+                make_spec(choices),
+                micro_batch * GIB,
+                speed,
+                device_bytes=140 * GIB,
+                slot_seconds=3.0 if compiler == "none" else 60.0,
+            )
+            records[record.trial_id] = record
+    priors = TechniquePriors(
+        effects={"compile": {"inductor": Effect(overhead_seconds=45.0, models=1)}}
+    )
+    asked = run(search(records, priors=priors), records)
+    compilers = [trial.choices["compile"] for trial in asked]
+    assert "inductor" in compilers
+    assert compilers.index("inductor") >= 2
+
+
+def test_answer_search_uses_predictions_of_a_few_sizes() -> None:
+    predicted = {}
+    for trial_id, record in TABLE.items():
+        if record.spec.choices["micro_batch"] in (1, 16, 256):
+            memory = record.measurements.get("device_peak_bytes")
+            if memory:
+                predicted[trial_id] = memory
+    answer = search(predicted_bytes=predicted)
+    asked = run(answer)
+    assert not [trial for trial in asked if TABLE[trial.trial_id].outcome is Outcome.OUT_OF_MEMORY]
+    for budget in answer.answers():
+        assert budget.pick is not None
+        best = best_speed(TABLE, budget.budget_bytes)
+        assert budget.pick.samples_per_second >= 0.98 * best

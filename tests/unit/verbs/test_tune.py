@@ -1,0 +1,69 @@
+"""The tune verb's command line, and what it prints of its space."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator import tune
+from orchestrator.tune import TuneOptions, command_line
+from orchestrator.units import GIB
+
+TEXT = "model: {task: causal-lm, architecture: llama}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "own.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_tune_options_read_sizes_minutes_and_recipe(config: Path) -> None:
+    arguments = [str(config), "--memory", "40GiB,24GiB", "--gpu-minutes", "2", "--recipe", "any"]
+    options = TuneOptions.from_arguments(command_line().parse_args(arguments))
+    assert options.goal.budgets == (24 * GIB, 40 * GIB)
+    assert options.gpu_seconds == 120
+    assert options.goal.any_recipe
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--memory", "24"], ["--gpu-minutes", "0"], ["--gpu-minutes", "nan"]]
+)
+def test_tune_with_a_wrong_option_ends_with_a_usage_error(
+    config: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command_line().parse_args([str(config), *wrong])
+    assert caught.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_tune_dry_run_lists_the_space_and_what_is_not_tried(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([str(config), "--dry-run", "--json", "--effective-batch", "8"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["considered"] > 500
+    assert document["axes"]["micro_batch"] == [1, 2, 4, 8]
+    assert document["not_tried"]["adapter"]["lora_r8"]
+    assert tune.main([str(config), "--dry-run"]) == 0
+    assert "not tried" in capsys.readouterr().out
+
+
+def test_tune_of_a_file_with_axes_says_that_they_play_no_part(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(TEXT + "axes: {micro_batch: [1, 2]}\n")
+    assert tune.main([str(config), "--dry-run"]) == 0
+    assert "axes of this file play no part" in capsys.readouterr().err
+
+
+def test_tune_of_a_wrong_file_is_a_usage_error(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("model: {task: nonsense}\n")
+    assert tune.main([str(config), "--dry-run"]) == 2
+    assert "nonsense" in capsys.readouterr().err
