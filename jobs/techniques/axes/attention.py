@@ -189,35 +189,22 @@ def varlen_forward(
 
     Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
     """
-    import inspect
-
     import torch
-    from torch.nn.attention import varlen
+    from torch.nn.attention.varlen import varlen_attn
 
-    for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
-        if options.get(name) is not None:
-            raise ValueError(f"attention=varlen has no {name}, which this model needs")
+    _refuse_other_attention(options)
     batch, heads, tokens, width = query.shape
     begins, longest = cu_seq_lens_q, max_length_q
     if begins is None:
         begins = torch.arange(0, (batch + 1) * tokens, tokens, device=query.device)
         longest = tokens
     begins = begins.to(torch.int32)
-    known = inspect.signature(varlen.varlen_attn).parameters
-    arguments: dict[str, Any] = {}
-    # Versions of PyTorch differ: a flag for causal attention, or a window that ends at the token.
-    if "window_size" in known:
-        arguments["window_size"] = (-1, 0)
-    else:
-        arguments["is_causal"] = True
-    if "enable_gqa" in known:
-        arguments["enable_gqa"] = key.shape[1] != heads
-    elif key.shape[1] != heads:
+    arguments = _kernel_arguments(varlen_attn, scaling)
+    if "enable_gqa" not in arguments:
+        # Without the argument there must be as many heads of keys and values as of queries.
         key = key.repeat_interleave(heads // key.shape[1], dim=1)
         value = value.repeat_interleave(heads // value.shape[1], dim=1)
-    if "scale" in known:
-        arguments["scale"] = scaling
-    elif scaling is not None:
+    if "scale" not in arguments and scaling is not None:
         # Without the argument the kernel divides by the root of the width.
         query = query * (scaling * width**0.5)
     # The kernel takes 16 bits only. Rotary positions leave queries and keys in 32 under autocast.
@@ -225,7 +212,28 @@ def varlen_forward(
     if kind == torch.float32:
         kind = torch.get_autocast_dtype(query.device.type)
     flat = [part.transpose(1, 2).flatten(0, 1).to(kind) for part in (query, key, value)]
-    # Only this version's signature is known to the type checker.
-    attend: Any = varlen.varlen_attn
-    output = attend(*flat, begins, begins, longest, longest, **arguments)
+    output = varlen_attn(*flat, begins, begins, longest, longest, **arguments)
     return output.view(batch, tokens, heads, width), None
+
+
+def _refuse_other_attention(options: dict[str, Any]) -> None:
+    """Raises ValueError for what the kernel of variable length cannot compute."""
+    for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention=varlen has no {name}, which this model needs")
+
+
+def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict[str, Any]:
+    """The keywords that the installed PyTorch's kernel knows, for causal attention."""
+    import inspect
+
+    known = inspect.signature(kernel).parameters
+    arguments: dict[str, Any] = {"is_causal": True}
+    # Newer versions have a window in place of the flag; a causal one ends at the token itself.
+    if "window_size" in known:
+        arguments = {"window_size": (-1, 0)}
+    if "enable_gqa" in known:
+        arguments["enable_gqa"] = True
+    if "scale" in known:
+        arguments["scale"] = scaling
+    return arguments

@@ -75,25 +75,8 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     """
     import transformers
 
-    rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
-
-    def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
-        """The full blocks of the rows so far; what is left over begins the next one."""
-        for index in range(len(rows["input_ids"])):
-            single = {name: rows[name][index] for name in rows}
-            for name, values in _real_tokens(single).items():
-                rest[name] += values
-        count = len(rest["input_ids"]) // tokens
-        full = {}
-        for name, values in rest.items():
-            full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
-            rest[name] = values[count * tokens :]
-        for block in range(count):
-            _begin_anew(full["labels"][block], full["position_ids"][block])
-        return full
-
     packed = dataset.with_format(None).map(
-        blocks,
+        _block_maker(tokens),
         batched=True,
         remove_columns=dataset.column_names,
         load_from_cache_file=False,
@@ -115,6 +98,28 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
 
     collated.count_samples = count  # type: ignore[attr-defined]
     return packed, collated
+
+
+def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, list[list[int]]]]:
+    """A function from rows to full blocks. What is left over begins its next call's first one."""
+    rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
+
+    def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
+        """The full blocks of the rows so far."""
+        for index in range(len(rows["input_ids"])):
+            single = {name: rows[name][index] for name in rows}
+            for name, values in _real_tokens(single).items():
+                rest[name] += values
+        count = len(rest["input_ids"]) // tokens
+        full = {}
+        for name, values in rest.items():
+            full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
+            rest[name] = values[count * tokens :]
+        for block in range(count):
+            _begin_anew(full["labels"][block], full["position_ids"][block])
+        return full
+
+    return blocks
 
 
 def _unpadded(batch: Mapping[str, Any]) -> dict[str, Any]:
