@@ -59,7 +59,7 @@ def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
 
     Of several it is the one with the fewest arguments that the user did not set.
     """
-    matches = []
+    matches: list[tuple[int, int, int, str]] = []
     for name, variant in axis.variants.items():
         if _stands_for(own, variant):
             unset = len(variant.training_arguments.keys() - own.keys())
