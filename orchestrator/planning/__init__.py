@@ -18,5 +18,6 @@ config.py            load_config: all of the above together
 validity.py          combinations that cannot run, as a table of rules with reasons
 plan.py              SweepConfig -> trial specs, and records for what a rule forbids
 technique_sets.py    configurations apart from their batch, and their trials at any batch
+tune_space/          the configurations that tune chooses from, where a file names no axes
 schema.py            the JSON schema that editors complete configs with
 """

@@ -1,6 +1,7 @@
 """From a search to records: a run folder, Ray Tune and progress.
 
 sweep_run.py              a whole sweep, from its configuration to every record
+tuning.py                 tune carried out: a space instead of a plan
 batch_size_tuning.py      batch-size searches carried out on each GPU model
 lifecycle.py              what the two have in common
 earlier_records.py        records of the folder: kept, renamed or moved aside

@@ -82,16 +82,24 @@ def tune_space(
     assignments = _fitting(values, baseline, effective_batch, has_gpu=has_gpu, limit=limit)
     # The user's own training comes first, at its own batch: everything is compared with it.
     planned = plan(replace(tuned, trials=(baseline, *assignments)), has_gpu=has_gpu)
-    shown = {MICRO_BATCH: tuple(dict.fromkeys(own[MICRO_BATCH] for own in assignments))}
-    axes = {**shown, **{axis: listed for axis, listed in values.items() if len(listed) > 1}}
-    if effective_batch is not None:
-        axes[ACCUMULATION] = tuple(effective_batch // int(size or 1) for size in shown[MICRO_BATCH])
+    axes = _shown_axes(values, assignments)
     return TuneSpace(
         config=replace(tuned, axes=axes),
         plan=planned,
         effective_batch=effective_batch,
         not_tried=not_tried,
     )
+
+
+def _shown_axes(
+    values: Mapping[str, tuple[Choice, ...]], assignments: Sequence[Assignment]
+) -> dict[str, tuple[Choice, ...]]:
+    """Axis -> its values in the space, for the axes that have several."""
+    axes: dict[str, tuple[Choice, ...]] = {}
+    for axis in BATCH_AXES:
+        axes[axis] = tuple(dict.fromkeys(assignment[axis] for assignment in assignments))
+    axes |= values
+    return {axis: listed for axis, listed in axes.items() if len(listed) > 1}
 
 
 def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:

@@ -21,11 +21,27 @@ from orchestrator.search.frontier.parameter_fit import ParameterFit
 _HYPERPARAMETERS = Hyperparameters(
     extra_deviations=(0.0,),
     # Few measurements often fit the law by chance, so errors are never taken to be tiny.
-    misfit_deviations=(0.008, 0.016, 0.03),
+    misfit_deviations=(0.03, 0.06),
     noises=(0.01, 0.02, 0.05, 0.1),
 )
+_FLOOR_BELOW = 0.3
+"""A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
+
+
+class SeenBranchLaw(CostLaw):
+    """The law, where a measurement that is seen on the line says nothing about the floor.
+
+    With few measurements, the law would else put the floor through one of them. Then it would rule
+    out all smaller micro-batches.
+    """
+
+    def costs_without_extra(self, parameters: Array) -> Array:
+        """The line where it was seen, else as in the law."""
+        costs = CostLaw.costs_without_extra(self, parameters)
+        _, base, slope_term = self.terms(parameters)
+        return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +135,7 @@ class CostModel:
     def _law(self, measured: _Measured) -> CostLaw:
         """The law over the measured candidates and their curves alone."""
         covariance = self._prior.of_parameters(measured.curves)
-        return CostLaw(
+        return SeenBranchLaw(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
             hyperparameters=_HYPERPARAMETERS,
             unit=float(np.exp(measured.log_costs.min())),
@@ -134,7 +150,7 @@ class CostModel:
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
         # Base and slope begin at 1/e of the measured costs, so that their sum is near the cost. The
         # floor of a time is the host's, on which the expected effects say nothing.
-        floors = np.full(len(curves), unit)
+        floors = np.full(len(curves), unit - _FLOOR_BELOW)
         bases = unit - 1 + effects - usual
         slopes = float(np.median(per_sample)) - 1 + effects - usual
         return np.concatenate([floors, bases, slopes, np.zeros(self._prior.family_count)])
@@ -214,7 +230,7 @@ class CostModel:
         branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
         branches[measured.rows] = measured.branches
         every = np.arange(len(self._prior.sizes))
-        law = CostLaw(
+        law = SeenBranchLaw(
             layout=self._prior.layout(every, curves, np.zeros((0, 0))),
             hyperparameters=_HYPERPARAMETERS,
             unit=float(np.exp(measured.log_costs.min())),

@@ -39,6 +39,7 @@ VERBS = (
     "recommend",
     "report",
     "sweep",
+    "tune",
 )
 COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]

@@ -46,7 +46,7 @@ def test_tune_dry_run_lists_the_space_and_what_is_not_tried(
 ) -> None:
     assert tune.main([str(config), "--dry-run", "--json", "--effective-batch", "8"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["considered"] > 500
+    assert document["considered"] > 100
     assert document["axes"]["micro_batch"] == [1, 2, 4, 8]
     assert document["not_tried"]["adapter"]["lora_r8"]
     assert tune.main([str(config), "--dry-run"]) == 0

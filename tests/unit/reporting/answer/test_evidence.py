@@ -1,0 +1,55 @@
+"""How sure an answer is, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from orchestrator.reporting.answer.evidence import certainty, counts
+
+from orchestrator.reporting.sections.search_summary import search_sentences
+
+EVIDENCE: dict[str, Any] = {
+    "budget_bytes": 24 * 2**30,
+    "recipe": "",
+    "pick": {"trial_id": "a"},
+    "considered": 12_345,
+    "ruled_out": 6_000,
+    "measured": 20,
+    "gain_at_most": 0.012,
+    "certainty": 0.95,
+    "is_answered": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, "faster by +1.2 % at most, with 95 % probability"),
+        ({"gain_at_most": 0.0}, "nothing unmeasured is faster, with 95 % probability"),
+        ({"gain_at_most": 3.0}, "faster by ×4.00 at most"),
+        ({"gain_at_most": None}, "not known"),
+        ({"pick": None, "is_answered": True}, "nothing considered fits"),
+        ({"pick": None}, "whether anything does is not known"),
+    ],
+)
+def test_certainty_says_what_could_still_be_gained(changed: dict[str, Any], words: str) -> None:
+    assert words in certainty({**EVIDENCE, **changed})
+
+
+def test_counts_are_readable() -> None:
+    expected = "considered 12,345, ruled out by prediction 6,000, measured 20"
+    assert counts(EVIDENCE) == expected
+
+
+def test_report_of_an_answer_search_has_a_sentence_for_each_budget() -> None:
+    search = {
+        "kind": "answer",
+        "planned": 12_345,
+        "measured": 20,
+        "skipped": {},
+        "answers": [EVIDENCE, {**EVIDENCE, "budget_bytes": None, "recipe": "any"}],
+    }
+    _, first, second = search_sentences(search)
+    assert first.startswith("Within 24 GiB: considered 12,345")
+    assert second.startswith("In the whole memory, of all training recipes:")
