@@ -79,11 +79,9 @@ def test_longest_names_a_length_that_ran_out_of_memory() -> None:
 def test_longest_with_all_recipes_has_other_optimizers(dataset: Dataset) -> None:
     assert dataset.main is not None
     contexts = dataset.main.longest(24 * 2**30, all_recipes=True)
-    assert [context.configuration.choices.get("optimizer") for context in contexts] == [
-        None,
-        "sgd",
-        None,
-    ]
+    optimizers = [context.configuration.choices["optimizer"] for context in contexts]
+    assert optimizers.index("sgd") == 1
+    assert len(optimizers) == 3
 
 
 def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> None:
