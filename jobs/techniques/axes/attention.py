@@ -212,7 +212,9 @@ def varlen_forward(
     if kind == torch.float32:
         kind = torch.get_autocast_dtype(query.device.type)
     flat = [part.transpose(1, 2).flatten(0, 1).to(kind) for part in (query, key, value)]
-    output = varlen_attn(*flat, begins, begins, longest, longest, **arguments)
+    # The type checker knows the signature of one version only.
+    attend: Any = varlen_attn
+    output = attend(*flat, begins, begins, longest, longest, **arguments)
     return output.view(batch, tokens, heads, width), None
 
 
