@@ -62,8 +62,8 @@ class NamePattern:
     """How the names are written, for people: ``budget_<share>``."""
     doc: str
     pattern: str
-    """A regular expression for whole names, which Python and JavaScript read alike. Each number
-    must have one spelling only."""
+    """A regular expression for whole names, with the same meaning in Python and JavaScript. Each
+    number must have one spelling only."""
     variant: Callable[[str], Variant]
     """The row of a name that ``pattern`` matches."""
 

@@ -51,13 +51,13 @@ def _axis(axis: Axis) -> dict[str, Any]:
     # An axis of integers has no named variants.
     if axis.integer_argument:
         return {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
-    variants = []
+    variants: list[dict[str, Any]] = []
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
     if axis.pattern is not None:
-        others = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
-        listed = {"enum": list(axis.variants)}
-        variants.append({**others, "not": listed, "description": axis.pattern.doc})
+        others: dict[str, Any] = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
+        others["not"] = {"enum": list(axis.variants)}
+        variants.append({**others, "description": axis.pattern.doc})
     for name, family in axis.families.items():
         variants += _family(name, family)
     return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}

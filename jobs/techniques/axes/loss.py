@@ -187,9 +187,10 @@ def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> 
     """The label of each position, one dimension: the next token, none after the last."""
     import torch
 
+    following: torch.Tensor = shift_labels
     if shift_labels is None:
-        shift_labels = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    return shift_labels.flatten()
+        following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+    return following.flatten()
 
 
 def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
@@ -284,4 +285,4 @@ def _chunked_sum(region: _Region) -> Callable[..., Any]:
                 of_bias = of_bias.mul_(of_loss).to(ctx.weight_dtype)
             return of_hidden.mul_(of_loss), of_weight, of_bias, None, None
 
-    return ChunkedCrossEntropy.apply  # type: ignore[no-any-return]
+    return ChunkedCrossEntropy.apply
