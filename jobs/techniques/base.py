@@ -66,8 +66,8 @@ class NamePattern:
     """How the names are written, for people: ``budget_<share>``."""
     doc: str
     pattern: str
-    """A regular expression for whole names, which Python and JavaScript read equally. Each number
-    must have one spelling only."""
+    """A regular expression for whole names, with the same meaning in Python and JavaScript. Each
+    number must have one spelling only."""
     variant: Callable[[str], Variant]
     """The row of a name that ``pattern`` matches."""
 

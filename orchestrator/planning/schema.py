@@ -58,9 +58,9 @@ def _axis(axis: Axis) -> dict[str, Any]:
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
     if axis.pattern is not None:
-        others = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
-        listed = {"enum": list(axis.variants)}
-        variants.append({**others, "not": listed, "description": axis.pattern.doc})
+        others: dict[str, Any] = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
+        others["not"] = {"enum": list(axis.variants)}
+        variants.append({**others, "description": axis.pattern.doc})
     for name, family in axis.families.items():
         # A name that is listed, too, must match once only.
         if name not in axis.variants:

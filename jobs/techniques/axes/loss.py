@@ -187,10 +187,10 @@ def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> 
     """The label of each position, one dimension: the next token, none after the last."""
     import torch
 
+    following: torch.Tensor = shift_labels
     if shift_labels is None:
-        shift_labels = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    targets: torch.Tensor = shift_labels.flatten()
-    return targets
+        following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+    return following.flatten()
 
 
 def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
