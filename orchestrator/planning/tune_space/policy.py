@@ -55,7 +55,10 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 }
 """Axis -> value -> why it is not tried, unless the user's own arguments choose it."""
 
-ALONE = frozenset({"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"})
+ALONE = frozenset(
+    {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
+    | {"base", "batching", "experts"}
+)
 """Axes of which one at a time is changed, and only with the user's value on those of ``SLOW``.
 
 What they do hardly depends on the others, so all combinations would multiply the space for
