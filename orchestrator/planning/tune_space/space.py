@@ -21,7 +21,7 @@ _STEPS = 5
 _WARMUP_STEPS = 2
 """Few steps suffice for a steady speed, and the search measures many configurations."""
 
-_FEW_CHANGES = 2
+_FEW_CHANGES = 3
 """With so few changed axes at a time, even a coarse choice of sizes is taken."""
 
 IsMissing = Callable[[Variant], bool]
