@@ -20,11 +20,16 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     },
     "activations": {
         "checkpoint_reentrant": "an older implementation of checkpoint",
+        "budget_0.1": "between budget_0.05 and budget_0.2",
+        "budget_0.8": "near to keeping all, which is tried",
     },
     "attention": {
         "sdpa": "what auto chooses",
         "sdpa_flash": "a kernel that auto may choose by itself",
         "sdpa_efficient": "a kernel that auto may choose by itself",
+        "eager": "keeps the whole score matrix, slower and larger than any other",
+        "hub_flash_attention_2": "flash_attention_2 from another source",
+        "hub_flash_attention_3": "flash_attention_3 from another source",
     },
     "offload": {
         "zero0": "on one GPU it saves nothing",
@@ -39,6 +44,8 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     },
     "compile": {
         "aot_eager": "a debugging backend",
+        "aot_eager_regional": "a debugging backend",
+        "inductor_regional_any_batch": "inductor_regional, for batches of changing shape",
         "eager": "a debugging backend",
         "cudagraphs": "a backend without fused kernels",
         "inductor_max_autotune": "takes minutes to compile",
@@ -55,7 +62,10 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 }
 """Axis -> value -> why it is not tried, unless the user's own arguments choose it."""
 
-ALONE = frozenset({"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"})
+ALONE = frozenset(
+    {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
+    | {"base", "batching", "experts"}
+)
 """Axes of which one at a time is changed, and only with the user's value on those of ``SLOW``.
 
 What they do hardly depends on the others, so all combinations would multiply the space for
@@ -63,5 +73,5 @@ nothing."""
 SLOW = frozenset({"compile", "attention"})
 """Axes that are not combined with a change of those in ``ALONE``."""
 
-MAX_CONFIGURATIONS = 20_000
+MAX_CONFIGURATIONS = 30_000
 """A larger space is made smaller: fewer sizes first, then fewer changed axes at a time."""

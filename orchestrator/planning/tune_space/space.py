@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,9 @@ BATCH_AXES = (MICRO_BATCH, ACCUMULATION)
 _STEPS = 5
 _WARMUP_STEPS = 2
 """Few steps suffice for a steady speed, and the search measures many configurations."""
+
+_FEW_CHANGES = 3
+"""With so few changed axes at a time, even a coarse choice of sizes is taken."""
 
 IsMissing = Callable[[Variant], bool]
 """Whether this machine surely lacks what a technique requires."""
@@ -181,16 +185,24 @@ def _fitting(
 ) -> list[dict[str, Choice]]:
     """The largest space within the limit: first with fewer sizes, then with fewer changes."""
     free = sum(len(listed) > 1 for listed in values.values())
-    assignments: list[dict[str, Choice]] = []
     for changes in range(free, -1, -1):
-        technique_sets = list(_technique_sets(values, changes))
+        count = _technique_count(values, changes)
         for per_octave in sizes.STEPS_PER_OCTAVE:
             batches = _batches(effective_batch, per_octave, has_gpu=has_gpu)
-            if len(technique_sets) * len(batches) <= limit:
-                return _crossed(technique_sets, batches, baseline)
-            if effective_batch is not None:
-                break
-    return assignments
+            # Rather fewer changes at a time than sizes of which the best is missing.
+            is_coarse = per_octave == 1 and changes > _FEW_CHANGES
+            if count * len(batches) <= limit and not is_coarse:
+                return _crossed(list(_technique_sets(values, changes)), batches, baseline)
+    return []
+
+
+def _technique_count(values: Mapping[str, Sequence[Choice]], changes: int) -> int:
+    """How many combinations ``_technique_sets`` has, without making them."""
+    free = [axis for axis, listed in values.items() if len(listed) > 1]
+    count = 0
+    for axes in _changed_axes(free, changes):
+        count += math.prod(len(values[axis]) - 1 for axis in axes)
+    return count
 
 
 def _batches(
