@@ -212,7 +212,7 @@ def key_of(configuration: Configuration) -> Key:
 def _can_accumulate(configuration: Configuration, effective_batch: int) -> bool:
     """Whether the effective batch is a whole number of passes, and more than were measured."""
     accumulation, rest = divmod(effective_batch, configuration.row["micro_batch"])
-    return rest == 0 and accumulation > configuration.row["accumulation"]
+    return rest == 0 and bool(accumulation > configuration.row["accumulation"])
 
 
 def _inferred(
