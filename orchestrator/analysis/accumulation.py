@@ -106,13 +106,9 @@ def candidates(
     listed = list(configurations)
     if effective_batch is None:
         return tuple(map(as_measured, listed))
-    exact = [
-        configuration
-        for configuration in listed
-        if configuration.effective_batch == effective_batch
-    ]
+    exact = [own for own in listed if own.effective_batch == effective_batch]
     # What was measured right at this batch needs no inference.
-    taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
+    taken = {key_of(own) for own in exact if not own.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
     # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
