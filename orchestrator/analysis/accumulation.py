@@ -118,13 +118,9 @@ def candidates(
     listed = list(configurations)
     if effective_batch is None:
         return tuple(map(as_measured, listed))
-    exact = [
-        configuration
-        for configuration in listed
-        if configuration.effective_batch == effective_batch
-    ]
-    # A correct measurement at this batch needs no inference.
-    taken = {key_of(configuration) for configuration in exact if not configuration.trains_wrongly}
+    exact = [own for own in listed if own.effective_batch == effective_batch]
+    # What was measured right at this batch needs no inference.
+    taken = {key_of(own) for own in exact if not own.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
     nearest: dict[Key, Candidate] = {}
     # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
@@ -217,7 +213,7 @@ def key_of(configuration: Configuration) -> Key:
 def _can_accumulate(configuration: Configuration, effective_batch: int) -> bool:
     """Whether the effective batch is a whole number of passes, and more than were measured."""
     accumulation, rest = divmod(effective_batch, configuration.row["micro_batch"])
-    return bool(rest == 0 and accumulation > configuration.row["accumulation"])
+    return rest == 0 and bool(accumulation > configuration.row["accumulation"])
 
 
 def _inferred(
