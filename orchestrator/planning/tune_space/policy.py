@@ -46,7 +46,6 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
         "aot_eager": "a debugging backend",
         "aot_eager_regional": "a debugging backend",
         "inductor_regional_any_batch": "inductor_regional, for batches of changing shape",
-        "aot_eager_regional": "a debugging backend",
         "eager": "a debugging backend",
         "cudagraphs": "a backend without fused kernels",
         "inductor_max_autotune": "takes minutes to compile",
