@@ -153,7 +153,7 @@ def rivals(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
 
 
 def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:
-    """A rival that is spared the recipes that nobody asks about."""
+    """A rival that is spared the recipes that no question is about."""
     return make([trial for trial in trials if trial.training_recipe == recipe])
 
 

@@ -72,7 +72,7 @@ def expected_gains(
     """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
 
     The closed form for a normal distribution (Jones, Schonlau and Welch, 1998), of the ratio to
-    the incumbent: what both do not know alike cancels out.
+    the incumbent: an error that both share cancels out.
     """
     if not is_open.any():
         return np.zeros(len(is_open))
