@@ -47,7 +47,8 @@ def longest_contexts(
 
     ``configurations`` are those of one environment. Their recipes are ``recipe`` at any sequence
     length, or any recipe with ``all_recipes``. A configuration that failed a cap check of the
-    budget does not fit, whatever its peak was. One whose losses contradict their reference is left out.
+    budget does not fit, whatever its peak was. One whose losses contradict their reference is left
+    out.
     ``out_of_memory`` are the choices of trials that failed on the whole GPU.
     """
     wanted = without_length(recipe)

@@ -15,8 +15,10 @@ from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.memory_correction import CorrectionHyperparameters
 
 _BORROWED_DEVIATION = 0.35
-"""Error of a prediction borrowed from other techniques, shared by all that borrow from the same one. torch's
-compiler changes a peak by a factor of 0.6 to 2.1 (``/docs/results``, BERT-large and a decoder)."""
+"""Error of a prediction borrowed from other techniques, shared by all that borrow from the same.
+
+torch's compiler changes a peak by a factor of 0.6 to 2.1 (``/docs/results``, BERT-large and a
+decoder)."""
 _BORROWED_CURVE_DEVIATION = 0.15
 """Error of such a prediction that belongs to one curve."""
 _OUT_OF_MEMORY_MARGIN = 1.05
