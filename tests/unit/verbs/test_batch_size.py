@@ -135,8 +135,8 @@ def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
     [
         ("precison=bf16", 'did you mean "precision"?'),
         ("micro_batch=4", '"micro_batch" is not a technique axis'),
-        ("precision=bf61", 'precision has no "bf61"; did you mean "bf16"?'),
-        ("precision", 'precision has no ""'),
+        ("precision=bf61", 'precision: "bf61" is not known; did you mean "bf16"?'),
+        ("precision", 'precision: "" is not known'),
         (
             "activations=checkpoint",
             "activations is decided by training_arguments.gradient_checkpointing",
@@ -158,7 +158,7 @@ def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_pa
         (["--max-micro-batch", "2.5"], "must be an integer from 1, not 2.5"),
         (["--tolerance", "all"], "must be a share below 1 such as 2% or 0.02, not all"),
         (["--time-budget", "soon"], "must be a time above zero"),
-        (["--set", "precision=fp7"], 'precision has no "fp7"'),
+        (["--set", "precision=fp7"], 'precision: "fp7" is not known'),
         (["--resume", "--output", "nothing"], "nothing: no run to resume"),
     ],
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from orchestrator.reporting.answer.evidence import certainty, counts
 
+from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.reporting.sections.search_summary import search_sentences
 
 EVIDENCE: dict[str, Any] = {
