@@ -78,7 +78,7 @@ class Session:
 
         Only rows measured in one of ``environments`` count. A resumed run keeps every final
         outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
-        A search without a plan gets the record when it asks for the trial.
+        A search that makes its trials as it goes gets the record when it asks for the trial.
         """
         measured_in = list(environments)
         for trial_id, record in earlier.items():
@@ -90,9 +90,12 @@ class Session:
                 self._second_best[trial_id] = record
             else:
                 self._reusable[trial_id] = record
-        # A search with a plan gets the records now; one without a plan when it asks for the trial.
+        # A search that makes its trials as it goes gets the rest when it asks for the trial.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
+        for record in list(self._reusable.values()):
+            if self.search.considers(record.spec):
+                self._reuse_record_of(record.trial_id)
         return self.reused
 
     def next_trial(self) -> TrialSpec | None:
@@ -265,6 +268,9 @@ class Session:
             return specs
         self._given_out.pop(specs[0].trial_id, None)
         chosen = self.search.reconsider(specs[0])
+        # The search may choose a trial that an earlier run measured.
+        while chosen is not None and self._reuse_record_of(chosen.trial_id):
+            chosen = self.search.ask()
         if chosen is None:
             return ()
         return (chosen,)

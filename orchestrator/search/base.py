@@ -62,6 +62,13 @@ class Search(ABC):
         There are none once the search is exhausted.
         """
 
+    def considers(self, spec: TrialSpec) -> bool:
+        """Whether the trial is one of a space that the search chooses from.
+
+        ``pending`` does not list a space: a row is expected only of what was measured.
+        """
+        return False
+
     def summary(self) -> Mapping[str, Any]:
         """What the search did, as JSON values; empty if it skips nothing by nature.
 

@@ -104,6 +104,10 @@ class FollowUps(Search):
         """The pending trials of the search, and the affordable follow-ups."""
         return [*self._search.pending(), *self._affordable()]
 
+    def considers(self, spec: TrialSpec) -> bool:
+        """Whether the search chooses from a space with the trial."""
+        return self._search.considers(spec)
+
     def summary(self) -> Mapping[str, Any]:
         """The summary of the search."""
         return self._search.summary()

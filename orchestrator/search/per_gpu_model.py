@@ -95,6 +95,10 @@ class PerGpuModel(Search):
             trials += search.pending()
         return trials
 
+    def considers(self, spec: TrialSpec) -> bool:
+        """Whether any model's search chooses from a space with the trial."""
+        return any(search.considers(spec) for search in self._searches.values())
+
     def summary(self) -> Mapping[str, Any]:
         """The counts of all models added up.
 

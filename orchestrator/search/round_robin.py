@@ -55,3 +55,7 @@ class RoundRobin(Search):
         for search in self._searches:
             trials += search.pending()
         return trials
+
+    def considers(self, spec: TrialSpec) -> bool:
+        """Whether any of the searches chooses from a space with the trial."""
+        return any(search.considers(spec) for search in self._searches)

@@ -27,9 +27,8 @@ from tests.conftest import SpecFactory
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
 H200 = load_gpu("h200")
-# Each costs a trace of BERT-large, but optimizers share one.
 DATA_LENGTH = 512
-
+# Each costs a trace of BERT-large, but optimizers share one.
 CHOSEN: tuple[Mapping[str, Any], ...] = (
     {},
     {"optimizer": "adamw_foreach"},

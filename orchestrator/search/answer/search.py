@@ -131,7 +131,7 @@ class AnswerSearch(Search):
         kept = [own for index, own in enumerate(self._candidates) if index not in rules]
         return self._plan.open_trials_of(kept)
 
-    def knows(self, spec: TrialSpec) -> bool:
+    def considers(self, spec: TrialSpec) -> bool:
         """Whether a trial is one of the plan."""
         return self._plan.candidate_of(spec.trial_id) is not None
 

@@ -354,3 +354,34 @@ def test_search_that_makes_its_trials_meets_earlier_records(tmp_path: Path) -> N
     assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
     assert give_out(sweep) == TRIALS[2]
     assert sweep.session.reused == 2
+
+
+class ChoosesFromASpace(MakesTrials):
+    """A search whose plan is a space to choose from."""
+
+    def considers(self, spec: TrialSpec) -> bool:
+        return spec in TRIALS
+
+
+def test_search_of_a_space_gets_all_earlier_records_at_once(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, make=ChoosesFromASpace)
+    unplanned = build_tiny_spec(repeat=99)
+    earlier = {spec.trial_id: record_of(spec) for spec in (*TRIALS[:2], unplanned)}
+    assert sweep.session.reuse(earlier, [HERE], resume=True) == 2
+    assert give_out(sweep) == TRIALS[2]
+
+
+class PrefersAnEarlierTrial(MakesTrials):
+    """A search that, asked again, wants a trial that an earlier run measured."""
+
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        return TRIALS[-1]
+
+
+def test_start_does_not_repeat_an_earlier_trial(tmp_path: Path) -> None:
+    session = Sweep(tmp_path, make=PrefersAnEarlierTrial).session
+    session.reuse({TRIALS[-1].trial_id: record_of(TRIALS[-1])}, [HERE], resume=True)
+    given_out = session.next_trials()
+    assert given_out == (TRIALS[0],)
+    assert session.start(given_out) == (TRIALS[1],)
+    assert session.reused == 1
