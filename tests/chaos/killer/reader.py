@@ -1,6 +1,6 @@
 """A reader of a run under chaos: opens its tables and renders its report, again and again.
 
-    python -m tests.chaos.reader FOLDER RESULT
+    python -m tests.chaos.killer.reader FOLDER RESULT
 
 Until SIGTERM it counts its reads, and keeps what went wrong, in RESULT.
 """
