@@ -15,6 +15,7 @@ from orchestrator.planning.arguments import argument_names, owned_arguments, run
 from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
 from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
+from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
@@ -60,8 +61,10 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         notes += note
     if arguments is not None:
         problems += argument_problems(arguments, used)
+        problems += secret_problems(arguments)
     if deepspeed is not None:
         problems += deepspeed_problems(deepspeed, used)
+        problems += secret_problems(deepspeed)
     return BaseArguments(
         training_arguments=_value_of(arguments) or {},
         deepspeed=_value_of(deepspeed),

@@ -9,8 +9,9 @@ from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import read_base_arguments
 from orchestrator.planning.build_config import FORMAT_OF_SUFFIX, build_config, format_of
-from orchestrator.planning.document import Document, read_document
+from orchestrator.planning.document import Document, Part, read_document
 from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.schema_models import SweepSection
@@ -21,6 +22,8 @@ from orchestrator.planning.validation_errors import section_of
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
+_NEVER_RECORDED = ("loggers",)
+"""Keys whose values may be secrets: no trial needs them, and run.json shows them as ``***``."""
 MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
@@ -39,6 +42,8 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
     problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
+    whole_file = Part(document=document, at=(), value=document.value)
+    problems += secret_problems(whole_file, except_keys=_NEVER_RECORDED)
     if not isinstance(section, SweepSection):
         for at, message in section:
             problems.append(document.problem(at, message))

@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.chaos import namespaces
 from tests.chaos.killer import page
 from tests.chaos.killer.outcome import SweepOutcome
-from tests.chaos.killer.struck_sweep import StruckSweep
+from tests.chaos.killer.struck_sweep import StruckSweep, planned_trials
 from tests.chaos.killer.victims import STRIKES, Strike
 
 DEADLINE_SECONDS = 420.0
@@ -110,6 +110,7 @@ class Campaign:
         self._options = options
         self._root = root
         self._has_mounts = has_mounts
+        self._planned = planned_trials()
         self._outcomes: dict[int, SweepOutcome] = {}
         self._seconds_before = 0.0
         self._begin = time.monotonic()
@@ -158,6 +159,7 @@ class Campaign:
             chance,
             deadline_seconds=DEADLINE_SECONDS,
             has_mounts=self._has_mounts,
+            planned=self._planned,
         )
         try:
             return sweep.run(kinds, evidence=self._options.evidence)

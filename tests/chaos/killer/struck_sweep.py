@@ -32,8 +32,13 @@ MOST_DRIVERS = 12
 _MARK = "CHAOS_KILLER"
 _END_SECONDS = 20.0
 """How long a sweep's processes have to end after their driver."""
-_LONGEST_PAUSE = 12.0
+_LONGEST_PAUSE = 20.0
 """Seconds between two strikes, at most."""
+
+
+def planned_trials() -> list[str]:
+    """The ids of the trials that ``CONFIG`` plans."""
+    return [spec.trial_id for spec in plan(load_config(CONFIG), has_gpu=False).trials]
 
 
 class StruckSweep:
@@ -47,7 +52,9 @@ class StruckSweep:
         *,
         deadline_seconds: float,
         has_mounts: bool,
+        planned: Sequence[str],
     ) -> None:
+        """``planned``: the ids of the trials that ``CONFIG`` plans."""
         self._chance = chance
         self._deadline_seconds = deadline_seconds
         self._has_mounts = has_mounts
@@ -58,10 +65,9 @@ class StruckSweep:
         self._folder = self._disk / "run"
         self._log = root / f"run{number}.log"
         self._reads = root / f"run{number}.reads"
+        self._planned = planned
         self._finished: dict[str, bytes] = {}
         """Trial -> its final record as it was first seen."""
-        planned = plan(load_config(CONFIG), has_gpu=False).trials
-        self._planned = [spec.trial_id for spec in planned]
         self._outcome = SweepOutcome(trials=len(self._planned))
 
     def run(self, kinds: Sequence[Strike], *, evidence: Path | None = None) -> SweepOutcome:
