@@ -55,7 +55,8 @@ class Family:
     decided: Mapping[str, str] = field(default_factory=dict)
     """Parameter of the class that the user may not set -> why."""
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Parameter beyond those of the class -> its type as a Python annotation."""
+    """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
+    type than the class's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,6 +26,7 @@ from orchestrator.planning.axes import (
     overlay,
 )
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
+from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Choices, Variants, broken_rule
 
@@ -39,25 +40,31 @@ class Plan:
 
     trials: tuple[TrialSpec, ...]
     ruled_out: tuple[TrialRecord, ...]
-    """Outcome UNSUPPORTED, with the rule's name and its reason."""
+    """Outcome UNSUPPORTED, with the name of the rule or the requirement, and its reason."""
 
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
-    """The sweep's trials in the order of the file, and those that a rule forbids.
+    """The sweep's trials in the order of the file, and those that cannot run.
+
+    A rule forbids these, or a requirement that the configuration itself shows to be unmet.
 
     Pure and deterministic.
     """
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
     for choices in _configurations(config):
-        rule = broken_rule(choices, _chosen_variants(choices, config))
         spec = trial_spec(choices, config, has_gpu=has_gpu)
+        variants = _chosen_variants(choices, config)
+        rule = broken_rule(choices, variants)
+        obstacle = unmet_requirement(spec, variants.values())
+        if rule is not None:
+            obstacle = (rule.name, rule.reason)
         for repeat in range(config.repeats):
             trial = replace(spec, repeat=repeat)
-            if rule is None:
+            if obstacle is None:
                 trials.append(trial)
             else:
-                ruled_out.append(unsupported(trial, rule.name, rule.reason))
+                ruled_out.append(unsupported(trial, *obstacle))
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
 
 

@@ -12,10 +12,11 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
-from orchestrator.planning.prechecks.lengths import sequence_lengths
+from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
+from orchestrator.planning.prechecks.technique_requirements import model_keys
 from orchestrator.planning.problems import ConfigError, KeyPath
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
@@ -83,7 +84,7 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
     if size.mistake:
         document = read_document(config.path)
         raise ConfigError([document.problem(("model", "config"), _refused(size.mistake))])
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     return ModelFacts(size=size, shapes=batch_shapes(config, model_type, given, micro_batch))
 
 
@@ -122,7 +123,8 @@ def _unreachable(name: str) -> str:
 
 def _text_findings(config: SweepConfig) -> Iterator[Finding]:
     """Problems with the model's configuration: unknown keys, and sequences that are too long."""
-    model_type, given = _model_keys(config)
+    yield from _lengths_of_images(config)
+    model_type, given = model_keys(config.model)
     if model_type is None:
         return
     if config.model.name_or_path is not None:
@@ -144,7 +146,7 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
 
 def _length_notes(config: SweepConfig) -> Iterator[Finding]:
     """A note if sequences are longer than those that the model was trained for."""
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     trained = trained_positions(model_type or "", given)
     for at, length in sequence_lengths(config):
         if trained is None or length <= trained:
@@ -155,20 +157,16 @@ def _length_notes(config: SweepConfig) -> Iterator[Finding]:
         )
 
 
-def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:
-    """The model type, and the keys of its configuration that are not at their defaults."""
-    if config.model.name_or_path is None:
-        return config.model.architecture, config.model.config
-    saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
-    model_type = saved.get("model_type")
-    if not isinstance(model_type, str):
-        return None, config.model.config
-    return model_type, {**saved, **config.model.config}
+def _lengths_of_images(config: SweepConfig) -> Iterator[Finding]:
+    """Sequence lengths of a model whose samples have none."""
+    if config.model.task == "image-classification":
+        for at, _ in lengths_of_axis(config):
+            yield at, "images have no tokens: remove this axis; their size is in model.config"
 
 
 def _num_labels(config: SweepConfig) -> int | None:
     """The number of classes of the model; None if its configuration is not on this machine."""
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     if model_type is None or configuration_class(model_type) is None:
         return None
     labels = given.get("id2label")

@@ -17,6 +17,12 @@ _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
 _UPCAST = {"upcast": "bool"}
 """The parameter beyond the library's: whether all that is not quantized is cast to 32 bits, as
 ``peft.prepare_model_for_kbit_training`` does. The default is true."""
+_4_BIT_VALUES = {
+    "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
+    "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
+    "bnb_4bit_quant_storage": "Literal['uint8', 'bfloat16', 'float16', 'float32']",
+}
+"""Parameter of 4 bits -> the values that work. The library takes any text, and fails later."""
 _BITS_DECIDED = "the name of the technique decides it"
 
 
@@ -36,19 +42,21 @@ def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Varia
     return _quantized(doc, Hook("quantized_base", arguments), "bitsandbytes")
 
 
-def _family(method: str, doc: str, decided: Mapping[str, str]) -> Family:
+def _family(method: str, doc: str, decided: Mapping[str, str], values: Mapping[str, str]) -> Family:
+    """``decided`` and ``values`` are those of this method alone; see ``Family``."""
     always_decided = {
         "load_in_4bit": _BITS_DECIDED,
         "load_in_8bit": _BITS_DECIDED,
         "llm_int8_enable_fp32_cpu_offload": "the whole model is on the GPU",
         "llm_int8_has_fp16_weight": "the base is frozen, so it needs no 16-bit copy",
+        "quant_method": _BITS_DECIDED,
     }
     return Family(
         doc=doc,
         config_class=_CONFIG_CLASS,
         build=functools.partial(_bitsandbytes, method, doc),
         decided={**always_decided, **decided},
-        extra=_UPCAST,
+        extra={**_UPCAST, **values},
     )
 
 
@@ -89,12 +97,14 @@ BASE = Axis(
                 "bnb_4bit_quant_type": _ONLY_4_BIT,
                 "bnb_4bit_use_double_quant": _ONLY_4_BIT,
             },
+            {},
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
             "The same with parameters of BitsAndBytesConfig; upcast: false keeps all that is not "
             "quantized in 16 bits",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
+            _4_BIT_VALUES,
         ),
     },
 )
