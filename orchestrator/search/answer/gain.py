@@ -155,7 +155,8 @@ def _feasible(
         return np.asarray(runs)
     # A normal error as the sum of a common part and an independent part; their variances add to 1.
     shared = generator.standard_normal((_SAMPLES, 1)) * math.sqrt(_SHARED_MEMORY_ERROR)
-    independent = generator.standard_normal((_SAMPLES, len(rows))) * math.sqrt(1 - _SHARED_MEMORY_ERROR)
+    independent = generator.standard_normal((_SAMPLES, len(rows)))
+    independent *= math.sqrt(1 - _SHARED_MEMORY_ERROR)
     log_memory = beliefs.log_memory[rows] + beliefs.memory_deviation[rows] * (shared + independent)
     return np.asarray(runs & (log_memory <= math.log(budget_bytes)))
 
