@@ -1,4 +1,4 @@
-"""Find the fastest configuration in your memory: no axes, a few minutes, and the files to train."""
+"""Find the fastest configuration in your memory, without axes, and write a training script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GPU_MINUTES = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneOptions(RunOptions):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     config: Path
     goal: Goal
@@ -37,7 +37,7 @@ class TuneOptions(RunOptions):
     """GPU time of all trials together."""
     trust_remote_code: bool = False
     output: Location | None = None
-    """None: a folder beside the configuration's output folder."""
+    """None: the output folder of the configuration, with "-tune" after its name."""
     dry_run: bool = False
 
     @classmethod
@@ -136,7 +136,7 @@ def _minutes(text: str) -> float:
 
 
 def _notes(config: SweepConfig) -> list[str]:
-    """What of the configuration plays no part."""
+    """Notes about parts of the configuration that ``tune`` ignores."""
     if config.axes or config.subsets or config.trials:
         return ["tune chooses what to try by itself; the axes of this file play no part"]
     return []
@@ -205,7 +205,7 @@ def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
 
 
 def _export(run: Any, candidate: Any, target: Path) -> str:
-    """Write the files to train a pick with. Returns their folder, or why there are none."""
+    """Write the files to train a pick. Returns their folder, or the reason why there are none."""
     from orchestrator.export import NotExportableError
 
     try:

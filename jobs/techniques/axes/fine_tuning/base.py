@@ -1,4 +1,4 @@
-"""Base axis: the number format of the frozen weights beside which an adapter is trained."""
+"""Base axis: the number format of the weights that are frozen while an adapter is trained."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
 _UPCAST = {"upcast": "bool"}
-"""The parameter beyond the library's: whether all that is not quantized is cast to 32 bits, as
-``peft.prepare_model_for_kbit_training`` does. The default is true."""
+"""A parameter that the library's class does not have: whether the weights that are not quantized
+are cast to 32 bits, as ``peft.prepare_model_for_kbit_training`` does. The default is true."""
 _4_BIT_VALUES = {
     "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
     "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
@@ -26,10 +26,10 @@ _4_BIT_VALUES = {
 _BITS_DECIDED = "the name of the technique decides it"
 
 
-def _quantized(doc: str, place: Hook, package: str) -> Variant:
+def _quantized(doc: str, base_hook: Hook, package: str) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"base": place},
+        hooks={"base": base_hook},
         requires=(f"package:{package}", "package:peft", "bf16"),
         numerical_effect="training",
         traits=("frozen_base", "quantized_base"),
@@ -61,7 +61,7 @@ def _family(method: str, doc: str, decided: Mapping[str, str], values: Mapping[s
 
 
 _DOCS = {
-    "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlying features in 16",
+    "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlier features in 16",
     "bnb_4bit": "QLoRA's base of bitsandbytes: linear layers in 4 bits (NF4, double quantization), "
     "computed in bf16",
 }
@@ -69,12 +69,12 @@ _ONLY_4_BIT = "it is a parameter of bnb_4bit"
 
 BASE = Axis(
     name="base",
-    doc="Number format of the weights that an adapter leaves frozen",
+    doc="Number format of the weights that are frozen while an adapter is trained",
     default="default",
     variants={
-        "default": Variant(doc="The format that the precision axis gives the weights"),
+        "default": Variant(doc="The format that the axis `precision` sets"),
         "16bit": Variant(
-            doc="All weights of the model in bf16, and the adapter's own in 32 bits",
+            doc="Weights of the model in bf16, and weights of the adapter in 32 bits",
             hooks={"base": Hook("bf16_base")},
             requires=("bf16",),
             numerical_effect="rounding",
@@ -90,7 +90,7 @@ BASE = Axis(
     families={
         "bnb_8bit": _family(
             "bnb_8bit",
-            "The same with parameters of BitsAndBytesConfig",
+            "bnb_8bit with parameters of BitsAndBytesConfig",
             {
                 "bnb_4bit_compute_dtype": _ONLY_4_BIT,
                 "bnb_4bit_quant_storage": _ONLY_4_BIT,
@@ -101,8 +101,8 @@ BASE = Axis(
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
-            "The same with parameters of BitsAndBytesConfig; upcast: false keeps all that is not "
-            "quantized in 16 bits",
+            "bnb_4bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
+            "not quantized in 16 bits",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
             _4_BIT_VALUES,
         ),
@@ -114,7 +114,7 @@ BASE = Axis(
 def bf16_base(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, with all its weights in bf16.
+    """The model that ``make`` returns, on ``device``, with all its weights in bf16.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
     """
@@ -122,7 +122,7 @@ def bf16_base(
 
     if is_checkpoint:
         return make(dtype=torch.bfloat16).to(device)
-    # Random weights are drawn on the device itself.
+    # Random weights are drawn directly on the device.
     with device:
         model = make(dtype=torch.bfloat16)
     return model.to(device)
@@ -137,10 +137,10 @@ def quantized_base(
     method: str,
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, quantized by bitsandbytes and frozen.
+    """The model that ``make`` returns, on ``device``, quantized by bitsandbytes and frozen.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
-    not quantized. What is not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is
+    not quantized. Weights that are not quantized have 16 bits, or 32 if the parameter ``upcast`` is
     true.
     """
     import transformers
@@ -160,7 +160,7 @@ def quantized_base(
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
     model = _frozen(make, is_checkpoint, device, config)
     if is_upcast:
-        # The training loop turns checkpointing on, if it is asked for.
+        # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return model
 
@@ -169,7 +169,7 @@ def quantized_base(
 def torchao_int8_base(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, with 8-bit linear layers, and frozen."""
+    """The model that ``make`` returns, on ``device``, with 8-bit linear layers, and frozen."""
     import transformers
     from torchao.quantization import Int8WeightOnlyConfig
 
@@ -180,10 +180,10 @@ def torchao_int8_base(
 def _frozen(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device, config: Any
 ) -> torch.nn.Module:
-    """The model, quantized as the configuration says; all else of it is in 16 bits.
+    """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
 
-    A checkpoint is quantized as transformers loads it. Random weights are quantized layer by layer,
-    so that the device never holds more than one layer in 16 bits.
+    transformers quantizes a checkpoint while it loads it. Random weights are quantized layer by
+    layer, so that at most one layer with 16 bits is in memory.
     """
     import torch
 
@@ -197,7 +197,7 @@ def _frozen(
 def _quantized_at_random(
     make: Callable[..., torch.nn.Module], config: Any, device: torch.device
 ) -> torch.nn.Module:
-    """A model of random weights, made by the quantizer through which transformers loads."""
+    """A model with random weights, quantized by the quantizer of transformers."""
     import torch
     from transformers import initialization
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -211,7 +211,7 @@ def _quantized_at_random(
         for layer, owner, prefix in _layers(model):
             replaced = _drawn(layer, owner, model.dtype, device)
             _quantize(layer, prefix, replaced, model, quantizer)
-    # A weight that two modules share was drawn for both.
+    # A weight that two modules share was drawn twice, so it is tied again.
     model.tie_weights()
     model.hf_quantizer = quantizer
     quantizer.postprocess_model(model)
@@ -221,10 +221,10 @@ def _quantized_at_random(
 
 
 def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
-    """The layers of all lists of layers, then the whole model.
+    """The layers of all module lists, then the whole model.
 
-    Each comes with the model whose ``_init_weights`` draws its weights, and with its name. A list
-    inside a layer is part of that layer.
+    Each comes with the model whose ``_init_weights`` draws its weights, and with the prefix of its
+    name. A list inside a layer is part of that layer.
     """
     from torch.nn import ModuleList
     from transformers import PreTrainedModel
@@ -234,7 +234,8 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
         module, owner, prefix = waiting.pop()
         for name, child in module.named_children():
             full_name = f"{prefix}{name}."
-            # A part that is a model of its own draws its weights in its own way.
+            # A part that is a transformers model, such as an encoder, has its own
+            # ``_init_weights``.
             child_owner = child if isinstance(child, PreTrainedModel) else owner
             if isinstance(module, ModuleList):
                 yield child, child_owner, full_name
@@ -246,10 +247,10 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
 def _drawn(
     module: Any, owner: Any, dtype: torch.dtype, device: torch.device
 ) -> dict[tuple[Any, str], Any]:
-    """Draw a module's weights on the device, children first; tensors that exist stay.
+    """Draw the random weights of a module on the device, those of its children first.
 
-    Returns the empty parameters that were replaced, by their module and name: they say how to
-    quantize.
+    Tensors that are not on the meta device stay. Returns the meta parameters that were replaced, by
+    module and name: the quantizer reads from them how to quantize.
     """
     import torch
     from transformers import PreTrainedModel
@@ -263,7 +264,7 @@ def _drawn(
     empty = [tensor for tensor in (*parameters.values(), *buffers.values()) if tensor.is_meta]
     for name, parameter in parameters.items():
         if parameter.is_meta:
-            # A quantizer's layer is made in 32 bits; its weight has the model's dtype.
+            # A quantizer creates its layers in 32 bits, but their weights have the model's dtype.
             kind = dtype if hasattr(module, "source_cls") else parameter.dtype
             values = torch.empty(parameter.shape, dtype=kind, device=device)
             replaced[module, name] = parameter
@@ -279,7 +280,7 @@ def _drawn(
 def _quantize(
     layer: Any, prefix: str, replaced: Mapping[tuple[Any, str], Any], model: Any, quantizer: Any
 ) -> None:
-    """Quantize the weights of a layer that the quantizer is made for."""
+    """Quantize those weights of a layer that the quantizer supports."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -291,7 +292,7 @@ def _quantize(
                 continue
             values = module._parameters[name].data
             if issubclass(getattr(module, "source_cls", torch.nn.Linear), Conv1D):
-                values = values.T  # the quantizer expects it as a checkpoint of Conv1D has it
+                values = values.T  # the quantizer expects the layout of a Conv1D's checkpoint
             module._parameters[name] = replaced[module, name]
             packed = operation.convert(
                 {full_name: values}, full_layer_name=full_name, model=model, missing_keys=set()
