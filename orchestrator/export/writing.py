@@ -53,10 +53,7 @@ def export(
     refuse_used_folder(folder, force=force)
     # Make all texts before writing, so that a failure leaves no half-written folder.
     try:
-        texts = _settings_files(spec, epochs)
-        texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-        if spec.data.file is not None:
-            texts[FILE_NAME] = data_module()
+        texts = _training_files(spec, label, epochs, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -66,6 +63,17 @@ def export(
             f"the row's settings are not those of a trial ({error!r})"
         ) from None
     return _written(texts, folder)
+
+
+def _training_files(
+    spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None
+) -> dict[str, str]:
+    """The files that the training reads and runs: name -> text."""
+    texts = _settings_files(spec, epochs)
+    texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+    if spec.data.file is not None:
+        texts[FILE_NAME] = data_module()
+    return texts
 
 
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,8 +41,7 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     base = read_base_arguments(document, reader.used)
     problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
     if not isinstance(section, SweepSection):
-        for at, message in section:
-            problems.append(document.problem(at, message))
+        problems += itertools.starmap(document.problem, section)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
