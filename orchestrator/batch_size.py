@@ -96,6 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.dry_run:
         _print_plan(config, sets, options, facts)
         return cli.EXIT_OK
+    return _tune(config, sets, options)
+
+
+def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> int:
+    """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
 
     def run(folder: RunFolder) -> int:

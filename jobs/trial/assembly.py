@@ -62,17 +62,29 @@ def assemble(
         collator=collator,
         arguments=arguments,
         optimizer=_optimizer(spec, model, arguments),
-        meter=Meter(
-            trackers,
-            enter,
-            warmup_steps=_warmup_steps(spec, device),
-            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=wanted_error(spec.measure.relative_error, device.type),
-            device=device,
-            count_samples=getattr(collator, "count_samples", None),
-        ),
+        meter=_meter(spec, trackers, enter, device, dataset, collator),
     )
     return setup, lengths
+
+
+def _meter(
+    spec: TrialSpec,
+    trackers: Sequence[Tracker],
+    enter: Announce,
+    device: torch.device,
+    dataset: Any,
+    collator: Collator | None,
+) -> Meter:
+    """What reports the steps to the trackers and ends the training."""
+    return Meter(
+        trackers,
+        enter,
+        warmup_steps=_warmup_steps(spec, device),
+        total_steps=_step_limit(spec, device) or _steps_in_an_epoch(spec, len(dataset)),
+        relative_error=wanted_error(spec.measure.relative_error, device.type),
+        device=device,
+        count_samples=getattr(collator, "count_samples", None),
+    )
 
 
 def cores(spec: TrialSpec) -> int:

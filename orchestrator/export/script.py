@@ -142,6 +142,13 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    call = arguments([*_hook_inputs(place, spec), *keywords(hook.arguments)])
+    function_name = name(function.__name__)
+    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
+
+
+def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
+    """What a hook at this place gets before its own arguments: values, or names in the script."""
     model = spec.model
     facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs: list[Code] = []
@@ -149,8 +156,8 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
         if word == "BATCHING":
             attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
             inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
+        elif word in facts:
+            inputs.append(literal(facts[word]))
         else:
-            inputs.append(literal(facts[word]) if word in facts else Code(word))
-    call = arguments([*inputs, *keywords(hook.arguments)])
-    function_name = name(function.__name__)
-    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
+            inputs.append(Code(word))
+    return inputs

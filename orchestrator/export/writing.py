@@ -55,10 +55,7 @@ def export(
     _refuse_secrets(spec)
     # Make all texts before writing, so that a failure leaves no half-written folder.
     try:
-        texts = _settings_files(spec, epochs)
-        texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-        if spec.data.file is not None:
-            texts[FILE_NAME] = data_module()
+        texts = _training_files(spec, label, epochs, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -78,6 +75,17 @@ def _refuse_secrets(spec: TrialSpec) -> None:
     for at in secret_paths(to_json(spec)):
         name = ".".join(map(str, at))
         raise NotExportableError(f"{name} looks like a secret, which no script may hold")
+
+
+def _training_files(
+    spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None
+) -> dict[str, str]:
+    """The files that the training reads and runs: name -> text."""
+    texts = _settings_files(spec, epochs)
+    texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+    if spec.data.file is not None:
+        texts[FILE_NAME] = data_module()
+    return texts
 
 
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:

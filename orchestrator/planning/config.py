@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -45,8 +46,7 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     whole_file = Part(document=document, at=(), value=document.value)
     problems += secret_problems(whole_file, except_keys=_NEVER_RECORDED)
     if not isinstance(section, SweepSection):
-        for at, message in section:
-            problems.append(document.problem(at, message))
+        problems += itertools.starmap(document.problem, section)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)

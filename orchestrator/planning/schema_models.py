@@ -8,11 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -30,32 +28,14 @@ from orchestrator.planning.scalar_types import (
     HostMemory,
     Loggers,
     MappingOrPath,
+    Output,
+    RunName,
     Size,
     Steps,
 )
 from orchestrator.planning.search_choice import search_schema
 from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
-from orchestrator.storage.location import location
-
-_NAME_CHARACTERS = 100
-"""The longest name of a sweep; the name of a folder may have 255 bytes."""
-
-
-def _check_name(value: str | None) -> str | None:
-    if value is None:
-        return None
-    if re.search(r"[/\\]", value) or value in (".", ".."):
-        raise ValueError("is a name, not a path; to choose the run folder, set output")
-    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
-        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
-    return value
-
-
-def _check_output(value: str | None) -> str | None:
-    if value is not None:
-        location(value)  # raises ValueError
-    return value
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
@@ -269,7 +249,7 @@ class SubsetSection(Section):
 class SweepSection(Section):
     """One sweep: a model, TrainingArguments for all trials, and the axes to vary."""
 
-    name: Annotated[str | None, AfterValidator(_check_name)] = None
+    name: RunName = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""
@@ -308,6 +288,5 @@ class SweepSection(Section):
     """
     loggers: Loggers = Field(default_factory=dict)
     """Experiment loggers to report to: their names, or a mapping of names to arguments."""
-    output: Annotated[str | None, AfterValidator(_check_output)] = None
-    """The run folder, or a URI to which it is uploaded (s3://, gs://, hf://). Default: runs/NAME.
-    """
+    output: Output = None
+    """The run folder, or a URI to upload it to (s3://, gs://, hf://). Default: runs/NAME."""

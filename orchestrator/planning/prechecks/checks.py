@@ -95,13 +95,7 @@ def _refused(mistake: str) -> str:
 def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     """Problems of the checkpoint, the tokenizer and the data."""
     file = config.data.file
-    names: list[tuple[KeyPath, str, Callable[[str], str]]] = []
-    if config.model.name_or_path is not None:
-        at: KeyPath = ("model", "name_or_path")
-        names.append((at, config.model.name_or_path, checkpoints.model_problem))
-    if file is not None and file.tokenizer is not None:
-        names.append((("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem))
-    for at, name, problem_of in names:
+    for at, name, problem_of in _named_files(config):
         problem = problem_of(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = _unreachable(name)
@@ -110,6 +104,15 @@ def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     if file is not None:
         for below, message in data_problems(file, config.model.task, _num_labels(config)):
             yield ("data", "file", *below), message
+
+
+def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
+    """The checkpoint and the tokenizer that the configuration names, with what checks each."""
+    if config.model.name_or_path is not None:
+        yield ("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem
+    file = config.data.file
+    if file is not None and file.tokenizer is not None:
+        yield ("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem
 
 
 @functools.cache
