@@ -85,7 +85,7 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     if len(packed) == 0:
         raise ValueError(f"all rows together have fewer tokens than one block of {tokens}")
     packed.set_format("pt")
-    if "flash" not in attention and "varlen" not in attention:
+    if not takes_row_lengths(attention):
         return packed, transformers.default_data_collator
 
     def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
     batch: dict[str, Any] = {}
     for name in ("input_ids", "labels", "position_ids"):
         batch[name] = torch.cat([part[name] for part in parts])[None]
-    if "flash" in attention or "varlen" in attention:
+    if takes_row_lengths(attention):
         # Where rows begin. Without it these kernels look for it in every layer.
         positions = batch["position_ids"][0]
         begins = torch.nonzero(positions == 0).flatten()
@@ -153,6 +153,11 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
         batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
         batch |= {"max_length_q": longest, "max_length_k": longest}
     return batch
+
+
+def takes_row_lengths(attention: str) -> bool:
+    """Whether an implementation of attention is given where rows begin, in place of a mask."""
+    return any(name in attention for name in ("flash", "varlen", "xformers"))
 
 
 def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:
