@@ -76,7 +76,12 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "low_cpu_mem_usage",
     ),
     "how strictly axolotl checks": ("strict",),
-    "a key that axolotl does not read": ("batch_size", "full_finetune", "test_value"),
+    "a key that axolotl does not read, or no longer": (
+        "batch_size",
+        "flash_attn_rms_norm",
+        "full_finetune",
+        "test_value",
+    ),
 }
 """Reason -> keys."""
 

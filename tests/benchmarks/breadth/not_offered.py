@@ -27,14 +27,9 @@ NOT_OFFERED: Mapping[str, tuple[str, ...]] = {
     "experts: axolotl's own form of Llama 4's": ("llama4_linearized_experts",),
     "kernels: axolotl's own for query and key of attention": ("fused_attn_kernel",),
     "kernels: axolotl's own for LoRA": ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"),
-    "kernels: flash-attn's for norms, gated layers and loss": (
-        "flash_attn_cross_entropy",
-        "flash_attn_fuse_mlp",
-        "flash_attn_rms_norm",
-    ),
+    "kernels: flash-attn's cross-entropy": ("flash_attn_cross_entropy",),
     "kernels: optimum's BetterTransformer": ("flash_optimum",),
     "loop: diffusion of text": ("diffusion",),
-    "loop: energy-based fine-tuning (EBFT)": ("ebft",),
     "loop: reward models": ("reward_model", "process_reward_model", "num_labels"),
     "loss: EAFT": ("use_eaft", "eaft_alpha", "eaft_k"),
     "training: a part of the model's own weights": ("unfrozen_parameters",),
@@ -45,7 +40,6 @@ NOT_OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "training: for quantization to come (QAT)": ("qat",),
     "training: for sparse weights (llm-compressor)": ("llmcompressor",),
-    "training: frozen parts for images": ("freeze_mm_modules",),
 }
 """Reason -> keys. One that is off, as `false`, asks for nothing."""
 
@@ -56,9 +50,23 @@ def note_what_is_not_offered(example: Example, draft: Draft) -> None:
         for key in keys:
             if example.is_on(key):
                 draft.miss(reason)
-    # Kernels in general; those that matter have keys of their own.
-    example.ignore("use_kernels")
     if example.is_on("use_scattermoe"):
         draft.miss("experts: ScatterMoE's kernels")
+    if example.is_on("use_kernels"):
+        draft.miss("kernels: those of the Hub for a model's layers")
+    # axolotl replaces the layer in the Llama architectures alone.
+    is_llama = draft.model.get("architecture") in ("llama", "llama4")
+    if example.is_on("flash_attn_fuse_mlp") and is_llama:
+        draft.miss("kernels: xformers' gated layers")
+    _note_frozen_vision(example, draft)
     # Further options of these loops.
-    example.ignore("trl", "vllm", "rl_beta", "kto_desirable_weight", "orpo_alpha")
+    example.ignore("ebft", "trl", "vllm", "rl_beta", "kto_desirable_weight", "orpo_alpha")
+
+
+def _note_frozen_vision(example: Example, draft: Draft) -> None:
+    """Freezing the parts for images changes nothing where an adapter has no part in them."""
+    adapter = draft.axes.get("adapter", {})
+    targets = adapter.get("lora", {}).get("target_modules", "")
+    names_language_model = isinstance(targets, str) and "language_model" in targets
+    if example.is_on("freeze_mm_modules") and not names_language_model:
+        draft.miss("training: frozen parts for images")

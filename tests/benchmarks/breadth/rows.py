@@ -5,9 +5,6 @@ from __future__ import annotations
 from tests.benchmarks.breadth.draft import Draft
 from tests.benchmarks.breadth.example import Example
 
-_PREFERENCES = {"dpo": "dpo", "orpo": "orpo", "kto": "kto"}
-"""Kind of preference learning -> the loop that it would have here."""
-
 
 def translate_rows(example: Example, draft: Draft) -> None:
     """The data, the length of a sample, and batches of rows of unequal length."""
@@ -32,7 +29,7 @@ def _translate_data(example: Example, draft: Draft, length: int) -> None:
         draft.miss("data: rows that are streamed while training")
     method = example.take("rl")
     if method is not None:
-        draft.axes["loop"] = _PREFERENCES.get(method, method)
+        draft.miss(f"loop: {str(method).upper()}")
 
 
 def _translate_batching(example: Example, draft: Draft) -> None:
@@ -40,8 +37,8 @@ def _translate_batching(example: Example, draft: Draft) -> None:
     pads_fully = example.is_on("pad_to_sequence_len")
     example.ignore("sample_packing_sequentially")
     if is_packed:
-        # axolotl pads a packed block to its full length, unless it is told not to.
-        draft.axes["batching"] = "packed"
+        # Whole rows in bins, as axolotl packs them. What it pads of a bin is less than any row.
+        draft.axes["batching"] = "packed_whole_rows"
     elif pads_fully:
         draft.axes["batching"] = "pad_to_length"
     elif example.is_on("group_by_length"):

@@ -83,7 +83,7 @@ def _lora_parameters(example: Example) -> dict[str, Any]:
 def _precision(example: Example, draft: Draft, *, has_frozen_base: bool) -> str:
     """The value of our axis; empty where we have none."""
     # "auto" is bf16 wherever the GPU has it.
-    is_bf16 = example.is_on("bf16") or example.is_on("bfloat16")
+    is_bf16 = any([example.is_on("bf16"), example.is_on("bfloat16")])
     is_fp16 = example.is_on("fp16")
     has_fp16_weights = example.is_on("float16")
     example.ignore("torch_dtype")
