@@ -36,11 +36,34 @@ def _package(name: str, spec: TrialSpec) -> str:
     reason = f"the package {name} is not installed"
     if name in _EXTRAS:
         reason += f": pip install 'training-frontier[{_EXTRAS[name]}]'"
+    elif name in DISTRIBUTIONS:
+        reason += f": pip install {DISTRIBUTIONS[name]}"
     return reason
 
 
 _EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
 """Module -> the extra of this project that installs it."""
+DISTRIBUTIONS: Mapping[str, str] = {
+    "apollo_torch": "apollo-torch",
+    "bitsandbytes": "bitsandbytes",
+    "cut_cross_entropy": "cut-cross-entropy",
+    "deepspeed": "deepspeed",
+    "flash_attn": "flash-attn",
+    "galore_torch": "galore-torch",
+    "grokadamw": "grokadamw",
+    "kernels": "kernels",
+    "liger_kernel": "liger-kernel",
+    "lomo_optim": "lomo-optim",
+    "optimi": "torch-optimi",
+    "peft": "peft",
+    "schedulefree": "schedulefree",
+    "torchao": "torchao",
+    "xformers": "xformers",
+}
+"""Module -> the name of its package on PyPI.
+
+A run folder can name no other package, because installing a package runs its code.
+"""
 
 
 def _task(name: str, spec: TrialSpec) -> str:
