@@ -1,4 +1,4 @@
-"""The expected slot time of a trial of each candidate: its steps, and everything else."""
+"""Slot time that a trial of each candidate will likely take: its steps, and what comes before."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from orchestrator.search.frontier.arrays import Array
 from orchestrator.search.frontier.candidates import Candidate
 
 USUAL_SECONDS = 2.5
-"""Seconds of a trial without its steps and its compilation: process, model, data, first step.
-Assumed until a trial without overhead has ended."""
+"""Seconds of a trial besides its steps and its compiler: process, model, data, first step."""
 _LEAST_SECONDS = 0.2
-"""A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _STEPS_OF_AN_EPOCH = 100
-"""Assumed number of steps of a trial that runs a whole epoch."""
+"""Steps assumed of a trial that runs a whole epoch."""
 
 
 class TrialCost:
-    """Expected slot time of trials: the time of their steps, and an overhead.
+    """Expected slot time. What a trial takes besides its steps is learnt from those that ran.
 
-    The overhead is learnt from the trials that ran. A compiled trial takes many times as long as an
-    eager one. So there is a separate figure for each prior overhead (``technique_priors``).
+    A compiled trial takes many times as long as an eager one, so techniques with an overhead of
+    their own (``technique_priors``) are learnt apart.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
@@ -34,10 +32,10 @@ class TrialCost:
         batches = []
         for candidate in candidates:
             trial = candidate.trials[0]
-            overhead = 0.0
+            own = 0.0
             for axis, _, value in candidate.techniques:
-                overhead += max(0.0, priors.of(axis, value).overhead_seconds)
-            overheads.append(overhead)
+                own += max(0.0, priors.of(axis, value).overhead_seconds)
+            overheads.append(own)
             counted = trial.measure.steps or _STEPS_OF_AN_EPOCH
             steps.append(trial.measure.warmup_steps + counted)
             batches.append(trial.effective_batch)
@@ -45,28 +43,23 @@ class TrialCost:
         self._steps = np.array(steps, float)
         self._batches = np.array(batches, float)
         self._measured: dict[float, list[float]] = {}
-        """Prior overhead of the techniques -> measured overheads of trials, in seconds."""
+        """Prior overhead of techniques -> seconds besides steps that their trials took."""
 
     def note(self, index: int, record: TrialRecord) -> None:
-        """Learn the overhead of a trial; a trial without a speed is ignored."""
+        """Take in what a trial took; one without a speed says nothing."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
-        # Overhead = slot time - optimizer steps × samples per step / samples per second.
         in_steps = self._steps[index] * self._batches[index] / speed
-        seconds = max(_LEAST_SECONDS, record.slot_seconds - in_steps)
-        self._measured.setdefault(float(self._overheads[index]), []).append(seconds)
+        besides = max(_LEAST_SECONDS, record.slot_seconds - in_steps)
+        self._measured.setdefault(float(self._overheads[index]), []).append(besides)
 
     def seconds(self, speeds: Array) -> Array:
-        """Expected seconds of a trial of each candidate, shape (candidates,).
-
-        ``speeds`` are the expected samples per second, of the same shape.
-        """
+        """Seconds of a trial of each candidate, given samples per second, shape (candidates,)."""
         usual = USUAL_SECONDS
         if 0.0 in self._measured:
             usual = statistics.median(self._measured[0.0])
-        overheads = usual + self._overheads
-        # A measured overhead replaces the prior one. The median ignores a trial that was disturbed.
+        besides = usual + self._overheads
         for overhead, measured in self._measured.items():
-            overheads[self._overheads == overhead] = statistics.median(measured)
-        return np.asarray(overheads + self._steps * self._batches / speeds)
+            besides[self._overheads == overhead] = statistics.median(measured)
+        return np.asarray(besides + self._steps * self._batches / speeds)
