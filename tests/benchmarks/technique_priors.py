@@ -198,9 +198,11 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
 def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
     """One effect from those of several models."""
     usual = unrecorded.expectation(axis, value)
-    log_time, deviation = _predicted([own.log_time for own in measured], usual.deviation)
+    log_time, deviation = _predicted(
+        [own.log_time for own in measured], usual.log_time, usual.deviation
+    )
     log_memory, memory_deviation = _predicted(
-        [own.log_memory for own in measured], usual.memory_deviation
+        [own.log_memory for own in measured], usual.log_memory, usual.memory_deviation
     )
     known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
     overhead = unrecorded.overhead_seconds(axis, value)
@@ -218,10 +220,12 @@ def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
     )
 
 
-def _predicted(values: Sequence[float], usual_deviation: float) -> tuple[float, float]:
-    """Mean and deviation to expect of one more model."""
-    figures = np.array(values)
-    # Few models: their own spread is uncertain, so the usual spread counts like one model more.
+def _predicted(
+    values: Sequence[float], usual: float, usual_deviation: float
+) -> tuple[float, float]:
+    """Mean and deviation to expect of one more model. What is usual counts like one model."""
+    figures = np.array([*values, usual])
+    # Few models: their own spread is uncertain, so the usual spread is added.
     count = len(figures)
     spread = float(((figures - figures.mean()) ** 2).sum())
     variance = (usual_deviation**2 + spread) / count

@@ -157,6 +157,9 @@ class PredictedMemory:
                 points.setdefault(int(self.curves[row]), {})[self._sizes[row]] = predicted
         lines = {}
         for curve, line in points.items():
+            # One size says nothing of how memory grows, unless the curve has no other one.
+            if len(line) < 2 <= len(self._members[curve]):
+                continue
             sizes = sorted(line)
             lines[curve] = (np.array(sizes), np.array([line[size] for size in sizes]))
         return lines

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-VARIANT_CORRELATION = 0.6
-"""How much two variants of one idea have in common."""
+VARIANT_CORRELATION = 0.9
+"""How much two variants of one idea have in common. In recorded runs, variants of TorchInductor
+differ by 2 % where all of them slow the model down by 46 %, and variants of checkpointing by 4 %
+where they cost 30 %."""
 _LARGE_NUMBER_SCALE = 4.0
 """Octaves over which the effect of a number above 1, such as a rank, is expected to change."""
 
