@@ -52,5 +52,9 @@ class Trained:
     None: there is nothing to check."""
     evaluate: Callable[[Sequence[int]], None] | None = None
     """Evaluates on these rows, in batches of the arguments' size; None: the loop cannot."""
+    trainer_class: str = ""
+    """Module and name of the Trainer's class; empty: a plain loop."""
+    trainer_settings: str = ""
+    """The settings that its own class of arguments adds to ``TrainingArguments``."""
     save: Callable[[], None] | None = None
     """Saves a checkpoint with optimizer states in the trial's own folder; None: the loop cannot."""

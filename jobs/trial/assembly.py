@@ -16,7 +16,7 @@ from jobs.node import environment
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
-from jobs.techniques.hooks import bound
+from jobs.techniques.hooks import bound, hook_name
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
 
@@ -115,6 +115,12 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
         # Enough for all steps, because an epoch that ends within a measurement disturbs it.
         samples = steps * spec.effective_batch
     config = models.architecture_config(spec.model)
+    if prepare := bound(spec, "rows"):
+        rows = data.load_raw(spec.data, config, samples=samples, seed=spec.measure.seed)
+        prepared: tuple[Any, Collator | None] = prepare(
+            rows, batching=hook_name(spec, "batching")
+        )
+        return prepared
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
     )
