@@ -10,6 +10,7 @@ import torch
 
 from jobs.loops.meter import Listener
 from jobs.loss_scaling import LossScaling
+from jobs.own_code.objects import OwnObjects
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,8 @@ class Setup:
     optimizer: torch.optim.Optimizer | None
     """Made by a technique's hook; None: the loop creates the one that ``arguments`` names."""
     meter: Listener
+    own: OwnObjects | None = None
+    """The user's own Trainer, callbacks and collator; None: there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,9 +28,7 @@ def accelerate_loop(setup: Setup) -> Trained:
 
 
 @hook("trl_sft_rows")
-def trl_sft_rows(
-    rows: Any, *, batching: str, parameters: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def trl_sft_rows(rows: Any, *, batching: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
     """Rows as TRL prepares them, and a collator of TRL's (see ``jobs.loops.trl.rows``)."""
     from jobs.loops.trl.rows import prepared
 

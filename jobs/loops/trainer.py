@@ -6,8 +6,8 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
@@ -18,6 +18,7 @@ from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener, NoListener
 from jobs.loops.step_order import StepsInRandomOrder
 from jobs.loops.worst_batch import loader_of, subset
+from jobs.own_code.objects import OwnCodeError, OwnObjects, called_with
 
 if TYPE_CHECKING:
     _Base = transformers.Trainer
@@ -174,14 +175,56 @@ def metered(trainer_class: type, **attributes: Any) -> type[Metered]:
 
 def train(setup: Setup) -> Trained:
     """Train with the Trainer until the meter stops it."""
-    trainer = metered(transformers.Trainer)(
-        model=setup.model,
-        args=setup.arguments,
-        train_dataset=setup.dataset,
-        data_collator=setup.collator,
-        optimizers=(setup.optimizer, None),
-    )
-    return measured(trainer, setup, LossScale(trainer))
+    parts = {
+        "model": setup.model,
+        "args": setup.arguments,
+        "train_dataset": setup.dataset,
+        "data_collator": setup.collator,
+        "optimizers": (setup.optimizer, None),
+    }
+    if setup.own is None:
+        trainer = metered(transformers.Trainer)(**parts)
+    else:
+        trainer = own_trainer(setup.own, parts, transformers.Trainer)
+    return measured(trainer, setup, loss_scale_of(trainer, setup.own))
+
+
+def loss_scale_of(trainer: Metered, own: OwnObjects | None) -> LossScale:
+    """Who divides an accumulated loss. In a Trainer of the user's own, nothing is corrected."""
+    if own is not None and (own.trainer or own.entry):
+        return LossScale.as_declared(trainer)
+    return LossScale(trainer)
+
+
+def own_trainer(
+    own: OwnObjects, parts: Mapping[str, Any], default: type, **attributes: Any
+) -> Metered:
+    """The Trainer that the user's own class or function makes of the parts, metered.
+
+    ``default`` is the class without one of the user's own, and what it must be a subclass of.
+    Raises OwnCodeError if it is none, or if it trains another model or with other arguments.
+    """
+    kind = own.trainer or default
+    if not issubclass(kind, default):
+        raise OwnCodeError(f"this loop needs a subclass of {default.__name__}, not {kind.__name__}")
+    with_callbacks = {**parts, "callbacks": list(own.callbacks)}
+    if own.entry is None:
+        trainer: Any = metered(kind, **attributes)(**with_callbacks)
+    else:
+        trainer = called_with(own.entry, with_callbacks)
+        if not isinstance(trainer, default):
+            raise OwnCodeError(
+                f"{own.entry.__name__} returned a {type(trainer).__name__}, not a "
+                f"{default.__name__}"
+            )
+        trainer.__class__ = metered(type(trainer), **attributes)
+    for name, part in (("model", parts["model"]), ("args", parts["args"])):
+        if getattr(trainer, name) is not part:
+            raise OwnCodeError(
+                f"the Trainer has another {name} than the one that it was given, so the trial "
+                "would not measure what its row says"
+            )
+    return cast(Metered, trainer)
 
 
 def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
@@ -209,15 +252,16 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
 
 
 def trainer_settings(arguments: Any) -> str:
-    """The settings that a Trainer's own class of arguments adds, as ``name=value`` texts.
+    """The settings that a Trainer's own class of arguments adds and that are not at their default.
 
     Read back after the Trainer has changed what it changes. Empty for ``TrainingArguments``.
     """
     known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
     settings = []
     for field in dataclasses.fields(arguments):
-        if field.name not in known:
-            settings.append(f"{field.name}={getattr(arguments, field.name)}")
+        value = getattr(arguments, field.name)
+        if field.name not in known and value != field.default:
+            settings.append(f"{field.name}={value}")
     return ", ".join(settings)
 
 

@@ -13,6 +13,7 @@ from jobs.loops.arguments import training_arguments
 from jobs.loops.base import Setup
 from jobs.loops.meter import Meter
 from jobs.node import environment
+from jobs.own_code.objects import OwnObjects, collator_of, load
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
@@ -39,8 +40,9 @@ def assemble(
     ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
+    own = load(spec.own_code) if spec.own_code is not None else None
     steps = _step_limit(spec, device)
-    dataset, collator = _dataset(spec, steps)
+    dataset, collator = _dataset(spec, steps, own)
     lengths = _lengths(spec, dataset)
     dataset = _repeated(spec, dataset, steps)
 
@@ -71,6 +73,7 @@ def assemble(
             device=device,
             count_samples=getattr(collator, "count_samples", None),
         ),
+        own=own,
     )
     return setup, lengths
 
@@ -105,7 +108,9 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
     return math.ceil(micro_batches / spec.accumulation)
 
 
-def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
+def _dataset(
+    spec: TrialSpec, steps: int | None, own: OwnObjects | None
+) -> tuple[Any, Collator | None]:
     """The dataset for ``steps`` steps, and its collator (None: the library's default).
 
     If ``steps`` is None, it is one epoch of the dataset as it is.
@@ -117,13 +122,13 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
     config = models.architecture_config(spec.model)
     if prepare := bound(spec, "rows"):
         rows = data.load_raw(spec.data, config, samples=samples, seed=spec.measure.seed)
-        prepared: tuple[Any, Collator | None] = prepare(
-            rows, batching=hook_name(spec, "batching")
-        )
+        prepared: tuple[Any, Collator | None] = prepare(rows, batching=hook_name(spec, "batching"))
         return prepared
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
     )
+    if own is not None and own.collator is not None:
+        collator = collator_of(own.collator, getattr(collator, "tokenizer", None))
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
     if batch := bound(spec, "batching"):

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from jobs.loops.base import Trained
 
 COLUMNS = (
-    Column("trainer_class", "string", "Class of the Trainer that ran the loop; empty: a plain loop"),
+    Column(
+        "trainer_class", "string", "Class of the Trainer that ran the loop; empty: a plain loop"
+    ),
     Column(
         "trainer_settings",
         "string",
-        "Settings beyond TrainingArguments that the Trainer's class had after the training, such "
-        "as TRL's packing and loss_type",
+        "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
+        "as they are not at the class's default, such as TRL's packing",
     ),
     Column("optimizer_class", "string", "Class of the optimizer that updated the weights"),
     Column(

@@ -28,7 +28,7 @@ from orchestrator.planning.axes import (
 )
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Variants, broken_rule
+from orchestrator.planning.validity import Choices, Variants, broken_rule, own_code_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -51,7 +51,8 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
     for choices in _configurations(config):
-        rule = broken_rule(choices, _chosen_variants(choices, config))
+        variants = _chosen_variants(choices, config)
+        rule = broken_rule(choices, variants) or own_code_rule(config.own_code, variants)
         spec = trial_spec(choices, config, has_gpu=has_gpu)
         for repeat in range(config.repeats):
             trial = replace(spec, repeat=repeat)
@@ -101,6 +102,7 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
             nvme_path=resources.nvme_path or "",
         ),
         training_recipe=_training_recipe(choices, variants, config),
+        own_code=config.own_code,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jobs.spec import Choice
+from jobs.spec import Choice, OwnCode
 from jobs.techniques import Variant
 
 Choices = Mapping[str, Choice]
@@ -29,6 +29,13 @@ def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
         if rule.applies(choices, variants):
             return rule
     return None
+
+
+def own_code_rule(own: OwnCode | None, variants: Variants) -> Rule | None:
+    """The rule that the user's own code breaks with these choices, or None."""
+    if own is None or not _has(variants, "accelerate"):
+        return None
+    return _OWN_CODE
 
 
 def _has(variants: Variants, trait: str) -> bool:
@@ -111,6 +118,11 @@ def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -
     return leaves_out and _has(variants, "trl")
 
 
+_OWN_CODE = Rule(
+    name="own_code_needs_trainer",
+    reason="The plain Accelerate loop has no Trainer that could be your own, or call callbacks.",
+    applies=_all_of("accelerate"),
+)
 RULES: tuple[Rule, ...] = (
     Rule(
         name="whole_accumulation",

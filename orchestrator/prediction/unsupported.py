@@ -45,12 +45,19 @@ _PLAIN_LORA = frozenset(
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
-        _untraced_batches(spec)
+        _untraced_code(spec)
+        or _untraced_batches(spec)
         or _untraced_kernels(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
     )
+
+
+def _untraced_code(spec: TrialSpec) -> str:
+    if spec.own_code is not None:
+        return "what your own code computes is not traced"
+    return ""
 
 
 def _untraced_batches(spec: TrialSpec) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 from jobs.errors import UnsupportedError
 from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.base import Setup, Trained
-from jobs.loops.trainer import Metered, measured, metered
+from jobs.loops.trainer import Metered, measured, own_trainer
 from jobs.loops.trl.parameters import in_one_line
 from jobs.loops.trl.rows import Counting, PreparedRows
+from jobs.own_code.objects import OwnCodeError, OwnObjects, collator_of
 
 
 def train(setup: Setup) -> Trained:
@@ -24,15 +25,27 @@ def train(setup: Setup) -> Trained:
     arguments = setup.arguments
     arguments.pad_to_multiple_of = arguments.pad_to_multiple_of or rows.width
     _leave_router_loss_to_the_model(arguments, setup.model)
+    own = setup.own or OwnObjects()
+    own_collator = None
+    if own.collator is not None:
+        own_collator = collator_of(own.collator, rows.tokenizer)
     try:
         # TRL reports each Trainer that is made to its authors. A trial sends nothing.
-        trainer = metered(SFTTrainer, _send_telemetry=_send_nothing)(
-            model=setup.model,
-            args=arguments,
-            train_dataset=setup.dataset,
-            processing_class=rows.tokenizer,
-            optimizers=(setup.optimizer, None),
+        trainer = own_trainer(
+            own,
+            {
+                "model": setup.model,
+                "args": arguments,
+                "train_dataset": setup.dataset,
+                "data_collator": own_collator,
+                "processing_class": rows.tokenizer,
+                "optimizers": (setup.optimizer, None),
+            },
+            SFTTrainer,
+            _send_telemetry=_send_nothing,
         )
+    except OwnCodeError:
+        raise
     except ValueError as error:
         raise UnsupportedError("trl", f"TRL refuses this: {in_one_line(error)}") from error
     if rows.flattens_rows:

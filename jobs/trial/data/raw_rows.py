@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobs.loops.trl.token_rows import padding_tokenizer, without_padding
 from jobs.spec import DatasetFile
 from jobs.trial.data.recognition import Source
 from jobs.trial.data.row_lengths import ragged_lengths
@@ -32,7 +33,7 @@ class RawRows:
     seed: int = 0
 
 
-_COLUMNS: dict[Source, tuple[str, ...]] = {
+_READ_COLUMNS: dict[Source, tuple[str, ...]] = {
     "input_ids": ("input_ids", "labels", "attention_mask"),
     "messages": ("messages", "tools", "chat_template_kwargs"),
     "prompt": ("prompt", "completion", "tools", "chat_template_kwargs"),
@@ -46,7 +47,7 @@ def raw_rows_of_file(
 ) -> RawRows:
     """The rows of the user's file. Raises ValueError, in one sentence, for another kind of file."""
     dataset, source = rows_of_file(file, "causal-lm")
-    kept = [name for name in _COLUMNS[source] if name in dataset.column_names]
+    kept = [name for name in _READ_COLUMNS[source] if name in dataset.column_names]
     dataset = dataset.select_columns(kept)
     if source == "input_ids":
         rows = raw_rows_of_tokens(dataset, config, block_tokens=block_tokens, seed=seed)
@@ -90,11 +91,11 @@ def raw_rows_of_tokens(
     if "attention_mask" in dataset.column_names:
         if ragged_lengths(dataset) is None:
             width = len(dataset[0]["input_ids"])
-        dataset = dataset.map(_without_padding, remove_columns=["attention_mask"])
+        dataset = dataset.map(without_padding, remove_columns=["attention_mask"])
     kept = [name for name in ("input_ids", "labels") if name in dataset.column_names]
     return RawRows(
         dataset=dataset.select_columns(kept),
-        tokenizer=_padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
+        tokenizer=padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
         width=width,
         block_tokens=block_tokens,
         seed=seed,
@@ -103,22 +104,3 @@ def raw_rows_of_tokens(
 
 def _has_chats(dataset: Any, source: Source) -> bool:
     return source == "messages" or not isinstance(dataset[0][source], str)
-
-
-def _without_padding(row: dict[str, Any]) -> dict[str, Any]:
-    """The tokens and labels of a row where its mask is 1."""
-    real = {}
-    for name, values in row.items():
-        if name != "attention_mask":
-            pairs = zip(values, row["attention_mask"], strict=True)
-            real[name] = [value for value, is_real in pairs if is_real]
-    return real
-
-
-def _padding_tokenizer(pad_token_id: int) -> Any:
-    """A tokenizer that knows nothing but the padding token, under the model's id."""
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = Tokenizer(models.WordLevel({"<pad>": pad_token_id}, unk_token="<pad>"))
-    return PreTrainedTokenizerFast(tokenizer_object=vocabulary, pad_token="<pad>")
