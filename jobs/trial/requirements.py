@@ -41,7 +41,7 @@ def _package(name: str, spec: TrialSpec) -> str:
     return reason
 
 
-_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
+_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger", "trl": "sft"}
 """Module -> the extra of this project that installs it."""
 DISTRIBUTIONS: Mapping[str, str] = {
     "apollo_torch": "apollo-torch",
@@ -58,6 +58,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "peft": "peft",
     "schedulefree": "schedulefree",
     "torchao": "torchao",
+    "trl": "trl",
     "xformers": "xformers",
 }
 """Module -> the name of its package on PyPI.
@@ -85,6 +86,16 @@ def _torch(version: str, spec: TrialSpec) -> str:
     if Version(Version(installed).base_version) >= Version(version):
         return ""
     return f"needs torch {version} or newer; {installed} is installed"
+
+
+def _trl(version: str, spec: TrialSpec) -> str:
+    missing = _package("trl", spec)
+    if missing:
+        return missing
+    installed = importlib.metadata.version("trl")
+    if Version(Version(installed).base_version) >= Version(version):
+        return ""
+    return f"needs TRL {version} or newer; {installed} is installed"
 
 
 def _cuda(_: str, spec: TrialSpec) -> str:
@@ -217,6 +228,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
     "torch>=": _torch,
+    "trl>=": _trl,
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

@@ -22,7 +22,7 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     unknown = []
     for package in dict.fromkeys(_packages(spec)):
         if package in _ALWAYS or package in DISTRIBUTIONS.values():
-            lines.append(package + _pin(versions.get(package)))
+            lines.append(package + (_pin(versions.get(package)) or _TESTED.get(package, "")))
         else:
             unknown.append(package)
     for module in unknown:
@@ -30,6 +30,8 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_TESTED: Mapping[str, str] = {"trl": ">=1.16,<1.17"}
+"""Package whose version no row records -> the versions that were tested."""
 _ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
 """Packages that a train.py may import with any technique."""
 

@@ -12,6 +12,7 @@ from orchestrator.planning.base_arguments import read_base_arguments
 from orchestrator.planning.build_config import FORMAT_OF_SUFFIX, build_config, format_of
 from orchestrator.planning.document import Document, Part, read_document
 from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.prechecks.own_code import read_own_code
 from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.renamed_keys import with_new_keys
@@ -29,11 +30,13 @@ MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
 
-def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepConfig:
+def load_config(
+    path: str | Path, *, trust_remote_code: bool = False, allow_own_code: bool = False
+) -> SweepConfig:
     """Load the configuration in a YAML file. Raises ConfigError with all its problems.
 
-    A file that asks for ``model.trust_remote_code`` is refused unless the caller allows it, too.
-    Otherwise a file from a stranger could run code that the stranger chose.
+    A file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
+    allows it, too. Otherwise a file from a stranger could run code that the stranger chose.
     """
     renaming = with_new_keys(read_document(Path(path)))
     document = renaming.document
@@ -50,9 +53,12 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
+    own_code, own_problems = read_own_code(section, Path(path), is_allowed=allow_own_code)
+    problems += [document.problem(at, message) for at, message in own_problems]
     if problems:
         raise ConfigError(problems)
-    return build_config(Path(path), section, grids, base, [*renaming.notes, *base.notes])
+    notes = [*renaming.notes, *base.notes]
+    return build_config(Path(path), section, grids, base, notes, own_code=own_code)
 
 
 def _content_problems(

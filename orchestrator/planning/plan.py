@@ -17,6 +17,7 @@ from jobs.spec import (
     TrialSpec,
 )
 from jobs.techniques import AXES, Variant, merge
+from jobs.techniques.base import OTHER_WORKLOAD
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
@@ -28,7 +29,7 @@ from orchestrator.planning.axes import (
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Variants, broken_rule
+from orchestrator.planning.validity import Choices, Variants, broken_rule, own_code_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -55,7 +56,7 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     for choices in _configurations(config):
         spec = trial_spec(choices, config, has_gpu=has_gpu)
         variants = _chosen_variants(choices, config)
-        rule = broken_rule(choices, variants)
+        rule = broken_rule(choices, variants) or own_code_rule(config.own_code, variants)
         obstacle = unmet_requirement(spec, variants.values())
         if rule is not None:
             obstacle = (rule.name, rule.reason)
@@ -106,7 +107,8 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
-        training_recipe=_training_recipe(_without_data_length(choices, config), variants),
+        training_recipe=_training_recipe(choices, variants, config),
+        own_code=config.own_code,
     )
 
 
@@ -225,13 +227,31 @@ def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 
 
-def _training_recipe(choices: Choices, variants: Mapping[str, Variant]) -> TrainingRecipe:
+def _training_recipe(
+    choices: Choices, variants: Mapping[str, Variant], config: SweepConfig
+) -> TrainingRecipe:
     """The choices that change what the training learns."""
     recipe = {}
-    for axis, choice in choices.items():
-        if _changes_training(axis, choice, variants):
+    for axis, choice in _without_data_length(choices, config).items():
+        if _changes_training(axis, choice, variants) or (axis in variants and _makes_own_rows(variants[axis], variants, config)):
             recipe[axis] = choice
     return TrainingRecipe.of(recipe)
+
+
+def _makes_own_rows(variant: Variant, variants: Mapping[str, Variant], config: SweepConfig) -> bool:
+    """Whether a loop makes other rows of these data, or other weights, than the other loops do.
+
+    TRL tokenizes texts in its own way and packs rows into blocks of its own. It also trains the
+    adapter of a quantized base in 16 bits.
+    """
+    if "rows" not in variant.hooks:
+        return False
+    has_texts = config.data.file is not None and config.data.file.tokenizer is not None
+    chosen = variants.values()
+    is_packed = any(
+        "batching" in other.hooks and OTHER_WORKLOAD in other.traits for other in chosen
+    )
+    return has_texts or is_packed or any("quantized_base" in other.traits for other in chosen)
 
 
 def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:

@@ -239,6 +239,22 @@ class ResourcesSection(Section):
     """Before measuring, compare the GPUs of each model, and leave out throttled or slow GPUs."""
 
 
+class OwnCodeSection(Section):
+    """Your own code, each object as module:object. The command must allow it, too.
+
+    A module is looked for beside the config, and then in the environment.
+    """
+
+    trainer: str | None = None
+    """A subclass of transformers.Trainer, such as my_package.train:MyTrainer."""
+    callbacks: list[str] = Field(default_factory=list)
+    """Subclasses of TrainerCallback."""
+    collator: str | None = None
+    """A function from a list of rows to a batch, or a class that makes one."""
+    entry: str | None = None
+    """A function that makes the Trainer. It gets model, args, train_dataset and other parts."""
+
+
 class SubsetSection(Section):
     """A named grid, whose values replace those of the top-level axes."""
 
@@ -259,6 +275,8 @@ class SweepSection(Section):
     """Fields of TrainingArguments for every trial, or the path of a JSON or YAML file with them."""
     deepspeed: MappingOrPath | None = None
     """Your own DeepSpeed configuration, or the path of its JSON file."""
+    own_code: OwnCodeSection | None = None
+    """Your own Trainer, callbacks or collator. The command must allow it, too."""
     axes: dict[str, Any] = Field(default_factory=dict)
     """The grid: axis -> a value or a list of values. See the axes below."""
     subsets: dict[str, SubsetSection] = Field(default_factory=dict)

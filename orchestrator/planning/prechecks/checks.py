@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.own_code.probe import problem_of
 from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
@@ -69,6 +70,10 @@ def check_files(
             notes.append(f"{problem} (on this machine; the trials run on others)")
         else:
             problems.append(problem)
+    if not problems and asks_hub and config.own_code is not None:
+        # Last, because it runs the user's modules, which takes seconds.
+        if message := problem_of(config.own_code):
+            problems.append(document.problem(("own_code",), message))
     if problems:
         raise ConfigError(problems)
     return tuple(notes)
