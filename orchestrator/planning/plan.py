@@ -209,6 +209,9 @@ def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> Libr
     deepspeed = None
     if any(variant.deepspeed is not None for variant in variants.values()):
         deepspeed = config.deepspeed
+    if config.model.task == "image-text-to-text" and config.data.file is not None:
+        # The collator gives images to the processor, which no model takes as they are.
+        arguments.setdefault("remove_unused_columns", False)
     return merge(variants.values(), arguments, deepspeed)
 
 

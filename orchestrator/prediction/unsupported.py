@@ -44,12 +44,19 @@ _PLAIN_LORA = frozenset(
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
-        _untraced_batches(spec)
+        _untraced_images(spec)
+        or _untraced_batches(spec)
         or _untraced_kernels(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
     )
+
+
+def _untraced_images(spec: TrialSpec) -> str:
+    if spec.model.task == "image-text-to-text":
+        return "where images lie in a batch are values of the batch, which a trace does not have"
+    return ""
 
 
 def _untraced_batches(spec: TrialSpec) -> str:

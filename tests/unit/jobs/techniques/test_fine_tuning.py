@@ -12,12 +12,9 @@ import torch
 import transformers
 
 from jobs.techniques.axes.fine_tuning.adapter import peft_adapter
-from jobs.techniques.axes.fine_tuning.base import (
-    bf16_base,
-    quantized_base,
-    torchao_int8_base,
-)
+from jobs.techniques.axes.fine_tuning.base import bf16_base
 from jobs.techniques.axes.fine_tuning.peft_methods import METHODS
+from jobs.techniques.axes.fine_tuning.quantized import quantized_base, torchao_int8_base
 from jobs.trial import weight_formats
 
 TINY = {
