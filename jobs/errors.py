@@ -57,7 +57,7 @@ _UNSUPPORTED = re.compile(
     r"|does not support .*flex"
     r"|the package .* (seems to be )?not (be )?installed"
     r"|does not support gradient checkpointing"
-    r"|does not support (a fused loss|Liger's kernels|regional compilation)"
+    r"|does not support (a fused loss|Liger's kernels|regional compilation|a frozen vision tower)"
     r"|does not support activation checkpointing"
     r"|PEFT does not support this adapter"
     r"|does not support FP8"

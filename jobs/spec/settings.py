@@ -28,6 +28,7 @@ HookPlace = Literal[
     "layers",
     "linears",
     "loss",
+    "vision",
     "model",
     "checkpointing",
     "regions",
@@ -48,10 +49,10 @@ HookPlace = Literal[
 - ``arguments(fields, batching)`` returns the ``TrainingArguments``, or an object of a subclass.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.
-- ``layers``, ``linears``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
-  ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
-  other linear layers, another loss, an adapter, checkpointing, compiled regions. ``arguments`` are
-  the ``TrainingArguments``.
+- ``layers``, ``linears``, ``loss``, ``vision``, ``model``, ``checkpointing`` and ``regions``, each
+  as ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
+  other linear layers, another loss, a frozen vision tower, an adapter, checkpointing, compiled
+  regions. ``arguments`` are the ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
 - ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
 """
@@ -62,6 +63,7 @@ MODEL_PLACES: tuple[HookPlace, ...] = (
     "layers",
     "linears",
     "loss",
+    "vision",
     "model",
     "checkpointing",
     "regions",

@@ -67,10 +67,24 @@ A run folder can name no other package, because installing a package runs its co
 """
 
 
+_NOT_FOR_IMAGES = {
+    "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
+    "packed_rows": "images belong to rows, and this technique cuts rows into blocks of tokens",
+    "variable_length_attention": "this kernel is causal, and a vision tower attends both ways",
+}
+"""Hook of a technique for causal language models -> why vision-language models cannot have it."""
+
+
 def _task(name: str, spec: TrialSpec) -> str:
-    if spec.model.task == name:
+    task = spec.model.task
+    if task == name:
         return ""
-    return f"it is for the task {name} only; this one is {spec.model.task}"
+    # A vision-language model predicts the next token, too, and has a causal model's loss.
+    if name == "causal-lm" and task == "image-text-to-text":
+        hooks = spec.settings.hooks.values()
+        reasons = [_NOT_FOR_IMAGES[hook.name] for hook in hooks if hook.name in _NOT_FOR_IMAGES]
+        return "; ".join(reasons)
+    return f"it is for the task {name} only; this one is {task}"
 
 
 def _transformers(version: str, spec: TrialSpec) -> str:
@@ -201,6 +215,8 @@ def _hub_kernel(repository: str, spec: TrialSpec) -> str:
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens go before a text, and the model's input is an image"
+    if spec.model.task == "image-text-to-text":
+        return "virtual tokens move the text, and the model counts where its images lie"
     return ""
 
 

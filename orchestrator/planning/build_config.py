@@ -38,7 +38,7 @@ from orchestrator.planning.search_choice import search_of
 from orchestrator.planning.settings import CpuFallback, FollowUpPolicy, Resources, SweepConfig
 from orchestrator.storage.location import location
 
-FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"]
 FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".json": "json",
@@ -123,10 +123,19 @@ def _data(section: SweepSection, folder: Path) -> DataSpec:
             path=str(folder / file.path),
             format=file_format,
             columns=file.columns,
-            tokenizer=_located(file.tokenizer, folder),
+            tokenizer=_located(_tokenizer(section), folder),
             max_length=file.max_length,
         )
     )
+
+
+def _tokenizer(section: SweepSection) -> str | None:
+    """What makes tokens of the file: for images with texts it is the checkpoint's own processor."""
+    file = section.data.file
+    assert file is not None
+    if file.tokenizer is None and section.model.task == "image-text-to-text":
+        return section.model.name_or_path
+    return file.tokenizer
 
 
 def _synthetic(section: SyntheticSection) -> SyntheticData:

@@ -218,6 +218,9 @@ def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> Libr
     deepspeed = None
     if any(variant.deepspeed is not None for variant in variants.values()):
         deepspeed = config.deepspeed
+    if config.model.task == "image-text-to-text" and config.data.file is not None:
+        # The collator gives images to the processor, which no model takes as they are.
+        arguments.setdefault("remove_unused_columns", False)
     return merge(variants.values(), arguments, deepspeed)
 
 
@@ -233,7 +236,9 @@ def _training_recipe(
     """The choices that change what the training learns."""
     recipe = {}
     for axis, choice in _without_data_length(choices, config).items():
-        if _changes_training(axis, choice, variants) or (axis in variants and _makes_own_rows(variants[axis], variants, config)):
+        if _changes_training(axis, choice, variants) or (
+            axis in variants and _makes_own_rows(variants[axis], variants, config)
+        ):
             recipe[axis] = choice
     return TrainingRecipe.of(recipe)
 

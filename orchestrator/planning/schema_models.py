@@ -125,6 +125,10 @@ class SyntheticSection(Section):
     """Share of padding among the tokens of a text."""
     lengths: LengthsSection | None = None
     """Texts of unequal length, at most sequence_length. Not together with padding."""
+    images: int = Field(default=1, ge=1)
+    """Of image-text-to-text: images in a sample. Their tokens count as part of sequence_length."""
+    image_size: int | None = Field(default=None, ge=1)
+    """Of image-text-to-text: side of an image in pixels. Default: the size that the model takes."""
 
     @model_validator(mode="after")
     def _is_padded_once(self) -> Self:
@@ -141,13 +145,15 @@ class FileSection(Section):
 
     path: str
     """A file or folder, relative to the config."""
-    format: Literal["parquet", "json", "csv", "arrow", "disk"] | None = None
-    """The format of the file. Default: by its suffix. disk: a folder from datasets.save_to_disk."""
+    format: Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"] | None = None
+    """The file's format. Default: from its suffix. disk: a folder of datasets.save_to_disk.
+    imagefolder: a folder of images with a metadata.jsonl or metadata.csv."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Column for the model (text, text_pair, target, labels, input_ids ...) -> column of the file.
-    """
+    """Name the model uses (text, text_pair, target, labels, input_ids, images ...) -> name in the
+    file."""
     tokenizer: str | None = None
-    """Name or folder of a tokenizer. Not needed if the file has a column input_ids."""
+    """A tokenizer's name or folder. Not needed where the file holds input_ids. For images with
+    texts: the processor's name or folder. Default there: model.name_or_path."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
 

@@ -255,6 +255,12 @@ RULES: tuple[Rule, ...] = (
         applies=_freezes_without_an_adapter,
     ),
     Rule(
+        name="adapter_freezes_the_vision_tower",
+        reason="An adapter freezes all weights of the model, those of the vision tower included; "
+        "leave out vision: frozen.",
+        applies=_all_of("frozen_vision", "peft"),
+    ),
+    Rule(
         name="base_sets_the_weights",
         reason="This precision and the base axis both set the format of the weights; "
         "precision: bf16 goes with a base.",

@@ -46,6 +46,7 @@ def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
         _untraced_code(spec)
+        or _untraced_images(spec)
         or _untraced_batches(spec)
         or _untraced_kernels(spec)
         or _untraced_states(spec)
@@ -57,6 +58,12 @@ def unpredictable(spec: TrialSpec) -> str:
 def _untraced_code(spec: TrialSpec) -> str:
     if spec.own_code is not None:
         return "what your own code computes is not traced"
+    return ""
+
+
+def _untraced_images(spec: TrialSpec) -> str:
+    if spec.model.task == "image-text-to-text":
+        return "where images lie in a batch are values of the batch, which a trace does not have"
     return ""
 
 

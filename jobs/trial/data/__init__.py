@@ -1,6 +1,8 @@
 """The dataset of a trial: synthetic samples of the task's shape, or the user's own local file.
 
 synthetic.py      random samples
+image_texts.py    random images with random texts
+processed.py      the user's images with texts, by the model's own processor
 user_file.py      the user's file: read, its columns recognised, tokenised or refused
 recognition.py    which columns of a file a task can train on
 tokenizing.py     texts, chats, and prompts with their completions as token ids
@@ -19,6 +21,7 @@ from jobs.spec import DataSpec, Task
 from jobs.trial.data.base import IGNORED, Collator
 from jobs.trial.data.class_labels import fitted
 from jobs.trial.data.collators import PadRows
+from jobs.trial.data.image_texts import image_texts, image_tokens
 from jobs.trial.data.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
 from jobs.trial.data.synthetic import Images, synthetic
@@ -34,6 +37,7 @@ __all__ = [
     "RawRows",
     "RowLengths",
     "fitted",
+    "image_tokens",
     "load",
     "load_raw",
     "ragged_lengths",
@@ -51,6 +55,8 @@ def load(
     if spec.file is not None:
         return read(spec.file, task, config)
     assert spec.synthetic is not None
+    if task == "image-text-to-text":
+        return image_texts(spec.synthetic, config, samples=samples, seed=seed)
     dataset = synthetic(spec.synthetic, task, config, samples=samples, seed=seed)
     if spec.synthetic.lengths is None:
         return dataset, None

@@ -13,6 +13,7 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
+from orchestrator.planning.prechecks.images import image_problems
 from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
@@ -133,6 +134,7 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
     """Problems with the model's configuration: unknown keys, and sequences that are too long."""
     yield from _lengths_of_images(config)
     model_type, given = model_keys(config.model)
+    yield from image_problems(config, model_type, given)
     if model_type is None:
         return
     if config.model.name_or_path is not None:

@@ -84,13 +84,18 @@ def _column_problems(
     """Problems if the file has no column with inputs, or lacks the labels that the task needs."""
     ours = _our_columns(file, data)
     inputs: tuple[str, ...] = _TEXT_SOURCES
-    if task == "image-classification":
+    if task == "image-text-to-text":
+        yield from _image_problems(file, data, ours)
+        inputs = ("text", "messages", "prompt")
+    elif task == "image-classification":
         inputs = ("pixel_values",)
     elif file.tokenizer is None:
         inputs = ("input_ids",)
     if not ours.intersection(inputs):
         hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}"
-        if task == "image-classification":
+        if task == "image-text-to-text":
+            hint += "; a column messages or prompt would do, too"
+        elif task == "image-classification":
             hint += "; images are not decoded, so save what the model's image processor returns"
         elif file.tokenizer is None:
             hint += ", or give a tokenizer for a column text"
@@ -104,6 +109,20 @@ def _column_problems(
             f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
             "columns, as in columns: {labels: YOURS}",
         )
+
+
+def _image_problems(
+    file: DatasetFile, data: DataFile, ours: set[str]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Problems if there is no column with images, or no processor to read them with."""
+    if not ours.intersection(("images", "image")):
+        yield (
+            ("columns",),
+            f"needs a column images; the file has {data.listed_columns()}; name yours in columns, "
+            "as in columns: {images: YOURS}",
+        )
+    if file.tokenizer is None:
+        yield (), "needs the folder of the model's processor in tokenizer"
 
 
 def _empty_inputs(file: DatasetFile, data: DataFile, task: Task) -> Iterator[tuple[KeyPath, str]]:

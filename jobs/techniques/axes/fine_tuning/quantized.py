@@ -36,8 +36,8 @@ def quantized_base(
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
     packs_experts = options.pop("quantize_experts", False)
-    if outside := _outside_language_model(make):
-        options.setdefault("llm_int8_skip_modules", outside)
+    if kept := _layers_to_keep(make):
+        options.setdefault("llm_int8_skip_modules", kept)
     if method == "bnb_8bit":
         config = transformers.BitsAndBytesConfig(load_in_8bit=True, **options)
     else:
@@ -64,26 +64,31 @@ def torchao_int8_base(
     import transformers
     from torchao.quantization import Int8WeightOnlyConfig
 
-    outside = _outside_language_model(make)
-    config = transformers.TorchAoConfig(
-        Int8WeightOnlyConfig(), modules_to_not_convert=outside or None
-    )
+    kept = _layers_to_keep(make)
+    config = transformers.TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept or None)
     return _frozen(make, is_checkpoint, device, config)
 
 
-def _outside_language_model(make: Callable[..., torch.nn.Module]) -> list[str]:
-    """The linear layers of a vision-language model that stay in 16 bits; empty for other models.
+def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
+    """The linear layers that stay in 16 bits; empty if transformers itself finds them all.
 
-    These are its vision tower, its projector and its output layer.
+    Of a vision-language model these are its vision tower, its projector and its output layer. Of a
+    classifier it is the head, which PEFT trains. transformers looks for the head by the model's
+    last parameter. If that is a bias, it does not find it, and quantizes the head.
     """
     import torch
+    from transformers.quantizers.base import get_keys_to_not_convert
 
     partial: Any = make
+    auto_class = partial.func.__self__
     config = partial.keywords.get("config") or partial.args[0]
-    if not hasattr(config, "vision_config"):
+    is_vision_language = hasattr(config, "vision_config")
+    if not is_vision_language and "Classification" not in auto_class.__name__:
         return []
     with torch.device("meta"):
-        model = partial.func.__self__.from_config(config)
+        model = auto_class.from_config(config)
+    if not is_vision_language:
+        return sorted(name.removesuffix(".bias") for name in get_keys_to_not_convert(model))
     inside = {id(module) for module in model.get_decoder().modules()}
     names = []
     for name, module in model.named_modules():
