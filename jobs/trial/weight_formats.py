@@ -195,8 +195,12 @@ def _inside_adapter(model: Any) -> Any:
 
 
 def _output_layers(model: Any) -> Iterator[Any]:
-    """The layer that makes the output, of which quantizers leave the format."""
+    """The layers that make the output. Quantizers leave their format."""
     model = _inside_adapter(model)
+    for module in model.modules():
+        # PEFT trains a copy of a classifier's head, and keeps the frozen original beside it.
+        if hasattr(module, "modules_to_save") and hasattr(module, "original_module"):
+            yield from module.original_module.modules()
     if not hasattr(model, "get_output_embeddings"):
         return
     layer = model.get_output_embeddings()

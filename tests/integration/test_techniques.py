@@ -90,7 +90,8 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
     (
         {"base": "bnb_4bit", "adapter": "lora(r=4,use_dora=true)", "precision": "bf16"},
-        {"base_quantized_share": 1.0, "weights_16bit_bytes": 0, "flags": []},
+        # In 16 bits are DoRA's magnitudes alone, one for each of 480 output features.
+        {"base_quantized_share": 1.0, "weights_16bit_bytes": 960, "flags": []},
     ),
     (
         {"base": "16bit", "adapter": "vera", "precision": "bf16", "loop": "accelerate"},
