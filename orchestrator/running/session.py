@@ -12,6 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_budget_rule
 from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
+from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
 from orchestrator.units import count
 
@@ -118,8 +119,8 @@ class Session:
             return ()
         # The rounds of a tie-break alternate on one GPU, so one slot gets all of them.
         series = [first]
-        while _tie_break(first) and (spec := self.next_trial()) is not None:
-            if _tie_break(spec) != _tie_break(first):
+        while compared_trials(first) and (spec := self.next_trial()) is not None:
+            if compared_trials(spec) != compared_trials(first):
                 self._asked_ahead = spec
                 break
             series.append(spec)
@@ -164,7 +165,6 @@ class Session:
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
-        # Records that the disk refused come first: their trials were measured.
         self._write_refused_records()
         for record in self.search.skipped():
             self._folder.write(record)
@@ -299,10 +299,3 @@ class Session:
         """Tell the observers of a trial that has its record: without one it has not ended."""
         for observer in self._observers:
             observer.ended(record, measured=measured)
-
-
-def _tie_break(spec: TrialSpec) -> tuple[str, ...]:
-    """The trials that a round of a tie-break compares; empty for any other trial."""
-    if spec.follow_up is None:
-        return ()
-    return spec.follow_up.compared_with
