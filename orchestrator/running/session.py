@@ -12,6 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_budget_rule
 from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
+from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
 from orchestrator.units import count
 
@@ -118,8 +119,8 @@ class Session:
             return ()
         # The rounds of a tie-break alternate on one GPU, so one slot gets all of them.
         series = [first]
-        while _is_tie_break(first) and (spec := self.next_trial()) is not None:
-            if not _in_same_tie_break(first, spec):
+        while compared_trials(first) and (spec := self.next_trial()) is not None:
+            if compared_trials(spec) != compared_trials(first):
                 self._asked_ahead = spec
                 break
             series.append(spec)
@@ -155,30 +156,39 @@ class Session:
         except RunFolderError as error:
             self._unwritten.append(record)
             self._fail(error)
+        else:
+            self._tell_ended(record, measured=True)
         self.search.tell(record)
-        for observer in self._observers:
-            observer.ended(record, measured=True)
 
     def write_missing_records(self) -> None:
         """Give every planned trial without a record its own: skipped, with rule and reason.
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
-        # Records that the disk refused come first: their trials were measured.
-        while self._unwritten:
-            self._folder.write(self._unwritten[-1])
-            self._unwritten.pop()
+        self._write_refused_records()
         for record in self.search.skipped():
             self._folder.write(record)
-            self._tell_unmeasured(record)
+            self._tell_ended(record)
         reason = self.close_reason or CloseReason.ENDED
         for spec in self.pending:
             earlier = self._second_best.get(spec.trial_id)
             if earlier is None:
                 earlier = self._folder.write(skipped(spec, reason.value, reason.sentence))
-            self._tell_unmeasured(earlier)
+            self._tell_ended(earlier)
         if self._write_error is not None:
             raise self._write_error
+
+    def _write_refused_records(self) -> None:
+        """Write the records for which there was no room. Raises RunFolderError as before."""
+        while self._unwritten:
+            try:
+                record = self._folder.write(self._unwritten[0])
+            except RunFolderError as error:
+                measured = count(len(self._unwritten), "measured trial")
+                lost = f"not recorded: {measured}, to be measured again by --resume"
+                raise type(error)(f"{error}; {lost}") from error
+            self._unwritten.pop(0)
+            self._tell_ended(record, measured=True)
 
     def close(self, reason: CloseReason) -> None:
         """Start nothing more; what is running may finish. The first reason stays."""
@@ -281,20 +291,11 @@ class Session:
         if record is None:
             return False
         self.search.tell(record)
-        self._tell_unmeasured(record)
+        self._tell_ended(record)
         self.reused += 1
         return True
 
-    def _tell_unmeasured(self, record: TrialRecord) -> None:
+    def _tell_ended(self, record: TrialRecord, *, measured: bool = False) -> None:
+        """Tell the observers of a trial that has its record: without one it has not ended."""
         for observer in self._observers:
-            observer.ended(record, measured=False)
-
-
-def _is_tie_break(spec: TrialSpec) -> bool:
-    return spec.follow_up is not None and bool(spec.follow_up.compared_with)
-
-
-def _in_same_tie_break(first: TrialSpec, spec: TrialSpec) -> bool:
-    if first.follow_up is None or spec.follow_up is None:
-        return False
-    return first.follow_up.compared_with == spec.follow_up.compared_with
+            observer.ended(record, measured=measured)

@@ -64,3 +64,10 @@ def profiled(record: TrialRecord) -> TrialSpec:
         measure=replace(record.spec.measure, steps=1, profile=True),
         follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE),
     )
+
+
+def compared_trials(spec: TrialSpec) -> tuple[str, ...]:
+    """The trials that a round of a tie-break compares; empty for any other trial."""
+    if spec.follow_up is None:
+        return ()
+    return spec.follow_up.compared_with

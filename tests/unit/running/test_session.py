@@ -286,10 +286,26 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(
         sweep.session.ended(record_of(first))
     assert sweep.session.close_reason is CloseReason.UNWRITABLE
     assert sweep.observer.messages == ["no space left; nothing new is started"]
+    assert ("ended", first.trial_id) not in sweep.observer.events
     with pytest.raises(RunFolderError, match="no space left"):
         sweep.session.write_missing_records()
     expected = {trial.trial_id: (Outcome.SKIPPED, "unwritable") for trial in TRIALS}
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}, "there is room again"
+    assert ("ended", first.trial_id) in sweep.observer.events
+
+
+def test_trial_whose_record_is_refused_for_good_has_not_ended(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(record: TrialRecord) -> TrialRecord:
+        raise RunFolderError("no space left")
+
+    first = give_out(sweep)
+    monkeypatch.setattr(sweep.folder, "write", refuse)
+    sweep.session.ended(record_of(first))
+    with pytest.raises(RunFolderError, match="no space left; not recorded: 1 measured trial"):
+        sweep.session.write_missing_records()
+    assert "ended" not in {kind for kind, _ in sweep.observer.events}
 
 
 def test_observers_get_everything_in_order(sweep: Sweep) -> None:
