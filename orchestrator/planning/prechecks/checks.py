@@ -58,10 +58,15 @@ def check_files(
     is only a note. ``asks_hub`` says whether to ask the Hub for checkpoints that this machine does
     not have. Raises ConfigError with all problems.
     """
-    document = with_new_keys(read_document(config.path)).document
     missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
-    notes = [str(document.problem(at, message)) for at, message in _length_notes(config)]
-    problems = [document.problem(at, message) for at, message in _text_findings(config)]
+    long_lengths = list(_length_notes(config))
+    mistakes = list(_text_findings(config))
+    if not (missing or long_lengths or mistakes):
+        return ()
+    # Reading the file again takes a while, and only a finding needs its lines.
+    document = with_new_keys(read_document(config.path)).document
+    notes = [str(document.problem(at, message)) for at, message in long_lengths]
+    problems = [document.problem(at, message) for at, message in mistakes]
     for at, message in missing:
         problem = document.problem(at, message)
         if runs_elsewhere:
