@@ -40,7 +40,7 @@ def main() -> None:
     commands = {path.name: dry_run(path) for path in configs}
     bare: list[Run] = []
     runs: dict[str, list[Run]] = {name: [] for name in commands}
-    # Python compiles a module once and keeps its byte code, so the first run of each command is not counted.
+    # Python keeps the byte code of what it has compiled, so first runs are not counted.
     for command in commands.values():
         timed(command)
     for _ in range(options.repeats):
