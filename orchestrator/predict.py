@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = trials_with_ids(plan(config).trials, options.trial)

@@ -34,6 +34,7 @@ class SweepOptions(RunOptions):
 
     config: Path
     trust_remote_code: bool = False
+    allow_own_code: bool = False
     output: Location | None = None
     """None: the output folder that the configuration names."""
     dry_run: bool = False
@@ -46,6 +47,7 @@ class SweepOptions(RunOptions):
         return cls(
             config=arguments.config,
             trust_remote_code=arguments.trust_remote_code,
+            allow_own_code=arguments.allow_own_code,
             output=arguments.output,
             dry_run=arguments.dry_run,
             predict=arguments.predict,
@@ -72,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         if not options.is_plan_only:
             refuse_missing(config.loggers)
         cli.print_notes(config.notes)

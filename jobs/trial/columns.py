@@ -30,6 +30,12 @@ COLUMNS = (
         unit="s",
     ),
     Column(
+        "image_tokens_per_sample",
+        "float64",
+        "Tokens of a sample that images take the place of, on average; null for data without "
+        "images in texts",
+    ),
+    Column(
         "hf_guide_seconds",
         "float64",
         "The Hugging Face guide's 'Time': wall time of the whole training, warm-up included",

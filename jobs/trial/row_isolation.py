@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jobs.errors import UnsupportedError
-from jobs.techniques.axes.batches.rows import one_sequence
+from jobs.techniques.axes.batches.rows import one_sequence, takes_row_lengths
 
 if TYPE_CHECKING:
     from jobs.loops.base import Trained
@@ -84,7 +84,7 @@ def _precision(accelerator: Any, spec: TrialSpec) -> Any:
 
 def _needs_16_bits(spec: TrialSpec) -> bool:
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    return "flash" in attention or "varlen" in attention
+    return takes_row_lengths(attention)
 
 
 def _is_in_16_bits(model: Any, spec: TrialSpec) -> bool:

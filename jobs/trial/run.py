@@ -135,6 +135,7 @@ def _measure(
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
+        values |= _image_tokens(setup, spec)
         values, anatomy = _examined(trained, values, trackers, spec, enter)
         if spec.measure.evaluate_and_save:
             enter(_UPKEEP)
@@ -198,6 +199,16 @@ def _train(setup: Setup, spec: TrialSpec) -> Trained:
     assert train is not None
     trained: Trained = train(setup)
     return trained
+
+
+def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
+    """How many tokens of a sample are images; empty for data without images in texts."""
+    from jobs.trial import data, models
+
+    if spec.model.task != "image-text-to-text":
+        return {}
+    token = models.architecture_config(spec.model).image_token_id
+    return {"image_tokens_per_sample": data.image_tokens(setup.dataset, token)}
 
 
 def _loss_scaling(trained: Trained) -> Measurements:

@@ -23,6 +23,12 @@ COLUMNS = (
     Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
     Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
     Column(
+        "vision_parameters_trainable",
+        "int64",
+        "Number of parameters of the vision tower that the optimizer updates: 0 if it is frozen, "
+        "null for a model without one",
+    ),
+    Column(
         "weights_4bit_bytes",
         "int64",
         "Bytes of the parameters that are packed in 4 bits, with their scales",
@@ -39,8 +45,8 @@ COLUMNS = (
     Column(
         "base_quantized_share",
         "float64",
-        "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings and output "
-        "layer left out; null if no quantized base was asked for",
+        "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings, output layer "
+        "and vision tower left out; null if no quantized base was asked for",
     ),
 )
 
@@ -62,14 +68,14 @@ class Weight:
     format: str
     is_trained: bool
     is_layer: bool
-    """Whether it is a matrix of a layer: neither an embedding, the output layer, nor a vector."""
+    """Whether it is a matrix of a layer of text: no vector, embedding, output or vision layer."""
 
 
 def weights_of(model: torch.nn.Module) -> list[Weight]:
     """Every parameter of the model once."""
     import torch
 
-    outside = {id(module) for module in _output_layers(model)}
+    outside = {id(module) for module in (*_output_layers(model), *_vision_layers(model))}
     weights: list[Weight] = []
     counted: set[int] = set()
     for module in model.modules():
@@ -90,6 +96,10 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
         "parameters_total": sum(weight.elements for weight in weights),
         "parameters_trainable": sum(trained),
     }
+    tower = _vision_tower(_inside_adapter(model))
+    if tower is not None:
+        trained = [weight for weight in weights_of(tower) if weight.is_trained]
+        values["vision_parameters_trainable"] = sum(weight.elements for weight in trained)
     for bits in (4, 8, 16, 32):
         sizes = [weight.nbytes for weight in weights if weight.bits == bits]
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
@@ -193,6 +203,28 @@ def _output_layers(model: Any) -> Iterator[Any]:
     if layer is not None:
         # An adapter of the output layer holds the layer itself.
         yield from layer.modules()
+
+
+def _vision_tower(model: Any) -> Any:
+    """The part of a vision-language model that reads images; None for any other model."""
+    if not hasattr(getattr(model, "config", None), "vision_config"):
+        return None
+    tower = model.get_encoder(modality="image")
+    # transformers returns a model itself where it knows no such part.
+    if tower in (model, getattr(model, "model", None)):
+        return None
+    return tower
+
+
+def _vision_layers(model: Any) -> Iterator[Any]:
+    """The modules of a vision-language model outside of its language model."""
+    model = _inside_adapter(model)
+    if _vision_tower(model) is None:
+        return
+    inside = {id(module) for module in model.get_decoder().modules()}
+    for module in model.modules():
+        if id(module) not in inside:
+            yield module
 
 
 def _tensors_in(state: Any) -> Iterator[torch.Tensor]:

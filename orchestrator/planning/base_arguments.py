@@ -15,6 +15,7 @@ from orchestrator.planning.arguments import argument_names, owned_arguments, run
 from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
 from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
+from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
@@ -73,8 +74,10 @@ def _problems_of(
     """What is wrong with the arguments, and with DeepSpeed's settings."""
     if arguments is not None:
         yield from argument_problems(arguments, used)
+        yield from secret_problems(arguments)
     if deepspeed is not None:
         yield from deepspeed_problems(deepspeed, used)
+        yield from secret_problems(deepspeed)
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:

@@ -73,6 +73,8 @@ def _data(config: SweepConfig) -> str:
     if config.model.task == "image-classification":
         return f"{synthetic.samples} synthetic images"
     samples = f"{synthetic.samples} synthetic samples"
+    if config.model.task == "image-text-to-text":
+        samples = f"{samples} with {count(synthetic.images, 'image')}"
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
     return f"{samples} of {synthetic.sequence_length} tokens"

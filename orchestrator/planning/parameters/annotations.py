@@ -53,6 +53,24 @@ def converted(annotation: ast.expr | None, value: Any) -> Any:
     return value
 
 
+def listed_values(annotation: ast.expr) -> list[Any]:
+    """The values that an annotation lists one by one, in any ``Literal`` inside it."""
+    values = []
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Subscript) and _name_of(node.value) == "Literal":
+            items = _elements(node.slice)
+            values += [item.value for item in items if isinstance(item, ast.Constant)]
+    return values
+
+
+def _name_of(node: ast.expr) -> str:
+    """The last part of a name: ``Literal`` of ``typing.Literal``; empty for anything else."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
 def _is_instance(value: Any, name: str) -> bool:
     types = _PLAIN.get(name)
     if types is None:
