@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
 from orchestrator.planning.prechecks.technique_requirements import model_keys
-from orchestrator.planning.problems import ConfigError, KeyPath
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
 
@@ -62,27 +62,32 @@ def check_files(
     not have. Raises ConfigError with all problems.
     """
     missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
-    long_lengths = list(_length_notes(config))
+    unusual = list(_length_notes(config))
     mistakes = list(_text_findings(config))
-    if not (missing or long_lengths or mistakes):
-        return ()
-    # Reading the file again takes a while, and only a finding needs its lines.
-    document = with_new_keys(read_document(config.path)).document
-    notes = [str(document.problem(at, message)) for at, message in long_lengths]
-    problems = [document.problem(at, message) for at, message in mistakes]
-    for at, message in missing:
-        problem = document.problem(at, message)
-        if runs_elsewhere:
-            notes.append(f"{problem} (on this machine; the trials run on others)")
-        else:
-            problems.append(problem)
-    if not problems and asks_hub and config.own_code is not None:
+    if runs_elsewhere:
+        noted = [
+            (at, f"{message} (on this machine; the trials run on others)")
+            for at, message in missing
+        ]
+        unusual += noted
+    else:
+        mistakes += missing
+    if not mistakes and asks_hub and config.own_code is not None:
         # Last, because it runs the user's modules, which takes seconds.
         if message := problem_of(config.own_code):
-            problems.append(document.problem(("own_code",), message))
-    if problems:
-        raise ConfigError(problems)
-    return tuple(notes)
+            mistakes.append((("own_code",), message))
+    if mistakes:
+        raise ConfigError(_at_their_lines(config, mistakes))
+    return tuple(map(str, _at_their_lines(config, unusual)))
+
+
+def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
+    """The findings with their lines in the file."""
+    # Reading the file again takes a while, and only a finding needs its lines.
+    if not findings:
+        return []
+    document = with_new_keys(read_document(config.path)).document
+    return [document.problem(at, message) for at, message in findings]
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
